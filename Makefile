@@ -1,0 +1,176 @@
+# The project's commands. `make help` lists them.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VERSION    := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}$$/\1/p' Chart.yaml)
+REGISTRY   ?= ghcr.io/livestash-dev
+# The Kubernetes that `make demo` and the end-to-end tests use: local (made here), kind, or current (your kubeconfig).
+CLUSTER    ?= local
+export VERSION REGISTRY CLUSTER
+
+# Pinned versions of what is built from Go modules.
+K6_VERSION             := v1.8.1
+HELM_VERSION           := v4.3.1
+COREDNS_VERSION        := v1.14.7
+KUBERNETES_VERSION     := v1.36.3
+CONTROLLER_GEN_VERSION := v0.23.0
+GOLANGCI_LINT_VERSION  := v2.15.0
+CRD_REF_DOCS_VERSION   := v0.3.0
+
+BIN    := $(CURDIR)/bin
+DIST   := $(CURDIR)/.cache/dist
+ASSETS := $(BIN)/kubebuilder-assets
+export PATH := $(BIN):$(PATH)
+
+STEP       := hack/step
+LINT       := golangci-lint run --config $(CURDIR)/.golangci.yml
+sources     = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(1)/go.mod $(1)/go.sum)
+
+# One way of building everything that contains Kubernetes, so that it is compiled once.
+KUBERNETES_BUILD   := CGO_ENABLED=0 GOFLAGS=-trimpath
+KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=36 -X k8s.io/$(package).gitTreeState=clean
+
+# What the demo and the end-to-end tests need. Who has a cluster has a kubectl: Kubernetes is not compiled for it.
+CLUSTER_PROGRAMS := $(BIN)/helm $(if $(filter local,$(CLUSTER)),$(BIN)/kubectl local-cluster-binaries)
+
+##@ Start here
+
+.PHONY: help
+help: ## Show the commands.
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*##/ {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: demo-prepare ## From nothing to a running fleet under load, on one machine (CLUSTER=kind or current: on yours).
+	@hack/demo/run
+
+.PHONY: demo-prepare
+demo-prepare: $(CLUSTER_PROGRAMS) images
+
+.PHONY: demo-down
+demo-down: ## Remove what `make demo` made.
+	@hack/demo/down
+
+.PHONY: test
+test: ## Run every test, the end-to-end tests on the local cluster included.
+	@hack/test-all
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated files, scripts and charts.
+	@$(STEP) deps-lint "Packages for linting" hack/deps lint
+	@$(STEP) lint-operator "Lint the operator" bash -c 'cd operator && $(LINT) ./...'
+	@$(STEP) lint-test "Lint the tests" bash -c 'cd test && $(LINT) ./...'
+	@$(STEP) lint-k6 "Lint the load tests' tests" bash -c 'cd loadtests/k6/test && $(LINT) ./...'
+	@# Not cmd/kubernetes: it is a table of programs, and checking it would check all of Kubernetes.
+	@$(STEP) lint-localcluster "Lint the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) $(LINT) --build-tags integration ./cmd/localcluster ./cmd/pause ./internal/... ./integration'
+	@$(STEP) lint-scripts "Lint shell scripts" bash -c 'grep -rlE "^#!/usr/bin/env bash" hack .ci loadtests --include="*" | xargs shellcheck'
+	@$(STEP) lint-charts "Lint charts" bash -c 'helm lint --strict . && helm lint --strict charts/livestash-operator'
+
+##@ Pieces
+
+.PHONY: test-operator
+test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a real API server.
+	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
+
+.PHONY: test-charts
+test-charts: $(BIN)/helm $(BIN)/kubectl ## Render the charts in many ways and check the result.
+	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/...'
+
+.PHONY: test-k6
+test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.
+	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && cd loadtests/k6/test && go test -count=1 -v ./...'
+
+.PHONY: test-workload
+test-workload: ## ExUnit tests of the OTP workload, which its image's build runs.
+	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
+	@$(STEP) test-workload "Test the OTP workload" hack/images/build --test loadtests/workloads/otp loadtests/workloads/otp/Dockerfile
+
+.PHONY: test-localcluster
+test-localcluster: local-cluster-binaries ## The local cluster itself: up, down, killed half-way.
+	@$(STEP) test-localcluster "Test the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go test -count=1 -v -tags=integration -timeout 20m ./internal/... ./integration'
+
+.PHONY: test-e2e
+test-e2e: $(CLUSTER_PROGRAMS) images ## End-to-end tests (CLUSTER=local, kind or current).
+	@hack/test-e2e
+
+.PHONY: test-scale
+test-scale: operator local-cluster-binaries ## The operator's request counts, at a small size.
+	@$(STEP) test-scale "Count the operator's requests" bash -c 'cd test && go test -count=1 -v ./scale/...'
+
+.PHONY: bench-operator
+N ?= 300
+bench-operator: operator local-cluster-binaries ## Create N LiveStashClusters at once and measure the operator.
+	@cd test && go run ./scale -n $(N) -bin $(BIN)
+
+##@ Generated files
+
+.PHONY: generate
+generate: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Make deep copies, CRDs, RBAC, manifests, chart files, API reference.
+	@hack/generate
+
+.PHONY: check-generated
+check-generated: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Fail when a generated file is stale.
+	@$(STEP) check-generated "Check generated files" hack/generate --check
+
+##@ Images
+
+.PHONY: images
+images: operator $(BIN)/k6 ## Build the images as archives in .cache/dist (with Docker, or without).
+	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
+	@mkdir -p $(DIST)/operator && cp -u $(BIN)/manager $(DIST)/operator/
+	@$(STEP) image-operator "Image of the operator" hack/images/build $(DIST)/operator operator/Dockerfile $(REGISTRY)/livestash-operator:$(VERSION) $(DIST)/livestash-operator.tar
+	@$(STEP) image-k6 "Image of the load tests" hack/images/build . loadtests/k6/Dockerfile $(REGISTRY)/livestash-k6:$(VERSION) $(DIST)/livestash-k6.tar
+	@$(STEP) image-workload-otp "Image of the OTP workload" hack/images/build loadtests/workloads/otp loadtests/workloads/otp/Dockerfile $(REGISTRY)/livestash-workload-otp:$(VERSION) $(DIST)/livestash-workload-otp.tar
+
+##@ The local cluster
+
+.PHONY: cluster-up
+cluster-up: local-cluster-binaries ## One real Kubernetes on this machine, in a network namespace of its own.
+	@localcluster up
+
+.PHONY: cluster-down
+cluster-down: ## Remove it without a trace.
+	@localcluster down
+
+.PHONY: local-cluster-binaries
+local-cluster-binaries: $(BIN)/kubernetes $(BIN)/localcluster $(BIN)/pause $(BIN)/coredns ## Build it, and install the packages it needs.
+	@$(STEP) deps-cluster "Packages for the local cluster" hack/deps cluster
+
+##@ Programs
+
+.PHONY: operator
+operator: $(BIN)/manager ## Build the operator.
+
+$(BIN)/manager: $(call sources,operator) Chart.yaml
+	@$(STEP) build-operator "Build the operator" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd'
+
+$(BIN)/kubernetes: $(call sources,test/localcluster/cmd/kubernetes) test/localcluster/go.mod test/localcluster/go.sum
+	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'
+
+$(BIN)/localcluster: $(call sources,test/localcluster)
+	@$(STEP) build-localcluster "Build the local cluster's command" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w" -o $@ ./cmd/localcluster'
+
+$(BIN)/pause: $(call sources,test/localcluster/cmd/pause)
+	@$(STEP) build-pause "Build the pause program" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w" -o $@ ./cmd/pause'
+
+$(BIN)/kubectl: | $(BIN)/kubernetes
+	@ln -sf kubernetes $@
+
+$(ASSETS): | $(BIN)/kubernetes
+	@mkdir -p $@ && for program in etcd kube-apiserver kubectl; do ln -sf ../kubernetes $@/$$program; done
+
+# go_install NAME PACKAGE@VERSION: a program that is a Go module of its own.
+define go_install
+$(BIN)/$(1): Makefile
+	@$(STEP) build-$(1) "Build $(1)" env CGO_ENABLED=0 GOBIN=$(BIN) go install -trimpath -ldflags "-s -w" $(2) && touch $$@
+endef
+$(eval $(call go_install,k6,go.k6.io/k6@$(K6_VERSION)))
+$(eval $(call go_install,helm,helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)))
+$(eval $(call go_install,coredns,github.com/coredns/coredns@$(COREDNS_VERSION)))
+$(eval $(call go_install,controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)))
+$(eval $(call go_install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)))
+$(eval $(call go_install,crd-ref-docs,github.com/elastic/crd-ref-docs@$(CRD_REF_DOCS_VERSION)))
+
+.PHONY: clean
+clean: ## Remove built programs, archives and logs.
+	rm -rf bin .cache

@@ -1,0 +1,285 @@
+// Package faultserver answers as a LiveView with LiveStash does on the wire, and goes wrong in one chosen way. It shows that the
+// k6 scenario sees what it should see; it is no workload, and nothing is measured against it.
+package faultserver
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Fault is a way to go wrong.
+type Fault string
+
+// The faults.
+const (
+	None Fault = "none"
+	// Forget loses every stash.
+	Forget Fault = "forget"
+	// StaleCount recovers the counter as it was one stash ago.
+	StaleCount Fault = "stale-count"
+	// SilentSocket completes the WebSocket handshake and never sends anything again, no close frame either, as a frozen VM does.
+	SilentSocket Fault = "silent-socket"
+	// SilentUpgrade serves the page and never answers a handshake.
+	SilentUpgrade Fault = "silent-upgrade"
+	// SilentPage accepts connections and never answers.
+	SilentPage Fault = "silent-page"
+	// SilentAfterStash freezes after it has answered a stash.
+	SilentAfterStash Fault = "silent-after-stash"
+	// Stale refuses every second and later join with the reason "stale".
+	Stale Fault = "stale"
+	// Restart closes each socket with 1012 right after a stash was answered.
+	Restart Fault = "restart"
+	// Crash answers each stash with phx_error.
+	Crash Fault = "crash"
+	// Garbage answers joins with text that is not JSON.
+	Garbage Fault = "garbage"
+	// NoLiveView serves a page without a LiveView.
+	NoLiveView Fault = "no-liveview"
+	// Unavailable answers the page with 503.
+	Unavailable Fault = "unavailable"
+)
+
+const page = `<!DOCTYPE html>
+<html><head><meta charset="utf-8"/><meta name="csrf-token" content=%q/><title>a &lt;b> c</title>
+<script>if (1 < 2) document.write("<div data-phx-main>")</script></head>
+<body><!-- <div data-phx-main> --><div id="phx-test" data-phx-main data-phx-session=%q data-phx-static="static"></div></body></html>`
+
+// Server is one fleet of any number of addresses with one store behind them.
+type Server struct {
+	fault Fault
+	http  http.Server
+	stop  chan struct{}
+
+	mu    sync.Mutex
+	store map[string]stashed
+
+	// Open counts the WebSockets that are open now.
+	Open atomic.Int64
+	// Refused counts joins whose cookie, CSRF token and session do not belong together: a client that mixes up its users.
+	Refused atomic.Int64
+	// Stayed counts recoveries at the address where the stash was made: a client that does not go round.
+	Stayed atomic.Int64
+}
+
+type stashed struct {
+	count int
+	at    string // address that was asked to stash
+}
+
+// New returns a server with a fault. It listens nowhere yet.
+func New(fault Fault) *Server {
+	s := &Server{fault: fault, stop: make(chan struct{}), store: map[string]stashed{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /stash/{adapter}", s.page)
+	mux.HandleFunc("GET /live/websocket", s.socket)
+	s.http.Handler = mux
+	return s
+}
+
+// Listen starts a listener on a free port of host and returns its base URL.
+func (s *Server) Listen(host string) (string, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", fmt.Errorf("listening on %s: %w", host, err)
+	}
+	go func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			panic(err) // a test without its server proves nothing
+		}
+	}()
+	return "http://" + l.Addr().String(), nil
+}
+
+// Close ends all listeners and connections, also those that are silent.
+func (s *Server) Close() error {
+	close(s.stop)
+	return s.http.Close()
+}
+
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	switch s.fault {
+	case SilentPage:
+		<-s.stop
+		return
+	case Unavailable:
+		http.Error(w, "no", http.StatusServiceUnavailable)
+		return
+	case NoLiveView:
+		_, _ = fmt.Fprint(w, "<html><body>hello</body></html>")
+		return
+	default:
+	}
+	// As Phoenix does: who comes with a session keeps it and gets no new cookie.
+	if user := cookie(r); user != "" {
+		_, _ = fmt.Fprintf(w, page, user, user)
+		return
+	}
+	user := rand.Text()
+	http.SetCookie(w, &http.Cookie{Name: "_test_key", Value: user, Path: "/", HttpOnly: true})
+	_, _ = fmt.Fprintf(w, page, user, user)
+}
+
+func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
+	if s.fault == SilentUpgrade {
+		<-s.stop
+		return
+	}
+	c, err := upgrade(w, r)
+	if err != nil {
+		return
+	}
+	s.Open.Add(1)
+	defer s.Open.Add(-1)
+	defer func() { _ = c.Close() }()
+	if s.fault == SilentSocket {
+		<-s.stop
+		return
+	}
+	v := &view{Server: s, conn: c, user: cookie(r), csrf: r.URL.Query().Get("_csrf_token"), at: c.LocalAddr().String()}
+	for {
+		text, err := c.readText()
+		if err != nil {
+			return
+		}
+		if err := v.handle(text); err != nil {
+			return
+		}
+	}
+}
+
+func cookie(r *http.Request) string {
+	all := r.CookiesNamed("_test_key")
+	if len(all) != 1 {
+		return ""
+	}
+	return all[0].Value
+}
+
+// view is one LiveView process.
+type view struct {
+	*Server
+	*conn
+	user, csrf, id, at string
+	count              int
+}
+
+type join struct {
+	Session string `json:"session"`
+	Params  struct {
+		Mounts    json.RawMessage `json:"_mounts"`
+		LiveStash struct {
+			StashID string `json:"stashId"`
+		} `json:"liveStash"`
+	} `json:"params"`
+}
+
+var errEnd = errors.New("the fault ends this socket")
+
+func (v *view) handle(text []byte) error {
+	var frame [5]json.RawMessage
+	if err := json.Unmarshal(text, &frame); err != nil {
+		return fmt.Errorf("frame %s: %w", text, err)
+	}
+	var event string
+	if err := json.Unmarshal(frame[3], &event); err != nil {
+		return fmt.Errorf("event of %s: %w", text, err)
+	}
+	switch event {
+	case "heartbeat":
+		return v.reply(frame, "ok", map[string]any{})
+	case "phx_join":
+		return v.join(frame)
+	case "event":
+		return v.stash(frame)
+	}
+	return fmt.Errorf("unknown event %s", event)
+}
+
+func (v *view) join(frame [5]json.RawMessage) error {
+	var j join
+	if err := json.Unmarshal(frame[4], &j); err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	again := string(j.Params.Mounts) != "0"
+	if v.user == "" || v.user != v.csrf || v.user != j.Session {
+		v.Refused.Add(1)
+		return v.reply(frame, "error", map[string]any{"reason": "stale"})
+	}
+	switch {
+	case v.fault == Garbage:
+		return v.writeFrame(opText, []byte("hello"))
+	case v.fault == Stale && again:
+		return v.reply(frame, "error", map[string]any{"reason": "stale"})
+	}
+	status := v.mount(j.Params.LiveStash.StashID, again)
+	return v.reply(frame, "ok", map[string]any{"liveview_version": "1.2.10", "rendered": map[string]any{
+		"0": status, "1": fmt.Sprint(v.count), "s": []string{"<p>", "</p><p>", "</p>"}, "r": 1,
+		"e": []any{[]any{"live-stash:init-ets", map[string]string{"node": "n", "stashId": v.id}}},
+	}})
+}
+
+func (v *view) mount(id string, again bool) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.id = rand.Text()
+	if !again {
+		return "new"
+	}
+	kept, found := v.store[id]
+	if !found || v.fault == Forget {
+		return "not_found"
+	}
+	if kept.at == v.at {
+		v.Stayed.Add(1)
+	}
+	v.id, v.count = id, kept.count
+	if v.fault == StaleCount {
+		v.count--
+	}
+	return "recovered"
+}
+
+func (v *view) stash(frame [5]json.RawMessage) error {
+	if v.fault == Crash {
+		return v.send([5]any{frame[0], frame[1], frame[2], "phx_error", map[string]any{}})
+	}
+	v.count++
+	v.mu.Lock()
+	v.store[v.id] = stashed{v.count, v.at}
+	v.mu.Unlock()
+	if err := v.reply(frame, "ok", map[string]any{"diff": map[string]any{"1": fmt.Sprint(v.count)}}); err != nil {
+		return err
+	}
+	switch v.fault {
+	case Restart:
+		if err := v.closeWith(1012, "service restart"); err != nil {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond) // lets the frame out before the connection ends
+		return errEnd
+	case SilentAfterStash:
+		<-v.stop
+		return errEnd
+	default:
+		return nil
+	}
+}
+
+func (v *view) reply(frame [5]json.RawMessage, status string, response any) error {
+	return v.send([5]any{frame[0], frame[1], frame[2], "phx_reply", map[string]any{"status": status, "response": response}})
+}
+
+func (v *view) send(frame [5]any) error {
+	text, err := json.Marshal(frame)
+	if err != nil {
+		return fmt.Errorf("encoding a frame: %w", err)
+	}
+	return v.writeFrame(opText, text)
+}

@@ -1,0 +1,49 @@
+defmodule Workload.HTTPTest do
+  use ExUnit.Case
+
+  alias Workload.Client
+
+  test "healthz answers" do
+    assert %{status: 200, body: "ok"} = Client.request("GET", "/healthz")
+  end
+
+  test "the sum of two integers" do
+    for {query, status, answer} <- [
+          {"a=1&b=2", 200, %{"sum" => 3}},
+          {"a=-5&b=2", 200, %{"sum" => -3}},
+          {"a=1.5&b=2", 400, %{"error" => "a and b must be integers"}},
+          {"a=1", 400, %{"error" => "a and b must be integers"}},
+          {"a&b", 400, %{"error" => "a and b must be integers"}}
+        ] do
+      reply = Client.request("GET", "/api/sum?" <> query)
+      assert {^status, ^answer} = {reply.status, JSON.decode!(reply.body)}
+    end
+  end
+
+  test "the front page links to every adapter's page, and each page exists" do
+    %{status: 200, body: body} = Client.request("GET", "/")
+    paths = Regex.scan(~r/href="(\/[^"]+)"/, body) |> Enum.map(&List.last/1)
+    assert paths == ["/stash/none", "/stash/ets", "/stash/browser_memory"]
+    for path <- paths, do: assert(%{status: 200} = Client.request("GET", path))
+
+    assert %{status: 200, headers: %{"content-type" => "text/javascript" <> _}} =
+             Client.request("GET", "/assets/live.js")
+  end
+
+  test "unknown adapters, addresses and methods are refused with a sentence" do
+    assert %{status: 404, body: "There is no adapter of that name" <> _} = Client.request("GET", "/stash/redis")
+    assert %{status: 404, body: "There is nothing at /nowhere."} = Client.request("GET", "/nowhere")
+    assert %{status: 405} = Client.request("POST", "/stash/ets")
+  end
+
+  test "an adapter that is not started is named" do
+    assert Workload.Stash.started("ets", [:none]) ==
+             {:error, "The adapter ets is not started; LIVE_STASH_ADAPTER started none."}
+  end
+
+  test "request lines are refused where Bandit refuses them" do
+    # "GET /healthz?" and " HTTP/1.1" are 22 bytes.
+    assert %{status: 200} = Client.request("GET", "/healthz?" <> String.duplicate("x", 10_000 - 22))
+    assert %{status: 414} = Client.request("GET", "/healthz?" <> String.duplicate("x", 10_001 - 22))
+  end
+end

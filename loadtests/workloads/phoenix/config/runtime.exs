@@ -1,0 +1,87 @@
+import Config
+
+if System.get_env("PHX_SERVER") do
+  config :stash_workload, StashWorkloadWeb.Endpoint, server: true
+end
+
+config :stash_workload, StashWorkloadWeb.Endpoint,
+  http: [port: String.to_integer(System.get_env("PORT", "4000"))]
+
+# One adapter is active at a time: a measurement must not pay for the others.
+adapter = System.get_env("LIVE_STASH_ADAPTER", "ets")
+
+adapter_module =
+  case adapter do
+    "none" ->
+      nil
+
+    "ets" ->
+      LiveStash.Adapters.ETS
+
+    "browser_memory" ->
+      LiveStash.Adapters.BrowserMemory
+
+    "redis" ->
+      LiveStash.Adapters.Redis
+
+    "mnesia" ->
+      LiveStash.Adapters.Mnesia
+
+    other ->
+      raise "LIVE_STASH_ADAPTER is #{inspect(other)}; " <>
+              "set it to none, ets, browser_memory, redis or mnesia"
+  end
+
+ttl =
+  case Integer.parse(System.get_env("LIVE_STASH_TTL", "300")) do
+    {seconds, ""} when seconds > 0 ->
+      seconds
+
+    _ ->
+      raise "LIVE_STASH_TTL is #{inspect(System.get_env("LIVE_STASH_TTL"))}; " <>
+              "set it to a whole number of seconds above 0"
+  end
+
+config :stash_workload, stash_adapter: adapter_module, stash_ttl: ttl
+
+config :live_stash, adapters: List.wrap(adapter_module)
+
+if adapter == "redis" do
+  config :live_stash,
+    redis:
+      System.get_env("LIVE_STASH_REDIS_URL") ||
+        raise("LIVE_STASH_REDIS_URL is missing; LIVE_STASH_ADAPTER=redis needs it")
+end
+
+if service = System.get_env("LIBCLUSTER_SERVICE") do
+  config :libcluster,
+    topologies: [
+      kubernetes: [
+        strategy: Cluster.Strategy.Kubernetes.DNSSRV,
+        config: [
+          service: service,
+          namespace: System.fetch_env!("LIBCLUSTER_NAMESPACE"),
+          application_name: System.fetch_env!("LIBCLUSTER_APP"),
+          polling_interval: 5_000
+        ]
+      ]
+    ]
+end
+
+if config_env() == :prod do
+  secret_key_base =
+    System.get_env("SECRET_KEY_BASE") ||
+      raise """
+      environment variable SECRET_KEY_BASE is missing.
+      You can generate one by calling: mix phx.gen.secret
+      """
+
+  host = System.get_env("PHX_HOST", "localhost")
+
+  config :stash_workload, StashWorkloadWeb.Endpoint,
+    url: [host: host],
+    # localhost too, so that a browser can come through a port-forward.
+    check_origin: ["//#{host}", "//localhost", "//127.0.0.1"],
+    http: [ip: {0, 0, 0, 0, 0, 0, 0, 0}],
+    secret_key_base: secret_key_base
+end

@@ -1,0 +1,5 @@
+defmodule StashWorkloadWeb.HealthController do
+  use StashWorkloadWeb, :controller
+
+  def show(conn, _params), do: text(conn, "ok")
+end

@@ -1,0 +1,90 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// The condition types of a LiveStashCluster.
+const (
+	// ConditionAvailable: the fleet serves; at most one pod is away.
+	ConditionAvailable = "Available"
+	// ConditionProgressing: pods are being made, replaced or removed.
+	ConditionProgressing = "Progressing"
+	// ConditionReconcileSucceeded: the fleet's objects are as the spec wants them.
+	ConditionReconcileSucceeded = "ReconcileSucceeded"
+)
+
+// The reasons that conditions and events of a LiveStashCluster give.
+const (
+	ReasonAllReady          = "AllReady"
+	ReasonEnoughReady       = "EnoughReady"
+	ReasonTooFewReady       = "TooFewReady"
+	ReasonScaledToZero      = "ScaledToZero"
+	ReasonRollingOut        = "RollingOut"
+	ReasonScaling           = "Scaling"
+	ReasonWaitingForPods    = "WaitingForPods"
+	ReasonPodFailing        = "PodFailing"
+	ReasonComplete          = "Complete"
+	ReasonReconciled        = "Reconciled"
+	ReasonPaused            = "Paused"
+	ReasonResumed           = "Resumed"
+	ReasonSecretMissing     = "SecretMissing"
+	ReasonSecretInvalid     = "SecretInvalid"
+	ReasonNameConflict      = "NameConflict"
+	ReasonInvalidSpec       = "InvalidSpec"
+	ReasonAPIError          = "APIError"
+	ReasonSecretGenerated   = "SecretGenerated"
+	ReasonSecretRegenerated = "SecretRegenerated"
+)
+
+// DesiredReplicas is spec.replicas, or its default.
+func (c *LiveStashCluster) DesiredReplicas() int32 {
+	if c.Spec.Replicas == nil {
+		return 2
+	}
+	return *c.Spec.Replicas
+}
+
+// TTLSeconds is spec.ttl in whole seconds, rounded up.
+func (c *LiveStashCluster) TTLSeconds() int64 {
+	if c.Spec.TTL == nil {
+		return 300
+	}
+	return int64(math.Ceil(c.Spec.TTL.Seconds()))
+}
+
+// Ref is the user's Secret, or nil when the value is generated.
+func (s *SecretSource) Ref() *SecretKeyReference {
+	if s == nil {
+		return nil
+	}
+	return s.SecretRef
+}
+
+// Patch is the strategic merge patch as the user wrote it. Nil when there is none.
+func (o *PodSpecOverride) Patch() []byte {
+	if o == nil {
+		return nil
+	}
+	return o.raw
+}
+
+// UnmarshalJSON keeps the whole patch besides the fields that have a type.
+func (o *PodSpecOverride) UnmarshalJSON(data []byte) error {
+	type plain PodSpecOverride
+	if err := json.Unmarshal(data, (*plain)(o)); err != nil {
+		return err
+	}
+	o.raw = append([]byte(nil), data...)
+	return nil
+}
+
+// MarshalJSON gives the patch back as it was read.
+func (o PodSpecOverride) MarshalJSON() ([]byte, error) {
+	if o.raw != nil {
+		return o.raw, nil
+	}
+	type plain PodSpecOverride
+	return json.Marshal(plain(o))
+}

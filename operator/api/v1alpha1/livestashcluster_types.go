@@ -1,0 +1,501 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// LiveStashCluster is a fleet of Phoenix LiveView pods that form one BEAM cluster and stash their users' state.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=lsc,categories=all
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Adapter",type=string,JSONPath=`.spec.adapter`,description="Where the state is stashed"
+// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="How long a stash outlives its last use"
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that serve"
+// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the fleet serves"
+// +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 45 characters, only a-z, 0-9 and '-', starting with a letter: it is part of pod DNS names and of BEAM node names, which end at 255 characters"
+type LiveStashCluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the fleet that is wanted.
+	// +required
+	Spec LiveStashClusterSpec `json:"spec"`
+	// status is what the operator has seen of the fleet.
+	// +optional
+	Status LiveStashClusterStatus `json:"status,omitempty"`
+}
+
+// LiveStashClusterList is a list of LiveStashClusters.
+//
+// +kubebuilder:object:root=true
+type LiveStashClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LiveStashCluster `json:"items"`
+}
+
+// LiveStashClusterSpec is the fleet that is wanted. Only image and adapter are required.
+//
+// +kubebuilder:validation:XValidation:rule="self.adapter != 'BrowserMemory' || !self.ttl.matches('^[0-9hms.]+$') || duration(self.ttl) <= duration('24h')",message="ttl must be at most 24h with adapter BrowserMemory: the signed tokens it keeps in the browser end there",fieldPath=".ttl"
+// +kubebuilder:validation:XValidation:rule="self.adapter == 'Redis' || !has(self.redis)",message="redis is only read with adapter Redis: remove spec.redis, or set adapter to Redis",fieldPath=".redis"
+// +kubebuilder:validation:XValidation:rule="self.adapter != 'Redis' || has(self.redis)",message="adapter Redis needs spec.redis: name a Redis server with redis.external.urlSecretRef",fieldPath=".redis"
+// +kubebuilder:validation:XValidation:rule="self.http.port != 4369 && (self.http.port < self.clustering.distributionPort || self.http.port > self.clustering.distributionPort + 9)",message="http.port must not be 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another port, for example 4000",fieldPath=".http"
+type LiveStashClusterSpec struct {
+	// image is the container image of an Elixir release (`mix release`, for example one made by
+	// `mix phx.gen.release --docker`). Its own command is run. Changing it rolls the fleet.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of an Elixir release image without spaces, for example ghcr.io/acme/shop:1.4.2"
+	// +required
+	Image string `json:"image"`
+
+	// imagePullPolicy says when the kubelet pulls the image: Always, IfNotPresent or Never.
+	// Default: Kubernetes' own (Always for the tag latest, else IfNotPresent).
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +optional
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// imagePullSecrets names the Secrets, in the namespace of the LiveStashCluster, with registry credentials.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// replicas is the number of pods, each one BEAM node. Default 2: with one pod there is no peer to come back to
+	// while it restarts. 0 stops the fleet. `kubectl scale` and a HorizontalPodAutoscaler set it too.
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// adapter is the LiveStash adapter that the application uses: where a user's state is stashed. ETS: in the memory of
+	// the pod that served the user, from where peers fetch it. BrowserMemory: signed, in the user's browser. Redis: in a
+	// Redis server. Mnesia: in the memory of every pod. None: nowhere, a baseline without LiveStash.
+	// The application reads it from LIVE_STASH_ADAPTER.
+	// +required
+	Adapter Adapter `json:"adapter"`
+
+	// ttl is how long a stash outlives its last use, as a duration with a unit ("90s", "5m", "1h"), rounded up to
+	// whole seconds. At least 1s; with BrowserMemory at most 24h. Default 5m, LiveStash's own.
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s')",message="ttl must be a duration of at least one second with a unit, for example 90s, 5m or 1h"
+	// +optional
+	TTL *metav1.Duration `json:"ttl,omitempty"`
+
+	// http is the web endpoint of the application.
+	// +kubebuilder:default={}
+	// +optional
+	HTTP HTTPSpec `json:"http,omitempty"`
+
+	// clustering is how the pods form one BEAM cluster.
+	// +kubebuilder:default={}
+	// +optional
+	Clustering ClusteringSpec `json:"clustering,omitempty"`
+
+	// secretKeyBase is where SECRET_KEY_BASE comes from, with which Phoenix and LiveStash sign and encrypt. All pods
+	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes.
+	// Default: generated once.
+	// +optional
+	SecretKeyBase *SecretSource `json:"secretKeyBase,omitempty"`
+
+	// beam holds settings of the Erlang virtual machine.
+	// +kubebuilder:default={}
+	// +optional
+	BEAM BEAMSpec `json:"beam,omitempty"`
+
+	// redis is the store of adapter Redis. Required with that adapter, refused with any other.
+	// +optional
+	Redis *RedisSpec `json:"redis,omitempty"`
+
+	// probes replaces the operator's probes of the application's container.
+	// +optional
+	Probes *ProbesSpec `json:"probes,omitempty"`
+
+	// disruptionBudget bounds how many pods a node drain may take at a time.
+	// +kubebuilder:default={}
+	// +optional
+	DisruptionBudget DisruptionBudgetSpec `json:"disruptionBudget,omitempty"`
+
+	// networkPolicy restricts who reaches the pods.
+	// +kubebuilder:default={}
+	// +optional
+	NetworkPolicy NetworkPolicySpec `json:"networkPolicy,omitempty"`
+
+	// topologySpread says how strictly pods are spread over nodes and zones. Default ScheduleAnyway.
+	// +kubebuilder:default=ScheduleAnyway
+	// +optional
+	TopologySpread TopologySpread `json:"topologySpread,omitempty"`
+
+	// resources are the requests and limits of the application's container. Default none.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// env are further environment variables of the application's container. The variables of the operator's contract
+	// (docs/reference/environment.md) are refused: each has a field of its own.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e.name in ['LIVE_STASH_ADAPTER', 'LIVE_STASH_TTL', 'LIVE_STASH_REDIS_URL', 'PORT', 'PHX_SERVER', 'PHX_HOST', 'SECRET_KEY_BASE', 'RELEASE_COOKIE', 'RELEASE_DISTRIBUTION', 'RELEASE_NODE', 'RELEASE_TMP', 'LIBCLUSTER_SERVICE', 'LIBCLUSTER_NAMESPACE', 'LIBCLUSTER_APP', 'CLUSTER_DOMAIN', 'DNS_CLUSTER_QUERY', 'POD_NAME', 'POD_NAMESPACE', 'POD_IP', 'ERL_AFLAGS', 'ERL_FULLSWEEP_AFTER'])",message="env must not set a variable of the operator's contract (LIVE_STASH_*, PORT, PHX_SERVER, PHX_HOST, SECRET_KEY_BASE, RELEASE_COOKIE, RELEASE_DISTRIBUTION, RELEASE_NODE, RELEASE_TMP, LIBCLUSTER_*, CLUSTER_DOMAIN, DNS_CLUSTER_QUERY, POD_*, ERL_AFLAGS, ERL_FULLSWEEP_AFTER): remove it and use the field of the spec that stands for it"
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// envFrom are ConfigMaps and Secrets whose keys become environment variables of the application's container.
+	// A variable of the operator's contract wins over one from here.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
+
+	// podTemplate is merged over the pods that the operator makes, as a strategic merge patch. The application's
+	// container is named `app`. Identity (labels of the selector, host name, contract variables) cannot be changed.
+	// +optional
+	PodTemplate *PodTemplateOverride `json:"podTemplate,omitempty"`
+
+	// paused stops the operator from changing anything for this LiveStashCluster; its status goes on. Default false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// Adapter is a LiveStash adapter: where a user's state is stashed.
+//
+// +kubebuilder:validation:Enum=ETS;BrowserMemory;Redis;Mnesia;None
+type Adapter string
+
+// The adapters.
+const (
+	// AdapterETS: in the memory of the pod that served the user; peers fetch it over Erlang distribution.
+	AdapterETS Adapter = "ETS"
+	// AdapterBrowserMemory: signed, in the user's browser.
+	AdapterBrowserMemory Adapter = "BrowserMemory"
+	// AdapterRedis: in a Redis server.
+	AdapterRedis Adapter = "Redis"
+	// AdapterMnesia: in the memory of every pod.
+	AdapterMnesia Adapter = "Mnesia"
+	// AdapterNone: nowhere. A baseline without LiveStash.
+	AdapterNone Adapter = "None"
+)
+
+// HTTPSpec is the web endpoint of the application.
+type HTTPSpec struct {
+	// port is where the application listens (PORT). Default 4000.
+	// +kubebuilder:default=4000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port int32 `json:"port,omitempty"`
+
+	// host is the public host name (PHX_HOST): Phoenix makes URLs with it and checks the origin of sockets against it.
+	// Default: the DNS name of the client Service.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Host string `json:"host,omitempty"`
+
+	// readinessPath is a path that answers 2xx or 3xx when the application can serve, for example /healthz.
+	// Default none: an open port counts as ready, because a Phoenix application has no such path unless it makes one.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/')",message="readinessPath must start with '/', for example /healthz"
+	// +optional
+	ReadinessPath string `json:"readinessPath,omitempty"`
+
+	// service is the client Service, which load balancers and ingresses point at.
+	// +kubebuilder:default={}
+	// +optional
+	Service ServiceSpec `json:"service,omitempty"`
+}
+
+// ServiceSpec is the client Service.
+type ServiceSpec struct {
+	// type is the Service's type. Default ClusterIP.
+	// +kubebuilder:default=ClusterIP
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	// +optional
+	Type corev1.ServiceType `json:"type,omitempty"`
+
+	// port is the Service's port. Default 80.
+	// +kubebuilder:default=80
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port int32 `json:"port,omitempty"`
+
+	// annotations are added to the Service, for example those that a cloud's load balancer reads.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// ClusteringSpec is how the pods form one BEAM cluster.
+type ClusteringSpec struct {
+	// cookie is where the Erlang cookie (RELEASE_COOKIE) comes from: who knows it can run code in the pods. A cookie of
+	// your own has up to 255 letters, digits and the signs _ . @ = + / -, and starts with a letter or digit.
+	// Default: generated once.
+	// +optional
+	Cookie *SecretSource `json:"cookie,omitempty"`
+
+	// distributionPort is the port on which a pod's node listens for its peers. The nine ports after it are left to
+	// further virtual machines in the pod, such as `bin/app remote`; peers are not admitted to those. Default 9100.
+	// +kubebuilder:default=9100
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65526
+	// +kubebuilder:validation:XValidation:rule="self > 4369 || self + 9 < 4369",message="distributionPort and the nine ports after it must not include 4369, epmd's port: the default is 9100"
+	// +optional
+	DistributionPort int32 `json:"distributionPort,omitempty"`
+}
+
+// SecretSource is where a secret value comes from: generated by the operator, or the user's own.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.generate) && self.generate) != has(self.secretRef)",message="set exactly one of generate: true (the operator makes the value once) and secretRef (your own Secret)"
+type SecretSource struct {
+	// generate asks for a value from the operating system's random source, made once and kept in the Secret
+	// <name>-secrets.
+	// +optional
+	Generate *bool `json:"generate,omitempty"`
+
+	// secretRef is the user's own Secret. A changed value rolls the fleet.
+	// +optional
+	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
+}
+
+// SecretKeyReference is one key of a Secret in the namespace of the LiveStashCluster.
+type SecretKeyReference struct {
+	// name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// key in the Secret's data.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Key string `json:"key"`
+}
+
+// BEAMSpec holds settings of the Erlang virtual machine.
+type BEAMSpec struct {
+	// fullsweepAfter is after how many minor garbage collections a process gets a full one (ERL_FULLSWEEP_AFTER).
+	// The book Real-Time Phoenix advises 20 for applications with many idle sockets: less memory for a little CPU.
+	// Default: unset, the BEAM's own 65535.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	FullsweepAfter *int32 `json:"fullsweepAfter,omitempty"`
+
+	// busyWait lets idle schedulers spin before they sleep (+sbwt). It costs CPU time that a container with a CPU limit
+	// is throttled for. Default false.
+	// +optional
+	BusyWait bool `json:"busyWait,omitempty"`
+
+	// processLimit is the most processes a node may have (+P). Default 1048576, the BEAM's own since OTP 27: a LiveView
+	// takes two or three.
+	// +kubebuilder:default=1048576
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=134217727
+	// +optional
+	ProcessLimit int32 `json:"processLimit,omitempty"`
+
+	// portLimit is the most ports, and so sockets, a node may have (+Q). Default 65536: the BEAM's own default follows
+	// the open-files limit, which is a billion under some container runtimes, and costs gigabytes there.
+	// +kubebuilder:default=65536
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=134217727
+	// +optional
+	PortLimit int32 `json:"portLimit,omitempty"`
+
+	// extraFlags are added to ERL_AFLAGS, after the operator's own.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="!self.matches('(^| )-(name|sname|setcookie)( |$)|inet_dist_listen_m')",message="extraFlags must not set the node name, the cookie or the distribution port: the operator sets them (spec.clustering)"
+	// +optional
+	ExtraFlags string `json:"extraFlags,omitempty"`
+}
+
+// RedisSpec is the store of adapter Redis.
+type RedisSpec struct {
+	// external is a Redis server that somebody else runs.
+	// +required
+	External ExternalRedis `json:"external"`
+}
+
+// ExternalRedis is a Redis server that somebody else runs.
+type ExternalRedis struct {
+	// urlSecretRef is the Secret key that holds the URL, redis://[user:password@]host[:port][/database], or rediss://
+	// for TLS (LIVE_STASH_REDIS_URL). A changed value rolls the fleet.
+	// +required
+	URLSecretRef SecretKeyReference `json:"urlSecretRef"`
+}
+
+// ProbesSpec replaces the operator's probes. Each probe that is set here is used as it is.
+type ProbesSpec struct {
+	// startup gives the application time to boot. Default: the HTTP port accepts connections, tried every 2 seconds
+	// for 2 minutes.
+	// +optional
+	Startup *corev1.Probe `json:"startup,omitempty"`
+
+	// readiness decides whether the client Service sends connections. Default: GET http.readinessPath when it is set,
+	// else the HTTP port accepts connections; every 5 seconds, 2 failures.
+	// +optional
+	Readiness *corev1.Probe `json:"readiness,omitempty"`
+
+	// liveness restarts a container that hangs. Default: the HTTP port accepts connections, every 10 seconds,
+	// 6 failures: a restart loses state, so it must be the last resort.
+	// +optional
+	Liveness *corev1.Probe `json:"liveness,omitempty"`
+}
+
+// DisruptionBudgetSpec bounds how many pods a node drain may take at a time.
+type DisruptionBudgetSpec struct {
+	// enabled makes a PodDisruptionBudget. Default true.
+	// +kubebuilder:default=true
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// maxUnavailable is how many pods, or what share of them, may be away at once. Default 1.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:XIntOrString
+	// +optional
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// NetworkPolicySpec restricts who reaches the pods. It works where the cluster's network plugin enforces NetworkPolicies.
+type NetworkPolicySpec struct {
+	// enabled makes a NetworkPolicy: the HTTP port is open, epmd and Erlang distribution are open to the fleet's own pods
+	// only, everything else is closed. What the pods themselves connect to is not restricted. Default true.
+	// +kubebuilder:default=true
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// TopologySpread says how strictly pods are spread over nodes and zones.
+//
+// +kubebuilder:validation:Enum=ScheduleAnyway;DoNotSchedule;Disabled
+type TopologySpread string
+
+// The degrees of spreading.
+const (
+	// SpreadScheduleAnyway: spread when there is room.
+	SpreadScheduleAnyway TopologySpread = "ScheduleAnyway"
+	// SpreadDoNotSchedule: a pod that would break the spread over nodes stays pending. Zones stay a preference.
+	SpreadDoNotSchedule TopologySpread = "DoNotSchedule"
+	// SpreadDisabled: no constraint. Set your own in podTemplate.spec.topologySpreadConstraints.
+	SpreadDisabled TopologySpread = "Disabled"
+)
+
+// PodTemplateOverride is merged over the pods that the operator makes.
+type PodTemplateOverride struct {
+	// metadata adds labels and annotations to the pods.
+	// +optional
+	Metadata PodMetadataOverride `json:"metadata,omitempty"`
+
+	// spec is a strategic merge patch for the pods' spec: any field of a PodSpec, lists merged by their keys as
+	// `kubectl patch` does. Entries of containers other than `app` are sidecars.
+	// +optional
+	Spec *PodSpecOverride `json:"spec,omitempty"`
+}
+
+// PodMetadataOverride adds labels and annotations to the pods.
+type PodMetadataOverride struct {
+	// labels are added to the pods. Those of the selector and livestash.dev/ are the operator's.
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['app.kubernetes.io/name', 'app.kubernetes.io/instance', 'app.kubernetes.io/component', 'app.kubernetes.io/part-of', 'app.kubernetes.io/managed-by'] || k.startsWith('livestash.dev/'))",message="podTemplate.metadata.labels must not set app.kubernetes.io/{name,instance,component,part-of,managed-by} or livestash.dev/*: the selector is made of them; use other labels"
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations are added to the pods. Those under livestash.dev/ are the operator's.
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('livestash.dev/'))",message="podTemplate.metadata.annotations must not set livestash.dev/*: those are the operator's"
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// PodSpecOverride is a strategic merge patch for a PodSpec. The fields named here are those that are checked when the
+// LiveStashCluster is applied; every other field of a PodSpec may be given too and is kept.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) && !has(self.subdomain) && !has(self.hostNetwork)",message="podTemplate.spec must not set hostname, subdomain or hostNetwork: they are the pod's identity in the BEAM cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.containers) || self.containers.all(c, c.name == 'app' || has(c.image))",message="podTemplate.spec.containers: the application's container is named app and cannot be renamed; a container with another name is a sidecar and needs an image"
+// +kubebuilder:validation:XValidation:rule="!has(self.containers) || !self.containers.exists(c, c.name == 'app' && has(c.image))",message="podTemplate.spec.containers: set the image of the container app in spec.image"
+// +kubebuilder:validation:XValidation:rule="!has(self.containers) || !self.containers.exists(c, c.name == 'app' && has(c.env))",message="podTemplate.spec.containers: set environment variables of the container app in spec.env"
+type PodSpecOverride struct {
+	// containers are merged by name: `app` is the application's, others are sidecars.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Containers []ContainerOverride `json:"containers,omitempty"`
+
+	// hostname is refused: it is the pod's identity.
+	// +optional
+	Hostname *string `json:"hostname,omitempty"`
+
+	// subdomain is refused: it is the pod's identity.
+	// +optional
+	Subdomain *string `json:"subdomain,omitempty"`
+
+	// hostNetwork is refused: pods of one node would share one address.
+	// +optional
+	HostNetwork *bool `json:"hostNetwork,omitempty"`
+
+	// raw is the patch as the user wrote it, unknown fields included.
+	raw []byte `json:"-"`
+}
+
+// ContainerOverride is merged over a container of the pods, by name.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ContainerOverride struct {
+	// name of the container: `app` is the application's.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Name string `json:"name"`
+
+	// image of a sidecar. The application's is spec.image.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Image *string `json:"image,omitempty"`
+
+	// env of a sidecar. The application's is spec.env.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	Env []corev1.EnvVar `json:"env,omitempty"`
+}
+
+// LiveStashClusterStatus is what the operator has seen of the fleet.
+type LiveStashClusterStatus struct {
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of pods that exist.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// readyReplicas is the number of pods that serve.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// updatedReplicas is the number of pods that were made from the current pod template.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
+
+	// selector matches the fleet's pods, for the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// conditions: Available, Progressing, ReconcileSucceeded.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,329 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+// clusters is the API of a real API server, where these tests apply good and bad LiveStashClusters.
+var clusters dynamic.ResourceInterface
+
+func TestMain(m *testing.M) {
+	environment := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	config, err := environment.Start()
+	if err != nil {
+		_ = environment.Stop()
+		panic("these tests need an API server, see `make test-operator`: " + err.Error())
+	}
+	resource := schema.GroupVersionResource{Group: "livestash.dev", Version: "v1alpha1", Resource: "livestashclusters"}
+	clusters = dynamic.NewForConfigOrDie(config).Resource(resource).Namespace("default")
+
+	code := m.Run()
+	if err := environment.Stop(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+func TestBadClustersAreRefused(t *testing.T) {
+	cases := []struct {
+		name string
+		// object is the metadata.name, or "shop" when empty.
+		object string
+		spec   string
+		// says are the parts that the refusal must have: what is wrong, and what to do.
+		says []string
+	}{
+		{
+			name: "unknown adapter",
+			spec: `{image: a, adapter: Memcached}`,
+			says: []string{"spec.adapter", `"ETS", "BrowserMemory", "Redis", "Mnesia", "None"`},
+		},
+		{
+			name: "no adapter",
+			spec: `{image: a}`,
+			says: []string{"spec.adapter: Required value"},
+		},
+		{
+			name: "no image",
+			spec: `{adapter: ETS}`,
+			says: []string{"spec.image: Required value"},
+		},
+		{
+			name: "empty image",
+			spec: `{image: "", adapter: ETS}`,
+			says: []string{"spec.image", "image must be the reference of an Elixir release image"},
+		},
+		{
+			name: "image with a space",
+			spec: `{image: "shop 1.0", adapter: ETS}`,
+			says: []string{"spec.image", "without spaces"},
+		},
+		{
+			name: "ttl of zero",
+			spec: `{image: a, adapter: ETS, ttl: 0s}`,
+			says: []string{"spec.ttl", "at least one second", "90s, 5m or 1h"},
+		},
+		{
+			name: "negative ttl",
+			spec: `{image: a, adapter: ETS, ttl: -5m}`,
+			says: []string{"spec.ttl", "at least one second"},
+		},
+		{
+			name: "ttl without a unit",
+			spec: `{image: a, adapter: ETS, ttl: "300"}`,
+			says: []string{"spec.ttl", "with a unit"},
+		},
+		{
+			name: "ttl as a number",
+			spec: `{image: a, adapter: ETS, ttl: 300}`,
+			says: []string{"spec.ttl", "must be of type string"},
+		},
+		{
+			name: "ttl that is no duration",
+			spec: `{image: a, adapter: BrowserMemory, ttl: soon}`,
+			says: []string{"spec.ttl", "must be a duration"},
+		},
+		{
+			name: "ttl over a day in the browser",
+			spec: `{image: a, adapter: BrowserMemory, ttl: 24h1s}`,
+			says: []string{"spec.ttl", "at most 24h with adapter BrowserMemory"},
+		},
+		{
+			name: "negative replicas",
+			spec: `{image: a, adapter: ETS, replicas: -1}`,
+			says: []string{"spec.replicas", "greater than or equal to 0"},
+		},
+		{
+			name:   "a name too long for node names",
+			object: strings.Repeat("a", 46),
+			spec:   `{image: a, adapter: ETS}`,
+			says:   []string{"metadata.name must be at most 45 characters"},
+		},
+		{
+			name:   "a name that is no host name",
+			object: "shop.eu",
+			spec:   `{image: a, adapter: ETS}`,
+			says:   []string{"only a-z, 0-9 and '-'"},
+		},
+		{
+			name:   "a name that starts with a digit",
+			object: "1shop",
+			spec:   `{image: a, adapter: ETS}`,
+			says:   []string{"starting with a letter"},
+		},
+		{
+			name: "redis with another adapter",
+			spec: `{image: a, adapter: ETS, redis: {external: {urlSecretRef: {name: r, key: url}}}}`,
+			says: []string{"spec.redis", "only read with adapter Redis: remove spec.redis"},
+		},
+		{
+			name: "adapter Redis without redis",
+			spec: `{image: a, adapter: Redis}`,
+			says: []string{"spec.redis", "adapter Redis needs spec.redis"},
+		},
+		{
+			name: "own and generated cookie",
+			spec: `{image: a, adapter: ETS, clustering: {cookie: {generate: true, secretRef: {name: s, key: k}}}}`,
+			says: []string{"spec.clustering.cookie", "exactly one of generate: true"},
+		},
+		{
+			name: "neither own nor generated cookie",
+			spec: `{image: a, adapter: ETS, clustering: {cookie: {generate: false}}}`,
+			says: []string{"spec.clustering.cookie", "exactly one of generate: true"},
+		},
+		{
+			name: "own and generated secret key base",
+			spec: `{image: a, adapter: ETS, secretKeyBase: {generate: true, secretRef: {name: s, key: k}}}`,
+			says: []string{"spec.secretKeyBase", "exactly one of generate: true"},
+		},
+		{
+			name: "secret reference without a key",
+			spec: `{image: a, adapter: ETS, secretKeyBase: {secretRef: {name: s}}}`,
+			says: []string{"spec.secretKeyBase.secretRef.key: Required value"},
+		},
+		{
+			name: "podTemplate that renames the app container",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {containers: [{name: web, resources: {}}]}}}`,
+			says: []string{"spec.podTemplate.spec", "named app and cannot be renamed"},
+		},
+		{
+			name: "podTemplate that changes the image",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {containers: [{name: app, image: b}]}}}`,
+			says: []string{"spec.podTemplate.spec", "in spec.image"},
+		},
+		{
+			name: "podTemplate that sets the cookie",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {containers: [{name: app, env: [{name: RELEASE_COOKIE, value: x}]}]}}}`,
+			says: []string{"spec.podTemplate.spec", "in spec.env"},
+		},
+		{
+			name: "podTemplate that changes the selector",
+			spec: `{image: a, adapter: ETS, podTemplate: {metadata: {labels: {app.kubernetes.io/instance: x}}}}`,
+			says: []string{"spec.podTemplate.metadata.labels", "the selector is made of them"},
+		},
+		{
+			name: "podTemplate that takes a label of the operator",
+			spec: `{image: a, adapter: ETS, podTemplate: {metadata: {labels: {livestash.dev/cluster: x}}}}`,
+			says: []string{"spec.podTemplate.metadata.labels", "use other labels"},
+		},
+		{
+			name: "podTemplate that changes the host name",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {hostname: x}}}`,
+			says: []string{"spec.podTemplate.spec", "must not set hostname"},
+		},
+		{
+			name: "podTemplate on the host's network",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {hostNetwork: true}}}`,
+			says: []string{"spec.podTemplate.spec", "hostNetwork"},
+		},
+		{
+			name: "http port equal to the distribution port",
+			spec: `{image: a, adapter: ETS, http: {port: 9100}}`,
+			says: []string{"spec.http", "http.port must not be 4369 (epmd) nor one of the ten ports"},
+		},
+		{
+			name: "http port among the ports of further virtual machines",
+			spec: `{image: a, adapter: ETS, http: {port: 5009}, clustering: {distributionPort: 5000}}`,
+			says: []string{"spec.http", "choose another port"},
+		},
+		{
+			name: "http port of epmd",
+			spec: `{image: a, adapter: ETS, http: {port: 4369}}`,
+			says: []string{"spec.http", "4369 (epmd)"},
+		},
+		{
+			name: "distribution port of epmd",
+			spec: `{image: a, adapter: ETS, clustering: {distributionPort: 4365}}`,
+			says: []string{"spec.clustering.distributionPort", "4369, epmd's port"},
+		},
+		{
+			name: "readiness path that is no path",
+			spec: `{image: a, adapter: ETS, http: {readinessPath: healthz}}`,
+			says: []string{"spec.http.readinessPath", "must start with '/'"},
+		},
+		{
+			name: "extra flags with a cookie",
+			spec: `{image: a, adapter: ETS, beam: {extraFlags: "+A 4 -setcookie x"}}`,
+			says: []string{"spec.beam.extraFlags", "must not set the node name, the cookie"},
+		},
+		{
+			name: "two variables of one name",
+			spec: `{image: a, adapter: ETS, env: [{name: A, value: x}, {name: A, value: y}]}`,
+			says: []string{"spec.env[1]", "Duplicate value"},
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			refusal := apply(t, c.object, c.spec)
+			if refusal == nil {
+				t.Fatal("it was accepted")
+			}
+			for _, part := range c.says {
+				if !strings.Contains(refusal.Error(), part) {
+					t.Errorf("the refusal does not say %q:\n%v", part, refusal)
+				}
+			}
+		})
+	}
+}
+
+func TestReservedEnvironmentIsRefused(t *testing.T) {
+	for _, name := range []string{
+		"LIVE_STASH_ADAPTER", "LIVE_STASH_TTL", "LIVE_STASH_REDIS_URL", "PORT", "PHX_SERVER", "PHX_HOST", "SECRET_KEY_BASE",
+		"RELEASE_COOKIE", "RELEASE_DISTRIBUTION", "RELEASE_NODE", "RELEASE_TMP", "LIBCLUSTER_SERVICE", "LIBCLUSTER_NAMESPACE",
+		"LIBCLUSTER_APP", "CLUSTER_DOMAIN", "DNS_CLUSTER_QUERY", "POD_NAME", "POD_NAMESPACE", "POD_IP", "ERL_AFLAGS", "ERL_FULLSWEEP_AFTER",
+	} {
+		t.Run(name, func(t *testing.T) {
+			refusal := apply(t, "", `{image: a, adapter: ETS, env: [{name: MINE, value: x}, {name: `+name+`, value: x}]}`)
+			if refusal == nil {
+				t.Fatal("it was accepted")
+			}
+			if !strings.Contains(refusal.Error(), "use the field of the spec that stands for it") {
+				t.Errorf("the refusal does not say what to do:\n%v", refusal)
+			}
+		})
+	}
+}
+
+func TestGoodClustersAreAccepted(t *testing.T) {
+	cases := map[string]string{
+		"the smallest":              `{image: a, adapter: ETS}`,
+		"a name at its limit":       `{image: a, adapter: ETS}`,
+		"a day in the browser":      `{image: a, adapter: BrowserMemory, ttl: 24h}`,
+		"long ttl elsewhere":        `{image: a, adapter: Mnesia, ttl: 720h}`,
+		"fractions":                 `{image: a, adapter: ETS, ttl: 1.5h}`,
+		"no pods":                   `{image: a, adapter: None, replicas: 0}`,
+		"redis":                     `{image: a, adapter: Redis, redis: {external: {urlSecretRef: {name: r, key: url}}}}`,
+		"own cookie":                `{image: a, adapter: ETS, clustering: {cookie: {secretRef: {name: s, key: k}}}}`,
+		"generated cookie":          `{image: a, adapter: ETS, clustering: {cookie: {generate: true}}}`,
+		"a sidecar":                 `{image: a, adapter: ETS, podTemplate: {spec: {nodeSelector: {disk: ssd}, containers: [{name: log, image: b}, {name: app, lifecycle: {}}]}}}`,
+		"a distribution port below": `{image: a, adapter: ETS, clustering: {distributionPort: 4359}}`,
+	}
+	for name, spec := range cases {
+		t.Run(name, func(t *testing.T) {
+			object := ""
+			if name == "a name at its limit" {
+				object = strings.Repeat("a", 45)
+			}
+			if refusal := apply(t, object, spec); refusal != nil {
+				t.Errorf("it was refused:\n%v", refusal)
+			}
+		})
+	}
+}
+
+func TestPodTemplateIsKeptWhole(t *testing.T) {
+	spec := `{image: a, adapter: ETS, podTemplate: {spec: {priorityClassName: gold, containers: [{name: app, lifecycle: {preStop: {sleep: {seconds: 3}}}}]}}}`
+	object := clusterObject(t, "kept", spec)
+	created, err := clusters.Create(context.Background(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "podTemplate", "spec", "priorityClassName")
+	got, found, err := unstructured.NestedString(created.Object, "spec", "podTemplate", "spec", "priorityClassName")
+	if err != nil || !found || got != want {
+		t.Errorf("priorityClassName = %q, %v, %v", got, found, err)
+	}
+	containers, _, _ := unstructured.NestedSlice(created.Object, "spec", "podTemplate", "spec", "containers")
+	if len(containers) != 1 || containers[0].(map[string]any)["lifecycle"] == nil {
+		t.Errorf("the container's lifecycle is gone: %v", containers)
+	}
+}
+
+// apply tries to create a LiveStashCluster and returns the API server's refusal.
+func apply(t *testing.T, name, spec string) error {
+	t.Helper()
+	_, err := clusters.Create(context.Background(), clusterObject(t, name, spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+func clusterObject(t *testing.T, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	var fields map[string]any
+	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
+		t.Fatal(err)
+	}
+	object.SetAPIVersion("livestash.dev/v1alpha1")
+	object.SetKind("LiveStashCluster")
+	object.SetName("shop")
+	if name != "" {
+		object.SetName(name)
+	}
+	object.Object["spec"] = fields
+	return object
+}

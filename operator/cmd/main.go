@@ -1,0 +1,141 @@
+// Command manager runs the LiveStash operator.
+//
+//	manager [flags]     run the operator
+//	manager check URL   exit 0 when URL answers 200, for `helm test`
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/clusterdomain"
+	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
+)
+
+// version is stamped by the build.
+var version = "dev"
+
+// options are the command line.
+type options struct {
+	namespaces       string
+	clusterDomain    string
+	concurrency      int
+	leaderElection   bool
+	electionInNS     string
+	metricsAddress   string
+	healthAddress    string
+	logging          zap.Options
+	printVersionOnly bool
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=system
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=system
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == "check" {
+		os.Exit(check(os.Args[2]))
+	}
+	opts := parse()
+	if opts.printVersionOnly {
+		fmt.Println(version)
+		return
+	}
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&opts.logging)))
+	if err := run(opts); err != nil {
+		ctrl.Log.Error(err, "Stopping")
+		os.Exit(1)
+	}
+}
+
+func parse() options {
+	var opts options
+	flag.StringVar(&opts.namespaces, "namespaces", "", "Comma-separated namespaces whose LiveStashClusters are reconciled. Empty: all.")
+	flag.StringVar(&opts.clusterDomain, "cluster-domain", "", "DNS domain of the Kubernetes cluster. Empty: taken from /etc/resolv.conf, else "+clusterdomain.Default+".")
+	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
+	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
+	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
+	flag.StringVar(&opts.metricsAddress, "metrics-bind-address", ":8080", "Address of /metrics. 0 turns it off.")
+	flag.StringVar(&opts.healthAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz.")
+	flag.BoolVar(&opts.printVersionOnly, "version", false, "Print the version and stop.")
+	opts.logging.BindFlags(flag.CommandLine)
+	flag.Parse()
+	return opts
+}
+
+func run(opts options) error {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	config.UserAgent = "livestash-operator/" + version
+
+	mgr, err := ctrl.NewManager(config, manager.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions(opts.namespaces),
+		Metrics:                       server.Options{BindAddress: opts.metricsAddress},
+		HealthProbeBindAddress:        opts.healthAddress,
+		LeaderElection:                opts.leaderElection,
+		LeaderElectionID:              "livestash-operator",
+		LeaderElectionNamespace:       opts.electionInNS,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return err
+	}
+
+	domain := opts.clusterDomain
+	if domain == "" {
+		domain = clusterdomain.Detect("/etc/resolv.conf")
+	}
+	reconciler := &cluster.Reconciler{
+		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
+		Recorder:      mgr.GetEventRecorder("livestash-operator"),
+		ClusterDomain: domain,
+	}
+	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	ctrl.Log.Info("Starting", "version", version, "clusterDomain", domain, "namespaces", opts.namespaces)
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func cacheOptions(namespaces string) cache.Options {
+	options := cluster.CacheOptions()
+	for namespace := range strings.SplitSeq(namespaces, ",") {
+		namespace = strings.TrimSpace(namespace)
+		if namespace == "" {
+			continue
+		}
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	return options
+}

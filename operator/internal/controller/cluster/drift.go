@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// appliedAnnotation is on every child: a digest of what was applied. It tells that the operator wants something else
+// now, also when the difference is a field that it no longer wants.
+const appliedAnnotation = "livestash.dev/applied"
+
+// applyConfiguration is an object as server-side apply takes it: the wanted fields, no status, and their digest.
+func applyConfiguration(desired client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return nil, fmt.Errorf("converting %s: %w", kindAndName(desired), err)
+	}
+	delete(content, "status")
+	text, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", kindAndName(desired), err)
+	}
+
+	want := &unstructured.Unstructured{Object: content}
+	annotations := want.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	digest := sha256.Sum256(text)
+	annotations[appliedAnnotation] = hex.EncodeToString(digest[:8])
+	want.SetAnnotations(annotations)
+	return want, nil
+}
+
+// isAsWanted is whether applying would change nothing: the digest is of what is wanted now, and nobody has changed a
+// wanted field since. It saves the request that would find that out.
+func isAsWanted(live client.Object, want *unstructured.Unstructured) (bool, error) {
+	if live.GetAnnotations()[appliedAnnotation] != want.GetAnnotations()[appliedAnnotation] {
+		return false, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return false, fmt.Errorf("converting %s: %w", kindAndName(live), err)
+	}
+	return covers(content, want.Object), nil
+}
+
+// covers is whether have holds everything in want. It may hold more: defaults, and fields and list entries of others.
+func covers(have, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		// What is no object has no fields: it covers an empty one, which is dropped on the way through a typed object.
+		fields, _ := have.(map[string]any)
+		for key, value := range want {
+			if !covers(fields[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		entries, _ := have.([]any)
+		return coversList(entries, want)
+	default:
+		return reflect.DeepEqual(have, want)
+	}
+}
+
+// coversList matches each wanted entry with some entry that covers it: the entries of others may stand between.
+func coversList(have, want []any) bool {
+	for _, value := range want {
+		found := false
+		for _, candidate := range have {
+			if covers(candidate, value) {
+				found = true
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}

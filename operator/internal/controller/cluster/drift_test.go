@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+func TestCovers(t *testing.T) {
+	cases := map[string]struct {
+		have, want string
+		covers     bool
+	}{
+		"the same":                      {"{a: 1, b: [x, y]}", "{a: 1, b: [x, y]}", true},
+		"defaults besides":              {"{a: 1, b: 2}", "{a: 1}", true},
+		"another value":                 {"{a: 2}", "{a: 1}", false},
+		"a missing field":               {"{b: 1}", "{a: 1}", false},
+		"false is a value":              {"{a: true}", "{a: false}", false},
+		"zero is a value":               {"{a: 3}", "{a: 0}", false},
+		"a dropped empty object":        {"{}", "{a: {}}", true},
+		"an object for a value":         {"{a: 1}", "{a: {b: 1}}", false},
+		"an entry of somebody else":     {"{a: [{name: x, v: 1}, {name: y}]}", "{a: [{name: y}]}", true},
+		"an entry with defaults":        {"{a: [{name: x, v: 1, d: 2}]}", "{a: [{name: x, v: 1}]}", true},
+		"an entry with another value":   {"{a: [{name: x, v: 2}]}", "{a: [{name: x, v: 1}]}", false},
+		"a missing entry":               {"{a: [{name: x}]}", "{a: [{name: x}, {name: y}]}", false},
+		"a missing list":                {"{}", "{a: [x]}", false},
+		"a text for a number":           {"{a: '1'}", "{a: 1}", false},
+		"nested deeper":                 {"{a: {b: {c: [1, 2], d: x}}}", "{a: {b: {c: [2]}}}", true},
+		"nested deeper, another value":  {"{a: {b: {c: [1, 2], d: x}}}", "{a: {b: {d: y}}}", false},
+		"nothing wanted, nothing there": {"{}", "{}", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := covers(parse(t, c.have), parse(t, c.want)); got != c.covers {
+				t.Errorf("covers(%s, %s) = %v", c.have, c.want, got)
+			}
+		})
+	}
+}
+
+func parse(t *testing.T, text string) any {
+	t.Helper()
+	var value any
+	must(t, yaml.Unmarshal([]byte(text), &value))
+	return value
+}
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }
+
+func podTemplate(t *testing.T, patch string) *v1alpha1.PodTemplateOverride {
+	t.Helper()
+	spec := &v1alpha1.PodSpecOverride{}
+	must(t, spec.UnmarshalJSON([]byte(patch)))
+	return &v1alpha1.PodTemplateOverride{Spec: spec}
+}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// news is an event to be made of a condition that changed. Without a reason there is nothing to tell.
+type news struct {
+	eventType, reason, message string
+}
+
+// tellTransitions makes an event of each change of a condition that a user wants to know of.
+func (r *Reconciler) tellTransitions(c *v1alpha1.LiveStashCluster, before []metav1.Condition) {
+	for _, now := range c.Status.Conditions {
+		was := meta.FindStatusCondition(before, now.Type)
+		if was == nil {
+			was = &metav1.Condition{}
+		}
+		if was.Status == now.Status && was.Reason == now.Reason {
+			continue
+		}
+		if told := transition(*was, now); told.reason != "" {
+			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", told.message)
+		}
+	}
+}
+
+// transition is what to tell of a condition that was was (empty: not known yet) and is now.
+func transition(was, now metav1.Condition) news {
+	switch now.Type {
+	case v1alpha1.ConditionReconcileSucceeded:
+		return reconcileTransition(was, now)
+	case v1alpha1.ConditionProgressing:
+		return progressTransition(was, now)
+	case v1alpha1.ConditionAvailable:
+		if was.Status == metav1.ConditionTrue && now.Reason == v1alpha1.ReasonTooFewReady {
+			return news{corev1.EventTypeWarning, now.Reason, now.Message}
+		}
+	}
+	return news{}
+}
+
+func reconcileTransition(was, now metav1.Condition) news {
+	switch {
+	case now.Reason == v1alpha1.ReasonPaused:
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
+	case now.Status == metav1.ConditionFalse:
+		return news{corev1.EventTypeWarning, now.Reason, now.Message}
+	case was.Reason == v1alpha1.ReasonPaused:
+		return news{corev1.EventTypeNormal, v1alpha1.ReasonResumed, "spec.paused is gone: reconciling again"}
+	}
+	return news{}
+}
+
+func progressTransition(was, now metav1.Condition) news {
+	switch {
+	case now.Reason == v1alpha1.ReasonPodFailing:
+		return news{corev1.EventTypeWarning, now.Reason, now.Message}
+	case now.Reason == v1alpha1.ReasonComplete && was.Reason != "":
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
+	case now.Reason == v1alpha1.ReasonRollingOut && was.Reason == v1alpha1.ReasonComplete:
+		return news{corev1.EventTypeNormal, now.Reason, "replacing pods: " + now.Message}
+	}
+	return news{}
+}

@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// failing are the reasons, given by the kubelet for a container that waits, that do not pass without somebody's help.
+var failing = []string{
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
+	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+}
+
+// podTrouble says why a pod does not get on; empty when it does. Two texts differ only when the reason does, so that a
+// kubelet's counters cause no writes.
+func podTrouble(pod *corev1.Pod) string {
+	if !pod.DeletionTimestamp.IsZero() {
+		return ""
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
+			return fmt.Sprintf("pod %s cannot be scheduled: %s", pod.Name, condition.Message)
+		}
+	}
+	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		waiting := container.State.Waiting
+		if waiting == nil || !slices.Contains(failing, waiting.Reason) {
+			continue
+		}
+		return fmt.Sprintf("pod %s, container %s: %s; %s", pod.Name, container.Name, waiting.Reason, advice(pod, container))
+	}
+	return ""
+}
+
+func advice(pod *corev1.Pod, container corev1.ContainerStatus) string {
+	switch container.State.Waiting.Reason {
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+		return fmt.Sprintf("the image %s cannot be had: check spec.image and spec.imagePullSecrets", container.Image)
+	case "CrashLoopBackOff":
+		return fmt.Sprintf("see `kubectl logs -n %s %s -c %s --previous`", pod.Namespace, pod.Name, container.Name)
+	default:
+		return container.State.Waiting.Message
+	}
+}

@@ -1,0 +1,20 @@
+package cluster
+
+import "errors"
+
+// problem is an error that the user can do something about. It becomes the condition ReconcileSucceeded=False.
+type problem struct {
+	// reason is one of the API's reasons, in CamelCase.
+	reason string
+	// message says what is wrong and what to do.
+	message string
+	// watched is whether a watch will tell when the problem is gone, so that nothing needs to be tried again.
+	watched bool
+}
+
+func (p *problem) Error() string { return p.message }
+
+func healsByItself(err error) bool {
+	var known *problem
+	return errors.As(err, &known) && known.watched
+}

@@ -1,0 +1,124 @@
+// Package cluster reconciles LiveStashClusters. Reconcile is a list of named steps, one file each.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// fieldOwner is the one field manager of everything that the operator writes.
+const fieldOwner = client.FieldOwner("livestash-operator")
+
+// Reconciler makes the cluster have what LiveStashClusters want.
+type Reconciler struct {
+	// Client reads from the cache, which holds only objects with fleet.ClusterLabel, and the metadata of Secrets.
+	client.Client
+
+	// Live reads from the API server. It is used for the user's own Secrets, whose values are never cached.
+	Live client.Reader
+
+	// Recorder tells users what happened.
+	Recorder recorder.EventRecorder
+
+	// ClusterDomain is the DNS domain of the Kubernetes cluster, for example cluster.local.
+	ClusterDomain string
+}
+
+// pass is one run of the steps for one LiveStashCluster.
+type pass struct {
+	cluster *v1alpha1.LiveStashCluster
+	inputs  fleet.Inputs
+	objects []client.Object
+	// statefulSet is what the API server answered when this pass applied it; nil when it was as wanted.
+	statefulSet *appsv1.StatefulSet
+}
+
+type step struct {
+	name string
+	run  func(context.Context, *pass) error
+}
+
+// steps is the whole of a reconcile, in order. A step that fails ends it. The status is written in any case.
+func (r *Reconciler) steps() []step {
+	return []step{
+		{"check paused", r.checkPaused},
+		{"resolve secrets", r.resolveSecrets},
+		{"render", r.render},
+		{"apply children", r.applyChildren},
+		{"remove unwanted children", r.removeUnwanted},
+	}
+}
+
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/status,verbs=patch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile runs the steps for one LiveStashCluster and writes its status. Deletion needs no step: the garbage
+// collector removes what the LiveStashCluster owns.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &v1alpha1.LiveStashCluster{}
+	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+
+	p := &pass{cluster: cluster, inputs: fleet.Inputs{ClusterDomain: r.ClusterDomain}}
+	err := r.run(ctx, p)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return ctrl.Result{}, nil // the LiveStashCluster goes with its namespace
+	}
+	if isTransient(err) {
+		return ctrl.Result{}, err
+	}
+	if statusErr := r.updateStatus(ctx, p, err); statusErr != nil {
+		return ctrl.Result{}, errors.Join(err, statusErr)
+	}
+	if healsByItself(err) {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+func (r *Reconciler) run(ctx context.Context, p *pass) error {
+	for _, step := range r.steps() {
+		if err := step.run(ctx, p); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) render(_ context.Context, p *pass) error {
+	objects, err := fleet.Render(p.cluster, p.inputs)
+	var invalid *fleet.SpecError
+	if errors.As(err, &invalid) {
+		return &problem{reason: v1alpha1.ReasonInvalidSpec, message: invalid.Error(), watched: true}
+	}
+	p.objects = objects
+	return err
+}
+
+// isTransient is whether a cache that lags behind explains the error: the next try will do, and no user needs to know.
+func isTransient(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}

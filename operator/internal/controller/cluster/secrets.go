@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// resolveSecrets sees to it that every value that pods read from a Secret is there before anything else is made, and
+// takes the digest that rolls the fleet when one of them changes.
+func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
+	digest := sha256.New()
+	if fleet.NeedsGeneratedSecret(p.cluster) {
+		uid, err := r.ensureGeneratedSecret(ctx, p.cluster)
+		if err != nil {
+			return err
+		}
+		// The generated Secret is immutable: its UID stands for its content, which the operator need not read.
+		digest.Write([]byte(uid))
+	}
+	for _, ref := range fleet.SecretRefs(p.cluster) {
+		value, err := r.secretValue(ctx, p.cluster.Namespace, ref)
+		if err != nil {
+			return err
+		}
+		var invalid *fleet.SpecError
+		if errors.As(fleet.CheckSecretValue(p.cluster, ref, value), &invalid) {
+			return &problem{reason: v1alpha1.ReasonSecretInvalid, message: invalid.Error(), watched: true}
+		}
+		content := sha256.Sum256(value)
+		digest.Write(content[:])
+	}
+	// A few bytes tell a change and tell nothing about a weak value.
+	p.inputs.SecretsDigest = hex.EncodeToString(digest.Sum(nil)[:5])
+	return nil
+}
+
+// ensureGeneratedSecret creates the Secret with the cookie and SECRET_KEY_BASE when it does not exist, and never writes
+// to one that does.
+func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.LiveStashCluster) (types.UID, error) {
+	found, err := r.secretMetadata(ctx, c.Namespace, fleet.SecretName(c))
+	if err != nil {
+		return "", err
+	}
+	if found != nil {
+		if !metav1.IsControlledBy(found, c) {
+			return "", nameConflict(found)
+		}
+		return found.UID, nil
+	}
+
+	secret := fleet.GeneratedSecret(c)
+	if err := r.Create(ctx, secret, fieldOwner); err != nil {
+		return "", fmt.Errorf("creating Secret %s: %w", secret.Name, err)
+	}
+	return secret.UID, r.tellGenerated(ctx, c, secret.Name)
+}
+
+// tellGenerated says that values are new; when the fleet already runs, what that costs.
+func (r *Reconciler) tellGenerated(ctx context.Context, c *v1alpha1.LiveStashCluster, secret string) error {
+	err := r.Get(ctx, client.ObjectKeyFromObject(c), &appsv1.StatefulSet{})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if err == nil {
+		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonSecretRegenerated, "Generate",
+			"Secret %s was gone and was generated anew: every pod is replaced, and sessions and stashes signed with the old values are lost", secret)
+		return nil
+	}
+	r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonSecretGenerated, "Generate",
+		"Generated Secret %s: who loses it loses every session, so back it up", secret)
+	return nil
+}
+
+// secretValue reads one key of a user's Secret.
+func (r *Reconciler) secretValue(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) ([]byte, error) {
+	found, err := r.secretMetadata(ctx, namespace, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		return nil, secretMissing("Secret %s does not exist in namespace %s: create it with the key %s", ref.Name, namespace, ref.Key)
+	}
+
+	secret := &corev1.Secret{}
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, secret)
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", ref.Name, err)
+	}
+	value := secret.Data[ref.Key]
+	if len(value) == 0 {
+		return nil, secretMissing("Secret %s in namespace %s has no value under the key %s: add it, or name another key", ref.Name, namespace, ref.Key)
+	}
+	return value, nil
+}
+
+// secretMetadata is what the cache knows of a Secret: never its data. Nil when there is none.
+func (r *Reconciler) secretMetadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	found := secretMetadataObject()
+	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up Secret %s: %w", name, err)
+	}
+	return found, nil
+}
+
+func secretMetadataObject() *metav1.PartialObjectMetadata {
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return meta
+}
+
+func secretMissing(format string, args ...any) *problem {
+	return &problem{reason: v1alpha1.ReasonSecretMissing, message: fmt.Sprintf(format, args...), watched: true}
+}

@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+const (
+	// secretRefsIndex finds the LiveStashClusters that read a Secret.
+	secretRefsIndex = "secretRefs"
+	// podClusterIndex finds the pods of a LiveStashCluster.
+	podClusterIndex = "cluster"
+)
+
+// CacheOptions restricts the cache to the objects of fleets and leaves out what the operator does not read. Secrets are
+// cached too, but only their metadata: see secretMetadata.
+func CacheOptions() cache.Options {
+	exists, err := labels.NewRequirement(fleet.ClusterLabel, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label's name is a constant
+	}
+	ours := cache.ByObject{Label: labels.NewSelector().Add(*exists)}
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&appsv1.StatefulSet{}:           ours,
+			&corev1.Pod{}:                   {Label: ours.Label, Transform: slimPod},
+			&corev1.Service{}:               ours,
+			&corev1.ServiceAccount{}:        ours,
+			&networkingv1.NetworkPolicy{}:   ours,
+			&policyv1.PodDisruptionBudget{}: ours,
+		},
+	}
+}
+
+// slimPod drops from a pod what podTrouble does not read: pods are most of what the cache holds.
+func slimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name:              pod.Name,
+		Namespace:         pod.Namespace,
+		UID:               pod.UID,
+		ResourceVersion:   pod.ResourceVersion,
+		DeletionTimestamp: pod.DeletionTimestamp,
+		Labels:            map[string]string{fleet.ClusterLabel: pod.Labels[fleet.ClusterLabel]},
+	}}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled {
+			slim.Status.Conditions = append(slim.Status.Conditions, condition)
+		}
+	}
+	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses)
+	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses)
+	return slim, nil
+}
+
+func slimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var slim []corev1.ContainerStatus
+	for _, status := range statuses {
+		slim = append(slim, corev1.ContainerStatus{
+			Name:  status.Name,
+			Image: status.Image,
+			State: corev1.ContainerState{Waiting: status.State.Waiting},
+		})
+	}
+	return slim
+}
+
+// SetupWithManager registers the reconciler with its watches. concurrency is how many LiveStashClusters are reconciled
+// at once.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LiveStashCluster{}, secretRefsIndex, secretNames)
+	if err != nil {
+		return err
+	}
+	err = mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, podClusterIndex, clusterName)
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("livestashcluster").
+		For(&v1alpha1.LiveStashCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&appsv1.StatefulSet{}).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ServiceAccount{}).
+		Owns(&networkingv1.NetworkPolicy{}).
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notOnlyStatus())).
+		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersOfSecret)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(podTroubleChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Complete(r)
+}
+
+// notOnlyStatus leaves out changes of the status alone.
+func notOnlyStatus() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+}
+
+func secretNames(object client.Object) []string {
+	cluster := object.(*v1alpha1.LiveStashCluster)
+	refs := fleet.SecretRefs(cluster)
+	names := make([]string, 0, len(refs)+1)
+	for _, ref := range refs {
+		names = append(names, ref.Name)
+	}
+	return append(names, fleet.SecretName(cluster))
+}
+
+func clusterName(object client.Object) []string {
+	return []string{object.GetLabels()[fleet.ClusterLabel]}
+}
+
+// readersOfSecret are the LiveStashClusters whose pods read the Secret.
+func (r *Reconciler) readersOfSecret(ctx context.Context, secret client.Object) []ctrl.Request {
+	readers := &v1alpha1.LiveStashClusterList{}
+	err := r.List(ctx, readers, client.InNamespace(secret.GetNamespace()), client.MatchingFields{secretRefsIndex: secret.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking up the LiveStashClusters that read a Secret", "secret", secret.GetName())
+		return nil
+	}
+	requests := make([]ctrl.Request, 0, len(readers.Items))
+	for i := range readers.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&readers.Items[i])})
+	}
+	return requests
+}
+
+func clusterOfPod(_ context.Context, pod client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{
+		Namespace: pod.GetNamespace(),
+		Name:      pod.GetLabels()[fleet.ClusterLabel],
+	}}}
+}
+
+// podTroubleChanged lets through what the StatefulSet's status does not tell: that a pod got into trouble or out of it.
+func podTroubleChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { return podTrouble(e.Object.(*corev1.Pod)) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return podTrouble(e.ObjectOld.(*corev1.Pod)) != podTrouble(e.ObjectNew.(*corev1.Pod))
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}

@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// updateStatus writes what is seen of the fleet, and how the pass ended, when either has changed.
+func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) error {
+	seen, err := r.observe(ctx, p, outcome)
+	if err != nil {
+		return err
+	}
+	before := p.cluster.DeepCopy()
+	p.cluster.Status = statusOf(p.cluster, seen)
+	if equality.Semantic.DeepEqual(before.Status, p.cluster.Status) {
+		return nil
+	}
+	err = r.Status().Patch(ctx, p.cluster, client.MergeFrom(before), fieldOwner)
+	if err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
+	}
+	r.tellTransitions(p.cluster, before.Status.Conditions)
+	return r.awaitCache(ctx, p.cluster)
+}
+
+// awaitCache waits until the cache has the status just written, which takes milliseconds. Without it, the next pass
+// would start from the old status, write the same one again, and tell the same news twice.
+func (r *Reconciler) awaitCache(ctx context.Context, written *v1alpha1.LiveStashCluster) error {
+	caughtUp := func(ctx context.Context) (bool, error) {
+		cached := &v1alpha1.LiveStashCluster{}
+		err := r.Get(ctx, client.ObjectKeyFromObject(written), cached)
+		if err != nil || cached.UID != written.UID {
+			return true, client.IgnoreNotFound(err)
+		}
+		order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, written.ResourceVersion)
+		return order >= 0, err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, time.Second, true, caughtUp)
+	if wait.Interrupted(err) {
+		return nil // a repeated write is the worst that can happen
+	}
+	return err
+}
+
+// observation is what a status is made of.
+type observation struct {
+	// statefulSet is nil while there is none.
+	statefulSet *appsv1.StatefulSet
+	// trouble says why a pod does not get on; empty when all do.
+	trouble string
+	// outcome is how the pass ended.
+	outcome error
+}
+
+func (r *Reconciler) observe(ctx context.Context, p *pass, outcome error) (observation, error) {
+	seen := observation{statefulSet: p.statefulSet, outcome: outcome}
+	if seen.statefulSet == nil {
+		cached := &appsv1.StatefulSet{}
+		err := r.Get(ctx, client.ObjectKeyFromObject(p.cluster), cached)
+		if client.IgnoreNotFound(err) != nil {
+			return seen, fmt.Errorf("looking up the StatefulSet: %w", err)
+		}
+		if err == nil && metav1.IsControlledBy(cached, p.cluster) {
+			seen.statefulSet = cached
+		}
+	}
+
+	pods := &corev1.PodList{}
+	err := r.List(ctx, pods, client.InNamespace(p.cluster.Namespace), client.MatchingFields{podClusterIndex: p.cluster.Name})
+	if err != nil {
+		return seen, fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		if trouble := podTrouble(&pods.Items[i]); trouble != "" {
+			seen.trouble = trouble
+			break
+		}
+	}
+	return seen, nil
+}
+
+// statusOf is the status of a LiveStashCluster, from its spec, its last status and what is seen now.
+func statusOf(c *v1alpha1.LiveStashCluster, seen observation) v1alpha1.LiveStashClusterStatus {
+	status := *c.Status.DeepCopy()
+	status.ObservedGeneration = c.Generation
+	status.Selector = labels.SelectorFromSet(fleet.SelectorLabels(c)).String()
+	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
+	if seen.statefulSet != nil {
+		status.Replicas = seen.statefulSet.Status.Replicas
+		status.ReadyReplicas = seen.statefulSet.Status.ReadyReplicas
+		status.UpdatedReplicas = seen.statefulSet.Status.UpdatedReplicas
+	}
+	for _, condition := range []metav1.Condition{available(c, seen), progressing(c, seen), reconcileSucceeded(seen)} {
+		condition.ObservedGeneration = c.Generation
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	return status
+}
+
+// available: at most one pod is away.
+func available(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition {
+	desired, ready := c.DesiredReplicas(), int32(0)
+	if seen.statefulSet != nil {
+		ready = seen.statefulSet.Status.ReadyReplicas
+	}
+	condition := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Message: podsReady(ready, desired)}
+	switch {
+	case desired == 0:
+		condition.Reason = v1alpha1.ReasonScaledToZero
+		condition.Message = "spec.replicas is 0: nothing serves"
+	case ready >= desired:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonAllReady
+	case ready >= max(1, desired-1):
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonEnoughReady
+	default:
+		condition.Reason = v1alpha1.ReasonTooFewReady
+	}
+	return condition
+}
+
+// progressing: pods are being made, replaced or removed.
+func progressing(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
+	desired, set := c.DesiredReplicas(), seen.statefulSet
+	if set == nil {
+		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, "there is no StatefulSet yet"
+		if seen.outcome != nil {
+			condition.Status = metav1.ConditionFalse
+			condition.Reason, condition.Message = reasonAndMessage(seen.outcome)
+		}
+		return condition
+	}
+
+	observed := set.Status
+	switch {
+	case set.Generation != observed.ObservedGeneration && observed.ObservedGeneration != 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, "the new pod template or number of replicas is not acted on yet"
+	case observed.Replicas != desired:
+		condition.Reason, condition.Message = v1alpha1.ReasonScaling, fmt.Sprintf("%d pods of %d", observed.Replicas, desired)
+	case observed.UpdatedReplicas < desired || observed.CurrentRevision != observed.UpdateRevision:
+		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d pods have the new template", observed.UpdatedReplicas, desired)
+	case observed.ReadyReplicas < desired:
+		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, podsReady(observed.ReadyReplicas, desired)
+	default:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
+		return condition
+	}
+	if seen.trouble != "" {
+		condition.Reason, condition.Message = v1alpha1.ReasonPodFailing, seen.trouble
+	}
+	return condition
+}
+
+// reconcileSucceeded: the fleet's objects are as the spec wants them.
+func reconcileSucceeded(seen observation) metav1.Condition {
+	condition := metav1.Condition{
+		Type:    v1alpha1.ConditionReconcileSucceeded,
+		Status:  metav1.ConditionTrue,
+		Reason:  v1alpha1.ReasonReconciled,
+		Message: "every object is as wanted",
+	}
+	if seen.outcome != nil {
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = reasonAndMessage(seen.outcome)
+	}
+	return condition
+}
+
+func reasonAndMessage(err error) (reason, message string) {
+	var known *problem
+	if errors.As(err, &known) {
+		return known.reason, known.message
+	}
+	return v1alpha1.ReasonAPIError, err.Error()
+}
+
+func podsReady(ready, desired int32) string {
+	return fmt.Sprintf("%d of %d pods ready", ready, desired)
+}

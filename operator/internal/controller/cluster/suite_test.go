@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// The operator runs against a real API server. There are no other controllers: nothing makes pods, nothing deletes what
+// has lost its owner. That is the end-to-end tests' business.
+var (
+	// api is a client of the tests' own, without a cache.
+	api client.Client
+	// underTest is the reconciler that the manager runs.
+	underTest *Reconciler
+	// requests counts what the operator asks of the API server, watches and the events' recorder apart.
+	requests atomic.Int64
+	// logs is everything that the operator has logged.
+	logs lockedBuffer
+)
+
+func TestMain(m *testing.M) {
+	code, err := runSuite(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "these tests need an API server, see `make test-operator`:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func runSuite(m *testing.M) (code int, err error) {
+	environment := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	defer func() { err = errorOr(err, environment.Stop()) }()
+	config, err := environment.Start()
+	if err != nil {
+		return 0, err
+	}
+
+	scheme := runtime.NewScheme()
+	if err := errorOr(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return 0, err
+	}
+	api, err = client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return 0, err
+	}
+
+	ctrl.SetLogger(zap.New(zap.WriteTo(&logs), zap.UseDevMode(true)))
+	counted := rest.CopyConfig(config)
+	counted.Wrap(countRequests)
+	mgr, err := ctrl.NewManager(counted, manager.Options{
+		Scheme:  scheme,
+		Cache:   CacheOptions(),
+		Metrics: server.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		return 0, err
+	}
+	underTest = &Reconciler{
+		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
+		Recorder:      mgr.GetEventRecorder("livestash-operator"),
+		ClusterDomain: "cluster.local",
+	}
+	if err := underTest.SetupWithManager(mgr, 4); err != nil {
+		return 0, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan error)
+	go func() { stopped <- mgr.Start(ctx) }()
+	code = m.Run()
+	stop()
+	return code, <-stopped
+}
+
+func errorOr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func countRequests(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		isEvent := bytes.Contains([]byte(r.URL.Path), []byte("/events"))
+		if r.URL.Query().Get("watch") == "" && !isEvent {
+			requests.Add(1)
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+type lockedBuffer struct {
+	mutex  sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.buffer.String()
+}
+
+// namespace makes a namespace for one test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	must(t, api.Create(t.Context(), namespace))
+	return namespace.Name
+}
+
+// newCluster applies the smallest LiveStashCluster, changed by change.
+func newCluster(t *testing.T, namespace string, change func(*v1alpha1.LiveStashClusterSpec)) *v1alpha1.LiveStashCluster {
+	t.Helper()
+	cluster := &v1alpha1.LiveStashCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"},
+		Spec:       v1alpha1.LiveStashClusterSpec{Image: "ghcr.io/acme/shop:1", Adapter: v1alpha1.AdapterETS},
+	}
+	if change != nil {
+		change(&cluster.Spec)
+	}
+	must(t, api.Create(t.Context(), cluster))
+	return cluster
+}
+
+// changeSpec changes a LiveStashCluster's spec as `kubectl edit` would.
+func changeSpec(t *testing.T, cluster *v1alpha1.LiveStashCluster, change func(*v1alpha1.LiveStashClusterSpec)) {
+	t.Helper()
+	before := cluster.DeepCopy()
+	change(&cluster.Spec)
+	must(t, api.Patch(t.Context(), cluster, client.MergeFrom(before)))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until check has nothing to say.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

@@ -1,0 +1,250 @@
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the rendered objects to testdata instead of comparing")
+
+var inputs = Inputs{ClusterDomain: "cluster.local", SecretsDigest: "0123456789"}
+
+// load reads a LiveStashCluster from testdata and sets what the API server would: the defaults of the CRD.
+func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &v1alpha1.LiveStashCluster{}
+	if err := yaml.UnmarshalStrict(content, cluster); err != nil {
+		t.Fatal(err)
+	}
+	if name != "smallest" {
+		return cluster
+	}
+	cluster.Spec.HTTP = v1alpha1.HTTPSpec{Port: 4000, Service: v1alpha1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Port: 80}}
+	cluster.Spec.Clustering.DistributionPort = 9100
+	cluster.Spec.BEAM = v1alpha1.BEAMSpec{ProcessLimit: 1048576, PortLimit: 65536}
+	cluster.Spec.DisruptionBudget.MaxUnavailable = ptr.To(intstr.FromInt32(1))
+	cluster.Spec.TopologySpread = v1alpha1.SpreadScheduleAnyway
+	return cluster
+}
+
+// The rendered objects as a user would read them. After a wanted change: go test ./internal/fleet -update.
+func TestRenderedObjects(t *testing.T) {
+	for _, name := range []string{"smallest", "full"} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := Render(load(t, name), inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			for _, object := range objects {
+				text, err := yaml.Marshal(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got.WriteString("---\n")
+				got.Write(text)
+			}
+			golden := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("rendered objects differ from %s (-want +got):\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+func TestRenderIsPure(t *testing.T) {
+	cluster := load(t, "full")
+	before := cluster.DeepCopy()
+	first, err := Render(cluster, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Render(cluster, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("two renders differ:\n%s", diff)
+	}
+	if diff := cmp.Diff(before.Spec.PodTemplate.Metadata, cluster.Spec.PodTemplate.Metadata); diff != "" {
+		t.Errorf("rendering changed the spec:\n%s", diff)
+	}
+}
+
+func TestOptionalObjectsAreLeftOut(t *testing.T) {
+	cluster := load(t, "smallest")
+	all, err := Render(cluster, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Spec.DisruptionBudget.Enabled = ptr.To(false)
+	cluster.Spec.NetworkPolicy.Enabled = ptr.To(false)
+	few, err := Render(cluster, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all)-len(few) != len(Optional(cluster)) {
+		t.Errorf("%d objects with, %d without the optional ones, of which there are %d", len(all), len(few), len(Optional(cluster)))
+	}
+	for _, object := range Optional(cluster) {
+		if has(few, object) || !has(all, object) {
+			t.Errorf("%s %s is not optional", object.GetObjectKind().GroupVersionKind().Kind, object.GetName())
+		}
+	}
+}
+
+func has(objects []client.Object, like client.Object) bool {
+	for _, object := range objects {
+		if object.GetObjectKind().GroupVersionKind() == like.GetObjectKind().GroupVersionKind() && object.GetName() == like.GetName() {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTooLongNodeNames(t *testing.T) {
+	cluster := load(t, "smallest")
+	cluster.Name, cluster.Namespace = strings.Repeat("n", 45), strings.Repeat("s", 63)
+	if _, err := Render(cluster, inputs); err != nil {
+		t.Errorf("the longest name in the longest namespace of cluster.local is refused: %v", err)
+	}
+
+	long := inputs
+	long.ClusterDomain = strings.Repeat("d", 60) + ".example"
+	_, err := Render(cluster, long)
+	var invalid *SpecError
+	if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "shorter name") {
+		t.Errorf("a node name over 255 characters gives %v, want a *SpecError that says what to change", err)
+	}
+}
+
+func TestOverrideCannotBreakIdentity(t *testing.T) {
+	cases := map[string]struct{ spec, says string }{
+		"the app container deleted":   {`{"containers": [{"name": "app", "$patch": "delete"}]}`, "must stay"},
+		"the containers replaced":     {`{"containers": [{"$patch": "replace"}, {"name": "log", "image": "x"}]}`, "must stay"},
+		"its environment replaced":    {`{"containers": [{"name": "app", "env": [{"$patch": "replace"}]}]}`, "changes the environment variable"},
+		"the cookie set in a patch":   {`{"containers": [{"name": "app", "env": [{"name": "RELEASE_COOKIE", "value": "x", "valueFrom": null}]}]}`, "RELEASE_COOKIE"},
+		"its ports replaced":          {`{"containers": [{"name": "app", "ports": [{"$patch": "replace"}]}]}`, "changes the port http"},
+		"a field that is no pod spec": {`{"tolerations": "none"}`, "not a valid pod spec"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster := load(t, "smallest")
+			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			_, err := Render(cluster, inputs)
+			var invalid *SpecError
+			if !errors.As(err, &invalid) {
+				t.Fatalf("Render gives %v, want a *SpecError", err)
+			}
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error does not say %q: %v", c.says, err)
+			}
+		})
+	}
+}
+
+func TestOperatorLabelsWinOverOverride(t *testing.T) {
+	cluster := load(t, "smallest")
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Metadata: v1alpha1.PodMetadataOverride{
+		Labels: map[string]string{ClusterLabel: "other", "team": "web"},
+	}}
+	set, err := StatefulSet(cluster, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := set.Spec.Template.Labels; got[ClusterLabel] != "shop" || got["team"] != "web" {
+		t.Errorf("labels of the pods: %v", got)
+	}
+}
+
+// override is a podTemplate.spec as the API server hands it to the operator.
+func override(t *testing.T, patch string) *v1alpha1.PodSpecOverride {
+	t.Helper()
+	spec := &v1alpha1.PodSpecOverride{}
+	if err := spec.UnmarshalJSON([]byte(patch)); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func TestGeneratedSecrets(t *testing.T) {
+	cluster := load(t, "smallest")
+	first, second := GeneratedSecret(cluster), GeneratedSecret(cluster)
+	for key, least := range map[string]int{cookieKey: 32, secretKeyBaseKey: 64} {
+		if len(first.Data[key]) < least {
+			t.Errorf("%s has %d bytes, want %d or more", key, len(first.Data[key]), least)
+		}
+		if bytes.Equal(first.Data[key], second.Data[key]) {
+			t.Errorf("two Secrets have the same %s", key)
+		}
+	}
+	// Many, because only one random text in sixty-four starts with the sign that would do harm.
+	for range 1000 {
+		if cookie := GeneratedSecret(cluster).Data[cookieKey]; !cookieText.Match(cookie) {
+			t.Fatalf("%s is no cookie", cookie)
+		}
+	}
+	if !ptr.Deref(first.Immutable, false) {
+		t.Error("the Secret can be edited")
+	}
+	if NeedsGeneratedSecret(load(t, "full")) {
+		t.Error("a Secret is generated though the user has one for everything")
+	}
+}
+
+func TestCheckSecretValue(t *testing.T) {
+	cluster := load(t, "full")
+	cookie, base := *cluster.Spec.Clustering.Cookie.SecretRef, *cluster.Spec.SecretKeyBase.SecretRef
+	long := strings.Repeat("k", 64)
+	cases := map[string]struct {
+		ref   v1alpha1.SecretKeyReference
+		value string
+		says  string
+	}{
+		"a cookie":                   {cookie, "Monster-123_x", ""},
+		"a cookie that is a flag":    {cookie, "-9yelj", "is no Erlang cookie"},
+		"a cookie and a line break":  {cookie, "monster\n", "no line break"},
+		"a cookie of 256 characters": {cookie, strings.Repeat("c", 256), "up to 255"},
+		"a secret key base":          {base, long, ""},
+		"a short secret key base":    {base, long[:63], "has 63 bytes"},
+		"anything else":              {v1alpha1.SecretKeyReference{Name: "shop-redis", Key: "url"}, "-", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := CheckSecretValue(cluster, c.ref, []byte(c.value))
+			if (err == nil) != (c.says == "") {
+				t.Fatalf("CheckSecretValue = %v, want one that says %q", err, c.says)
+			}
+			if err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.value)) {
+				t.Errorf("the error does not say %q, or tells the value: %v", c.says, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package fleet
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// NetworkPolicy opens the HTTP port to all, and epmd and Erlang distribution to the fleet's own pods: whoever reaches
+// those two and knows the cookie can run code in the pods. Nil when it is disabled.
+func NetworkPolicy(c *v1alpha1.LiveStashCluster) *networkingv1.NetworkPolicy {
+	if !ptr.Deref(c.Spec.NetworkPolicy.Enabled, true) {
+		return nil
+	}
+	return &networkingv1.NetworkPolicy{
+		TypeMeta:   networkPolicyType,
+		ObjectMeta: objectMeta(c, c.Name),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: *Selector(c),
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{
+				{Ports: policyPorts(c.Spec.HTTP.Port)},
+				{
+					Ports: policyPorts(epmdPort, c.Spec.Clustering.DistributionPort),
+					From:  []networkingv1.NetworkPolicyPeer{{PodSelector: Selector(c)}},
+				},
+			},
+		},
+	}
+}
+
+func policyPorts(ports ...int32) []networkingv1.NetworkPolicyPort {
+	policy := make([]networkingv1.NetworkPolicyPort, 0, len(ports))
+	for _, port := range ports {
+		policy = append(policy, networkingv1.NetworkPolicyPort{
+			Protocol: ptr.To(corev1.ProtocolTCP),
+			Port:     ptr.To(intstr.FromInt32(port)),
+		})
+	}
+	return policy
+}

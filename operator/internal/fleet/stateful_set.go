@@ -1,0 +1,102 @@
+package fleet
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// StatefulSet is the fleet's pods. Parallel pod management starts all nodes at once and lets a rollout that got stuck
+// on a broken image go on when the image is mended (with OrderedReady it would wait for ever: kubernetes issue 67250).
+func StatefulSet(c *v1alpha1.LiveStashCluster, in Inputs) (*appsv1.StatefulSet, error) {
+	template, err := podTemplate(c, in)
+	if err != nil {
+		return nil, err
+	}
+	return &appsv1.StatefulSet{
+		TypeMeta:   statefulSetType,
+		ObjectMeta: objectMeta(c, c.Name),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas:            ptr.To(c.DesiredReplicas()),
+			ServiceName:         HeadlessName(c),
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
+			Selector:            Selector(c),
+			Template:            template,
+		},
+	}, nil
+}
+
+// podTemplate is the operator's own template with the user's podTemplate merged over it.
+func podTemplate(c *v1alpha1.LiveStashCluster, in Inputs) (corev1.PodTemplateSpec, error) {
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      Labels(c),
+			Annotations: map[string]string{SecretsDigestAnnotation: in.SecretsDigest},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName:           c.Name,
+			AutomountServiceAccountToken: ptr.To(false),
+			ImagePullSecrets:             c.Spec.ImagePullSecrets,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true),
+				// `mix phx.gen.release --docker` ends with USER nobody. The kubelet cannot tell that a name is not root, so
+				// the number is given: nobody's.
+				RunAsUser:      ptr.To[int64](65534),
+				RunAsGroup:     ptr.To[int64](65534),
+				FSGroup:        ptr.To[int64](65534),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			TopologySpreadConstraints: topologySpread(c),
+			Containers:                []corev1.Container{appContainer(c, in)},
+			Volumes: []corev1.Volume{{
+				Name:         "tmp",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			}},
+		},
+	}
+	return withOverride(template, c)
+}
+
+func appContainer(c *v1alpha1.LiveStashCluster, in Inputs) corev1.Container {
+	startup, readiness, liveness := probes(c)
+	return corev1.Container{
+		Name:            AppContainer,
+		Image:           c.Spec.Image,
+		ImagePullPolicy: c.Spec.ImagePullPolicy,
+		Env:             environment(c, in),
+		EnvFrom:         c.Spec.EnvFrom,
+		Ports: []corev1.ContainerPort{
+			{Name: "http", ContainerPort: c.Spec.HTTP.Port, Protocol: corev1.ProtocolTCP},
+			{Name: "epmd", ContainerPort: epmdPort, Protocol: corev1.ProtocolTCP},
+			{Name: "distribution", ContainerPort: c.Spec.Clustering.DistributionPort, Protocol: corev1.ProtocolTCP},
+		},
+		StartupProbe:   startup,
+		ReadinessProbe: readiness,
+		LivenessProbe:  liveness,
+		Resources:      c.Spec.Resources,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: scratchDir}},
+	}
+}
+
+// topologySpread keeps pods on different nodes and zones, so that losing one of them loses as few sessions as possible.
+func topologySpread(c *v1alpha1.LiveStashCluster) []corev1.TopologySpreadConstraint {
+	if c.Spec.TopologySpread == v1alpha1.SpreadDisabled {
+		return nil
+	}
+	overNodes := corev1.ScheduleAnyway
+	if c.Spec.TopologySpread == v1alpha1.SpreadDoNotSchedule {
+		overNodes = corev1.DoNotSchedule
+	}
+	return []corev1.TopologySpreadConstraint{
+		{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: overNodes, LabelSelector: Selector(c)},
+		{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: Selector(c)},
+	}
+}

@@ -1,0 +1,6 @@
+package stash
+
+// none is a fleet without LiveStash: the baseline of a benchmark.
+type none struct{ storeless }
+
+func (none) Name() string { return "none" }

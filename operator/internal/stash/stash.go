@@ -1,0 +1,41 @@
+// Package stash holds what each LiveStash adapter needs from Kubernetes, one file per adapter. It is the only place
+// that tells adapters apart.
+package stash
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// Adapter is what one LiveStash adapter needs.
+type Adapter interface {
+	// Name is the value of LIVE_STASH_ADAPTER.
+	Name() string
+
+	// Env are the variables that the application needs for this adapter, beyond those of every fleet.
+	Env(c *v1alpha1.LiveStashCluster) []corev1.EnvVar
+
+	// SecretRefs are the Secret keys of the user's own that must exist before pods are made.
+	SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference
+}
+
+var adapters = map[v1alpha1.Adapter]Adapter{
+	v1alpha1.AdapterNone:          none{},
+	v1alpha1.AdapterETS:           ets{},
+	v1alpha1.AdapterBrowserMemory: browserMemory{},
+	v1alpha1.AdapterRedis:         redis{},
+	v1alpha1.AdapterMnesia:        mnesia{},
+}
+
+// For is the adapter of a LiveStashCluster. The API refuses any adapter that is not known here.
+func For(c *v1alpha1.LiveStashCluster) Adapter {
+	return adapters[c.Spec.Adapter]
+}
+
+// storeless is embedded by the adapters that need nothing besides the pods.
+type storeless struct{}
+
+func (storeless) Env(*v1alpha1.LiveStashCluster) []corev1.EnvVar { return nil }
+
+func (storeless) SecretRefs(*v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference { return nil }

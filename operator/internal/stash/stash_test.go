@@ -1,0 +1,48 @@
+package stash
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+func TestAdapters(t *testing.T) {
+	redisURL := v1alpha1.SecretKeyReference{Name: "r", Key: "url"}
+	cases := map[v1alpha1.Adapter]struct {
+		name    string
+		env     []string
+		secrets []v1alpha1.SecretKeyReference
+	}{
+		v1alpha1.AdapterNone:          {name: "none"},
+		v1alpha1.AdapterETS:           {name: "ets"},
+		v1alpha1.AdapterBrowserMemory: {name: "browser_memory"},
+		v1alpha1.AdapterMnesia:        {name: "mnesia"},
+		v1alpha1.AdapterRedis:         {name: "redis", env: []string{"LIVE_STASH_REDIS_URL"}, secrets: []v1alpha1.SecretKeyReference{redisURL}},
+	}
+	if len(cases) != len(adapters) {
+		t.Errorf("%d adapters, %d of them tested", len(adapters), len(cases))
+	}
+	for kind, want := range cases {
+		t.Run(string(kind), func(t *testing.T) {
+			cluster := &v1alpha1.LiveStashCluster{Spec: v1alpha1.LiveStashClusterSpec{
+				Adapter: kind,
+				Redis:   &v1alpha1.RedisSpec{External: v1alpha1.ExternalRedis{URLSecretRef: redisURL}},
+			}}
+			adapter := For(cluster)
+			if adapter.Name() != want.name {
+				t.Errorf("Name = %q, want %q", adapter.Name(), want.name)
+			}
+			var env []string
+			for _, variable := range adapter.Env(cluster) {
+				env = append(env, variable.Name)
+			}
+			if !slices.Equal(env, want.env) {
+				t.Errorf("Env sets %v, want %v", env, want.env)
+			}
+			if got := adapter.SecretRefs(cluster); !slices.Equal(got, want.secrets) {
+				t.Errorf("SecretRefs = %v, want %v", got, want.secrets)
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package charts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestManifestsAgreeWithChart: manifests/install.yaml, which is rendered from config/, and the root chart with its
+// defaults install the same objects. They differ in the Namespace, in the labels and annotations that say who
+// installed, and in the pods of `helm test`.
+func TestManifestsAgreeWithChart(t *testing.T) {
+	manifests := read(t, readFile(t, root+"/manifests/install.yaml"))
+	chart := render(t, root, "")
+
+	namespace := manifests["Namespace /livestash-system"]
+	if namespace == nil || namespace.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
+		t.Error("install.yaml does not make the namespace livestash-system with Pod Security restricted")
+	}
+	delete(manifests, "Namespace /livestash-system")
+	maps.DeleteFunc(chart, func(_ string, object *unstructured.Unstructured) bool {
+		return object.GetAnnotations()["helm.sh/hook"] != ""
+	})
+
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(manifests)), slices.Sorted(maps.Keys(chart))); diff != "" {
+		t.Fatalf("objects (-install.yaml +chart):\n%s", diff)
+	}
+	for key := range manifests {
+		if diff := cmp.Diff(withoutInstaller(manifests[key]), withoutInstaller(chart[key])); diff != "" {
+			t.Errorf("%s (-install.yaml +chart):\n%s", key, diff)
+		}
+	}
+}
+
+// withoutInstaller drops what says who installed an object. Comparing the rest needs no list of important fields.
+func withoutInstaller(object *unstructured.Unstructured) map[string]any {
+	object = object.DeepCopy()
+	labels := object.GetLabels()
+	for _, label := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
+		delete(labels, label)
+	}
+	object.SetLabels(labels)
+	annotations := object.GetAnnotations()
+	delete(annotations, keepAnnotation)
+	object.SetAnnotations(annotations)
+	return object.Object
+}
+
+// chartVersion is the version of the charts, which must all have it: they are published together.
+func chartVersion(t *testing.T) string {
+	t.Helper()
+	var parent, part struct {
+		Version      string
+		AppVersion   string
+		Dependencies []struct{ Version string }
+	}
+	if err := yaml.Unmarshal(readFile(t, root+"/Chart.yaml"), &parent); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(readFile(t, operatorChart+"/Chart.yaml"), &part); err != nil {
+		t.Fatal(err)
+	}
+	versions := []string{parent.Version, parent.AppVersion, part.Version, part.AppVersion, parent.Dependencies[0].Version}
+	if len(slices.Compact(slices.Clone(versions))) != 1 {
+		t.Fatalf("the charts' versions differ: %q", versions)
+	}
+	return part.AppVersion
+}
+
+func TestOperatorDisabled(t *testing.T) {
+	if found := render(t, root, "operator: {enabled: false}"); len(found) != 0 {
+		t.Errorf("operator.enabled: false still installs %d objects", len(found))
+	}
+}
+
+// TestNotes: the notes name the release, and the LiveStashCluster in them is valid.
+func TestNotes(t *testing.T) {
+	for _, test := range []struct {
+		name, chart, values string
+		want                []string
+	}{
+		{"root", root, "", []string{"all namespaces", "helm test -n there web", "deployment/web-livestash-operator", "kubectl delete crd"}},
+		{"part", operatorChart, "", []string{"all namespaces", "helm test -n there web"}},
+		{"namespaces", operatorChart, "watchNamespaces: [shop, cart]", []string{"namespaces shop, cart", "kubectl apply -n shop"}},
+		{"not kept", operatorChart, "crds: {keep: false}", []string{"deletes every LiveStashCluster"}},
+		{"disabled", root, "operator: {enabled: false}", []string{"nothing is installed"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, err := helm(t, "install", "web", test.chart, "--namespace", "there", "--dry-run=client", "--values", values(t, test.values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, found := strings.Cut(out, "\nNOTES:\n")
+			if !found {
+				t.Fatal("no notes")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(notes, want) {
+					t.Errorf("%q is not in the notes:\n%s", want, notes)
+				}
+			}
+			_, sample, found := strings.Cut(notes, "<<'END'\n")
+			if !found {
+				return
+			}
+			sample, _, _ = strings.Cut(sample, "\nEND\n")
+			for key, object := range read(t, []byte(sample)) {
+				for _, problem := range newDefinition(t).problems(object) {
+					t.Errorf("%s: %s", key, problem)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,291 @@
+package charts
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	deploymentKey = "Deployment livestash-system/livestash-operator"
+	serviceKey    = "Service livestash-system/livestash-operator"
+	budgetKey     = "PodDisruptionBudget livestash-system/livestash-operator"
+	crdKey        = "CustomResourceDefinition /livestashclusters.livestash.dev"
+)
+
+// valueSets are installations that differ in their objects.
+var valueSets = map[string]string{
+	"default":     "",
+	"namespaced":  "watchNamespaces: [livestash-system, shop]",
+	"replicas":    "replicas: 3",
+	"no roles":    "rbac: {create: false}",
+	"no metrics":  "metrics: {enabled: false}",
+	"own account": "serviceAccount: {create: false, name: mine}",
+	"empty CRDs":  "crds: {install: false}",
+	"other labels": "commonLabels: {team: web, app.kubernetes.io/name: other}\npodLabels: {tier: control, team: ops}\n" +
+		"podAnnotations: {kubectl.kubernetes.io/default-container: other}\n" +
+		"metrics: {service: {labels: {app.kubernetes.io/component: other}}}",
+}
+
+// TestFieldsExist finds misspelt and misplaced fields, which an API server would drop or refuse.
+func TestFieldsExist(t *testing.T) {
+	for name, text := range valueSets {
+		t.Run(name, func(t *testing.T) {
+			for _, object := range render(t, operatorChart, text) {
+				strictly(t, object, emptyOf(t, object))
+			}
+		})
+	}
+}
+
+func TestLabels(t *testing.T) {
+	for name, text := range valueSets {
+		t.Run(name, func(t *testing.T) {
+			for key, object := range render(t, operatorChart, text) {
+				found := object.GetLabels()
+				for _, label := range []string{"name", "instance", "component", "part-of", "managed-by", "version"} {
+					if found["app.kubernetes.io/"+label] == "" {
+						t.Errorf("%s has no label app.kubernetes.io/%s", key, label)
+					}
+				}
+				if name == "other labels" && found["team"] != "web" {
+					t.Errorf("%s has no label team", key)
+				}
+			}
+		})
+	}
+}
+
+// TestSelectors: the Service, the PodDisruptionBudget and the spread must find the operator's pods and nothing else.
+func TestSelectors(t *testing.T) {
+	found := render(t, operatorChart, "replicas: 2\npodLabels: {app.kubernetes.io/name: other}")
+	deployment := typed[appsv1.Deployment](t, found, deploymentKey)
+	selectors := map[string]map[string]string{
+		"Deployment":          deployment.Spec.Selector.MatchLabels,
+		"Service":             typed[corev1.Service](t, found, serviceKey).Spec.Selector,
+		"PodDisruptionBudget": typed[policyv1.PodDisruptionBudget](t, found, budgetKey).Spec.Selector.MatchLabels,
+		"spread":              deployment.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+	}
+	for whose, selector := range selectors {
+		if !labels.SelectorFromSet(selector).Matches(labels.Set(deployment.Spec.Template.Labels)) {
+			t.Errorf("%s does not select the operator's pods", whose)
+		}
+		for key, object := range found {
+			if object.GetKind() == "Pod" && labels.SelectorFromSet(selector).Matches(labels.Set(object.GetLabels())) {
+				t.Errorf("%s selects %s", whose, key)
+			}
+		}
+	}
+}
+
+func TestRestrictedPodSecurity(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	found := render(t, operatorChart, "")
+	pods := map[string]corev1.PodSpec{}
+	for key, object := range found {
+		switch object.GetKind() {
+		case "Deployment":
+			pods[key] = typed[appsv1.Deployment](t, found, key).Spec.Template.Spec
+		case "Pod":
+			pods[key] = typed[corev1.Pod](t, found, key).Spec
+		}
+	}
+	if len(pods) != 3 {
+		t.Fatalf("looked at %d kinds of pods, want the operator and two tests", len(pods))
+	}
+	for key, spec := range pods {
+		for _, result := range evaluator.EvaluatePod(restricted, &metav1.ObjectMeta{}, &spec) {
+			if !result.Allowed {
+				t.Errorf("%s: %s: %s", key, result.ForbiddenReason, result.ForbiddenDetail)
+			}
+		}
+		for _, container := range spec.Containers {
+			if readOnly := container.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
+				t.Errorf("%s: the root file system of %s is not read-only", key, container.Name)
+			}
+			if container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
+				t.Errorf("%s: %s has no request or no limit for memory", key, container.Name)
+			}
+		}
+	}
+}
+
+// TestRules: the roles have the rules that controller-gen made, cluster-wide or in each watched namespace.
+func TestRules(t *testing.T) {
+	generated := read(t, readFile(t, root+"/config/rbac/role.yaml"))
+	operator := typed[rbacv1.ClusterRole](t, generated, "ClusterRole /livestash-operator").Rules
+	election := typed[rbacv1.Role](t, generated, "Role system/livestash-operator").Rules
+	for text, wants := range map[string]map[string][]rbacv1.PolicyRule{
+		"": {
+			"ClusterRole /livestash-operator":                          operator,
+			"Role livestash-system/livestash-operator-leader-election": election,
+		},
+		"watchNamespaces: [livestash-system, shop]": {
+			"Role livestash-system/livestash-operator":                 operator,
+			"Role shop/livestash-operator":                             operator,
+			"Role livestash-system/livestash-operator-leader-election": election,
+		},
+	} {
+		found := render(t, operatorChart, text)
+		for key, want := range wants {
+			// A ClusterRole has the fields of a Role, and both are read here for their rules alone.
+			if diff := cmp.Diff(want, typed[rbacv1.ClusterRole](t, found, key).Rules); diff != "" {
+				t.Errorf("%q: rules of %s (-generated +chart):\n%s", text, key, diff)
+			}
+		}
+	}
+}
+
+// TestWatchNamespaces: nothing is cluster-wide then but the CustomResourceDefinition.
+func TestWatchNamespaces(t *testing.T) {
+	found := render(t, operatorChart, "watchNamespaces: [livestash-system, shop]")
+	for key, object := range found {
+		if object.GetNamespace() == "" && key != crdKey {
+			t.Errorf("%s is cluster-wide", key)
+		}
+	}
+	for _, namespace := range []string{"livestash-system", "shop"} {
+		binding := typed[rbacv1.RoleBinding](t, found, "RoleBinding "+namespace+"/livestash-operator")
+		if diff := cmp.Diff(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "livestash-operator"}, binding.RoleRef); diff != "" {
+			t.Errorf("role of the binding in %s (-want +got):\n%s", namespace, diff)
+		}
+		if subject := binding.Subjects[0]; subject.Namespace != "livestash-system" || subject.Name != "livestash-operator" {
+			t.Errorf("the binding in %s is for %s/%s", namespace, subject.Namespace, subject.Name)
+		}
+	}
+	args := typed[appsv1.Deployment](t, found, deploymentKey).Spec.Template.Spec.Containers[0].Args
+	if !slices.Contains(args, "--namespaces=livestash-system,shop") {
+		t.Errorf("arguments %q do not name the namespaces", args)
+	}
+}
+
+func TestNoWildcards(t *testing.T) {
+	for key, object := range render(t, operatorChart, "") {
+		rules, _ := yaml.Marshal(object.Object["rules"])
+		if strings.Contains(string(rules), "*") {
+			t.Errorf("%s has a wildcard:\n%s", key, rules)
+		}
+	}
+}
+
+func TestUserRoles(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                                     true,
+		"rbac: {aggregateClusterRoles: false}": false,
+		"rbac: {create: false}":                false,
+		"watchNamespaces: [shop]":              false,
+	} {
+		found := render(t, operatorChart, text)
+		for _, role := range []string{"view", "edit"} {
+			object := found["ClusterRole /livestash-"+role]
+			if (object != nil) != want {
+				t.Errorf("%q: ClusterRole livestash-%s: %t, want %t", text, role, object != nil, want)
+			}
+			if object != nil && object.GetLabels()["rbac.authorization.k8s.io/aggregate-to-"+role] != "true" {
+				t.Errorf("%q: livestash-%s is not aggregated to %s", text, role, role)
+			}
+		}
+	}
+}
+
+func TestDisruptionBudget(t *testing.T) {
+	for text, want := range map[string]bool{
+		"replicas: 1": false,
+		"replicas: 2": true,
+		"replicas: 2\npodDisruptionBudget: {enabled: false}": false,
+	} {
+		if got := render(t, operatorChart, text)[budgetKey] != nil; got != want {
+			t.Errorf("%q: PodDisruptionBudget: %t, want %t", text, got, want)
+		}
+	}
+}
+
+func TestMetricsOff(t *testing.T) {
+	found := render(t, operatorChart, "metrics: {enabled: false}")
+	container := typed[appsv1.Deployment](t, found, deploymentKey).Spec.Template.Spec.Containers[0]
+	if !slices.Contains(container.Args, "--metrics-bind-address=0") || len(container.Ports) != 1 {
+		t.Errorf("arguments %q, ports %v: metrics are not off", container.Args, container.Ports)
+	}
+	if ports := typed[corev1.Service](t, found, serviceKey).Spec.Ports; len(ports) != 1 {
+		t.Errorf("the Service has the ports %v, want only health", ports)
+	}
+	if found["Pod livestash-system/livestash-operator-test-metrics"] != nil {
+		t.Error("helm test would look for the metrics")
+	}
+}
+
+// TestTestPods: what `helm test` runs reaches the Service by a port that the Service has.
+func TestTestPods(t *testing.T) {
+	found := render(t, operatorChart, "")
+	for name, url := range map[string]string{
+		"ready":   "http://livestash-operator.livestash-system:8081/readyz",
+		"metrics": "http://livestash-operator.livestash-system:8080/metrics",
+	} {
+		pod := typed[corev1.Pod](t, found, "Pod livestash-system/livestash-operator-test-"+name)
+		if diff := cmp.Diff([]string{"check", url}, pod.Spec.Containers[0].Args); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if pod.Annotations["helm.sh/hook"] != "test" {
+			t.Errorf("%s is installed as a part of the release", name)
+		}
+	}
+	var ports []int32
+	for _, port := range typed[corev1.Service](t, found, serviceKey).Spec.Ports {
+		ports = append(ports, port.Port)
+	}
+	if diff := cmp.Diff([]int32{8080, 8081}, ports); diff != "" {
+		t.Errorf("ports of the Service (-want +got):\n%s", diff)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for release, want := range map[string]string{
+		"livestash":          "livestash-operator",
+		"livestash-operator": "livestash-operator",
+		"web":                "web-livestash-operator",
+		"a-release-with-a-name-of-fifty-three-characters-which": "a-release-with-a-name-of-fifty-three-cha-livestash-operator",
+	} {
+		out, err := helm(t, "template", release, operatorChart, "--namespace", "there")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := read(t, []byte(out))
+		if found["Deployment there/"+want] == nil {
+			t.Errorf("release %s: no Deployment %s", release, want)
+		}
+		if len(want) > 63 {
+			t.Errorf("release %s: a Service cannot be named %s", release, want)
+		}
+	}
+}
+
+func TestImage(t *testing.T) {
+	digest := "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for text, want := range map[string]string{
+		"":                               "ghcr.io/livestash-dev/livestash-operator:" + chartVersion(t),
+		"image: {tag: other}":            "ghcr.io/livestash-dev/livestash-operator:other",
+		"image: {repository: r:5000/op}": "r:5000/op:" + chartVersion(t),
+		"image: {digest: " + digest + "}": "ghcr.io/livestash-dev/livestash-operator:" + chartVersion(t) +
+			"@" + digest,
+	} {
+		got := typed[appsv1.Deployment](t, render(t, operatorChart, text), deploymentKey).Spec.Template.Spec.Containers[0].Image
+		if got != want {
+			t.Errorf("%q: image %s, want %s", text, got, want)
+		}
+	}
+}

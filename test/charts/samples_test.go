@@ -1,0 +1,58 @@
+package charts
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestSamples: every sample is one that the API server takes, and there is one for every adapter.
+func TestSamples(t *testing.T) {
+	checker := newDefinition(t)
+	var adapters, names, files []string
+	paths, err := filepath.Glob(root + "/config/samples/livestashcluster_*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		files = append(files, filepath.Base(path))
+		for key, object := range read(t, readFile(t, path)) {
+			if object.GetKind() == "Secret" {
+				strictly(t, object, &corev1.Secret{})
+				continue
+			}
+			for _, problem := range checker.problems(object) {
+				t.Errorf("%s: %s: %s", path, key, problem)
+			}
+			adapter, _, _ := unstructured.NestedString(object.Object, "spec", "adapter")
+			image, _, _ := unstructured.NestedString(object.Object, "spec", "image")
+			if strings.HasPrefix(image, "ghcr.io/livestash-dev/") && !strings.HasSuffix(image, ":"+chartVersion(t)) {
+				t.Errorf("%s: %s is not of this version", path, image)
+			}
+			adapters = append(adapters, adapter)
+			names = append(names, key)
+		}
+	}
+	slices.Sort(adapters)
+	if diff := cmp.Diff([]string{"BrowserMemory", "ETS", "Mnesia", "None", "Redis"}, slices.Compact(adapters)); diff != "" {
+		t.Errorf("adapters (-want +got):\n%s", diff)
+	}
+	slices.Sort(names)
+	if len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("two samples have one name: %q", names)
+	}
+
+	var list struct{ Resources []string }
+	if err := yaml.Unmarshal(readFile(t, root+"/config/samples/kustomization.yaml"), &list); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(files, list.Resources); diff != "" {
+		t.Errorf("kustomization.yaml (-files +listed):\n%s", diff)
+	}
+}

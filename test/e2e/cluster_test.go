@@ -1,0 +1,210 @@
+// Package e2e tests the operator, the chart, the workload and the load test on a real Kubernetes: the one that KUBECONFIG
+// names. `make test-e2e` makes one, loads the images and runs these tests as a user would work, with kubectl and helm.
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	release          = "livestash"
+	releaseNamespace = "livestash-system"
+)
+
+var (
+	registry = cmp.Or(os.Getenv("REGISTRY"), "ghcr.io/livestash-dev")
+	version  = cmp.Or(os.Getenv("VERSION"), "0.1.0")
+)
+
+// repository is the root of the checkout.
+func repository() string {
+	path, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBECONFIG") == "" {
+		fmt.Fprintln(os.Stderr, "KUBECONFIG is not set: run `make test-e2e`, or set it to a cluster for tests that has the images")
+		os.Exit(1)
+	}
+	// The first test of all: the chart installs from the checkout.
+	if out, err := run("", "helm", "install", release, repository(), "--namespace", releaseNamespace, "--create-namespace", "--wait", "--timeout", "3m"); err != nil {
+		fmt.Fprintln(os.Stderr, out, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if out, err := run("", "helm", "uninstall", release, "--namespace", releaseNamespace, "--wait"); err != nil {
+		fmt.Fprintln(os.Stderr, out, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// run runs a program with input on its standard input, and returns its output, standard error included.
+func run(input, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stdin = strings.NewReader(input)
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// space is a namespace for one test that admits only restricted pods. It goes with the test.
+type space struct {
+	t    *testing.T
+	name string
+}
+
+func newSpace(t *testing.T, name string) space {
+	t.Helper()
+	s := space{t, "e2e-" + name}
+	s.must("", "create", "namespace", s.name)
+	s.must("", "label", "namespace", s.name, "pod-security.kubernetes.io/enforce=restricted")
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, what := range [][]string{{"describe", "lsc"}, {"get", "all", "-o", "wide"}, {"get", "events"}} {
+				out, _ := s.kubectl("", what...)
+				t.Log(out)
+			}
+		}
+		_, _ = s.kubectl("", "delete", "namespace", s.name, "--wait=false")
+	})
+	return s
+}
+
+func (s space) kubectl(input string, args ...string) (string, error) {
+	return run(input, "kubectl", append([]string{"--namespace", s.name}, args...)...)
+}
+
+// must is kubectl's output; the test ends when it fails.
+func (s space) must(input string, args ...string) string {
+	s.t.Helper()
+	out, err := s.kubectl(input, args...)
+	if err != nil {
+		s.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+// apply applies a LiveStashCluster named shop with the OTP workload, 2 replicas and the given further lines of spec.
+func (s space) apply(spec string) {
+	s.t.Helper()
+	s.must(s.fleet(spec), "apply", "-f", "-")
+}
+
+func (s space) fleet(spec string) string {
+	var manifest bytes.Buffer
+	fmt.Fprintf(&manifest, "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: shop}\nspec:\n")
+	if !strings.Contains(spec, "image:") {
+		fmt.Fprintf(&manifest, "  image: %s/livestash-workload-otp:%s\n", registry, version)
+	}
+	fmt.Fprintf(&manifest, "  http: {readinessPath: /healthz}\n")
+	for line := range strings.Lines(spec) {
+		fmt.Fprintf(&manifest, "  %s\n", strings.TrimRight(line, "\n"))
+	}
+	return manifest.String()
+}
+
+// settled waits until the fleet has what its spec asks for.
+func (s space) settled() {
+	s.t.Helper()
+	// The generation first: the conditions of an older spec may still stand.
+	s.eventually(time.Minute, func() error {
+		out := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.metadata.generation} {.status.observedGeneration}")
+		if want, seen, _ := strings.Cut(out, " "); want != seen {
+			return fmt.Errorf("generation %s is not seen, only %s", want, seen)
+		}
+		return nil
+	})
+	s.must("", "wait", "lsc/shop", "--for=condition=Progressing=false", "--timeout=3m")
+	s.must("", "wait", "lsc/shop", "--for=condition=Available", "--timeout=1m")
+}
+
+// condition is "status reason message" of a condition of the LiveStashCluster.
+func (s space) condition(kind string) string {
+	path := fmt.Sprintf(`jsonpath={range .status.conditions[?(@.type=="%s")]}{.status} {.reason} {.message}{end}`, kind)
+	return s.must("", "get", "lsc", "shop", "-o", path)
+}
+
+// rpc evaluates an Elixir expression in the running application of a pod.
+func (s space) rpc(pod, expression string) (string, error) {
+	out, err := s.kubectl("", "exec", pod, "-c", "app", "--", "bin/workload", "rpc", "IO.puts(inspect("+expression+"))")
+	return strings.TrimSpace(out), err
+}
+
+// eventually waits until check has nothing to say.
+func (s space) eventually(within time.Duration, check func() error) {
+	s.t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("after %s: %v", within, err)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// measured is what the load test says of itself (loadtests/k6/README.md), as far as these tests look.
+type measured struct {
+	Passed    bool `json:"passed"`
+	Cycles    int  `json:"cycles"`
+	Recovered struct {
+		Yes   int      `json:"yes"`
+		No    int      `json:"no"`
+		Share *float64 `json:"share"`
+	} `json:"recovered"`
+	WrongCount  int            `json:"wrong_count"`
+	Error       int            `json:"error"`
+	Connections map[string]int `json:"connections"`
+}
+
+// load runs the reconnect scenario against the two pods of the fleet as a Job: 50 users, 20 seconds, each connection to
+// the other pod than the last.
+func (s space) load(adapter string) measured {
+	s.t.Helper()
+	job, err := os.ReadFile(filepath.Join(repository(), "loadtests", "k6", "job.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	fill := strings.NewReplacer("@REGISTRY@", registry, "@VERSION@", version, "@FLEET@", "shop",
+		"@ADAPTER@", adapter, "@USERS@", "50", "@DURATION@", "20s")
+	s.must(fill.Replace(string(job)), "apply", "-f", "-")
+	s.eventually(2*time.Minute, func() error {
+		state := s.must("", "get", "job", "reconnect", "-o", "jsonpath={.status.succeeded},{.status.failed}")
+		if state == "," || state == "0,0" {
+			return fmt.Errorf("the load test is still running")
+		}
+		return nil
+	})
+	out := s.must("", "logs", "job/reconnect")
+	for line := range strings.Lines(out) {
+		if text, found := strings.CutPrefix(line, "LIVESTASH_RESULT "); found {
+			var outcome measured
+			if err := json.Unmarshal([]byte(text), &outcome); err != nil {
+				s.t.Fatal(err)
+			}
+			s.t.Log(text)
+			return outcome
+		}
+	}
+	s.t.Fatalf("the load test gave no result:\n%s", out)
+	return measured{}
+}

@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/livestash-dev/livestash/test/localcluster/internal/image"
+)
+
+// ownImage is an image with a single static program.
+type ownImage struct{ reference, program string }
+
+// coreDNSImage carries the version that the program was built from.
+func (c *Cluster) coreDNSImage() (string, error) {
+	info, err := buildinfo.ReadFile(c.program("coredns"))
+	if err != nil {
+		return "", fmt.Errorf("read the version of coredns: %w", err)
+	}
+	version := strings.TrimPrefix(info.Main.Version, "v")
+	if version == "" || strings.ContainsAny(version, "+()") {
+		version = "unknown"
+	}
+	return imageRegistry + "/coredns:" + version, nil
+}
+
+// prepareImages brings the cluster's own images into its container runtime.
+func (c *Cluster) prepareImages(ctx context.Context, lock *os.File) error {
+	coreDNS, err := c.coreDNSImage()
+	if err != nil {
+		return err
+	}
+	present, err := c.images(ctx)
+	if err != nil {
+		return err
+	}
+	for _, own := range []ownImage{{pauseImage, "pause"}, {coreDNS, "coredns"}} {
+		if slices.Contains(present, own.reference) {
+			continue
+		}
+		c.progress.step("making the image %s", own.reference)
+		file := c.path("images", own.program+".tar")
+		if err := image.WriteProgram(file, own.reference, c.program(own.program)); err != nil {
+			return fmt.Errorf("make the image %s: %w", own.reference, err)
+		}
+		if _, err := c.importImage(ctx, file, lock); err != nil {
+			return err
+		}
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ctr runs containerd's own client. Its child keeps the lock, when there is one, as long as it runs.
+func (c *Cluster) ctr(ctx context.Context, lock *os.File, args ...string) (string, error) {
+	path, err := programPath("ctr")
+	if err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, path, append([]string{"--address", c.node(0).containerdSocket(), "--namespace", "k8s.io"}, args...)...)
+	command.Env = c.environment()
+	if lock != nil {
+		command.ExtraFiles = []*os.File{lock}
+	}
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+func (c *Cluster) images(ctx context.Context) ([]string, error) {
+	list, err := c.ctr(ctx, nil, "images", "list", "--quiet")
+	return strings.Fields(list), err
+}
+
+// importImage returns what ctr prints about it.
+func (c *Cluster) importImage(ctx context.Context, file string, lock *os.File) (printed string, err error) {
+	err = c.progress.during("unpacking "+file, func() error {
+		printed, err = c.ctr(ctx, lock, "images", "import", file)
+		return err
+	})
+	return printed, err
+}
+
+// Load imports images, from archives as `docker save` writes them, or in the OCI layout, and prints their names.
+func (c *Cluster) Load(ctx context.Context, files []string, out io.Writer) error {
+	if err := c.mustExist(); err != nil {
+		return err
+	}
+	if c.state.Options.ControlPlaneOnly {
+		return fmt.Errorf("cluster %s has only a control plane: it runs no images", c.Name)
+	}
+	if _, err := c.runningHolder(); err != nil {
+		return err
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+		c.progress.step("loading %s", file)
+		printed, err := c.importImage(ctx, file, nil)
+		if err != nil {
+			return fmt.Errorf("load %s: is it an image archive? %w", file, err)
+		}
+		for line := range strings.Lines(printed) {
+			if reference, ok := strings.CutPrefix(strings.TrimSpace(line), "unpacking "); ok {
+				reference, _, _ = strings.Cut(reference, " ")
+				_, _ = fmt.Fprintln(out, reference)
+			}
+		}
+	}
+	return nil
+}

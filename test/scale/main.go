@@ -1,0 +1,67 @@
+// Command scale measures what it costs the operator to make many LiveStashClusters, against a real API server.
+//
+//	go run ./scale -n 300 -bin ../bin
+//
+// It starts etcd, an API server and a controller manager, and no nodes: the pods are never run. The operator runs as a
+// process, with the account and the roles it is installed with. The last line of standard output is one JSON object; see
+// docs/reference/scale.md for its fields.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// idleWindow is how long an operator that has nothing to do is watched.
+const idleWindow = time.Minute
+
+func main() {
+	opts := options{idle: idleWindow, out: os.Stdout}
+	var checkBounds, checkPace bool
+	var operatorArgs string
+	flag.IntVar(&opts.clusters, "n", 300, "How many LiveStashClusters are made.")
+	flag.StringVar(&opts.bin, "bin", "../bin", "Folder of the programs localcluster, kubernetes and manager.")
+	flag.StringVar(&opts.config, "config", "../config", "Folder of the project's config/, for the CRD and the roles.")
+	flag.StringVar(&opts.name, "name", "bench", "Name of the local cluster. What is left of an earlier one of that name is removed.")
+	flag.StringVar(&opts.keep, "keep", "", "Folder that gets audit.log, operator.log and all.yaml. Empty: they are removed in the end.")
+	flag.StringVar(&operatorArgs, "operator-args", "", "More arguments for the operator, separated by spaces.")
+	flag.BoolVar(&checkBounds, "check", false, "Fail when a bound on requests or memory is broken.")
+	flag.BoolVar(&checkPace, "check-pace", false, "Fail when the StatefulSets come more than two seconds after the LiveStashClusters. Only for a machine with nothing else to do.")
+	flag.Parse()
+	opts.operatorArgs = strings.Fields(operatorArgs)
+
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	measured, err := run(ctx, opts)
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+	line, err := json.Marshal(measured.report())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+	fmt.Println(string(line))
+
+	var broken []string
+	if checkBounds {
+		broken = append(broken, measured.brokenBounds()...)
+	}
+	if checkPace {
+		broken = append(broken, measured.brokenPace()...)
+	}
+	for _, bound := range broken {
+		fmt.Fprintln(os.Stderr, "scale: broken bound:", bound)
+	}
+	if len(broken) > 0 {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// quietFor is how long the operator must make no request to count as quiet.
+	quietFor = 5 * time.Second
+	// quietLimit is how long it is given for that. One that does not get quiet is measured all the same.
+	quietLimit = 2 * time.Minute
+	// limitPerCluster is the time that a run gives up after, for each LiveStashCluster, on top of graceLimit.
+	limitPerCluster = time.Second
+	graceLimit      = 2 * time.Minute
+
+	pollInterval = 500 * time.Millisecond
+)
+
+// options say what is measured.
+type options struct {
+	clusters     int
+	bin, config  string
+	name, keep   string
+	operatorArgs []string
+	// idle is how long the quiet operator is watched.
+	idle time.Duration
+	// out gets a line for each step and the table of requests.
+	out io.Writer
+}
+
+// bench is one run.
+type bench struct {
+	options
+	*progress
+	// dir has the files of this run.
+	dir     string
+	admin   string
+	config  *rest.Config
+	client  kubernetes.Interface
+	process *process
+	audit   *auditLog
+}
+
+// run measures, and leaves nothing running, however it ends.
+func run(ctx context.Context, opts options) (measured measurement, err error) {
+	if opts.clusters < 1 {
+		return measured, errors.New("-n must be at least 1")
+	}
+	if opts.bin, err = filepath.Abs(opts.bin); err != nil {
+		return measured, err
+	}
+	if err := mustHavePrograms(opts.bin); err != nil {
+		return measured, err
+	}
+	dir, remove, err := workFolder(opts.keep)
+	if err != nil {
+		return measured, err
+	}
+	b := &bench{options: opts, progress: &progress{out: opts.out, start: time.Now()}, dir: dir}
+	plane := &controlPlane{name: opts.name, bin: opts.bin, dir: dir, progress: b.progress}
+	if err := plane.claim(); err != nil {
+		return measured, errors.Join(err, remove())
+	}
+	defer func() {
+		b.step("removing everything")
+		if b.process != nil {
+			b.process.stop()
+		}
+		err = errors.Join(err, plane.down(ctx), remove())
+	}()
+
+	measured, err = b.everything(ctx, plane)
+	return measured, because(ctx, err)
+}
+
+// everything is a run without its tidying up.
+func (b *bench) everything(ctx context.Context, plane *controlPlane) (measured measurement, err error) {
+	b.step("starting etcd, kube-apiserver and kube-controller-manager")
+	if err := plane.up(ctx); err != nil {
+		return measured, err
+	}
+	if b.admin, b.config, err = plane.connect(ctx); err != nil {
+		return measured, err
+	}
+	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
+		return measured, err
+	}
+	b.audit = &auditLog{path: plane.auditLog(), account: operatorUser()}
+	if err := b.install(ctx); err != nil {
+		return measured, err
+	}
+	// From here on, the end of the operator is the end of the run.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-b.process.ended:
+			cancel(fmt.Errorf("the operator ended:\n%s", b.process.tail()))
+		case <-ctx.Done():
+		}
+	}()
+	measured, err = b.measure(ctx)
+	return measured, because(ctx, err)
+}
+
+// because names what ended ctx as the cause of the error, which is only its consequence then.
+func because(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+}
+
+func mustHavePrograms(bin string) error {
+	var missing []string
+	for _, name := range []string{"localcluster", "kubernetes", "manager"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s has no program %s: build it, or give its folder with -bin", bin, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// workFolder makes the folder for the files of a run: keep, or a temporary one that remove removes.
+func workFolder(keep string) (dir string, remove func() error, err error) {
+	if keep == "" {
+		dir, err = os.MkdirTemp("", "livestash-scale-")
+		return dir, func() error { return os.RemoveAll(dir) }, err
+	}
+	if dir, err = filepath.Abs(keep); err != nil {
+		return "", nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	// The audit log is counted from its start.
+	err = os.RemoveAll(filepath.Join(dir, "audit.log"))
+	return dir, func() error { return nil }, err
+}
+
+// install brings the CRD and the operator, and waits until it works.
+func (b *bench) install(ctx context.Context) error {
+	roles, err := os.ReadFile(filepath.Join(b.options.config, "rbac", "role.yaml"))
+	if err != nil {
+		return err
+	}
+	b.step("installing the CRD and the operator's roles")
+	if err := b.kubectl(ctx, "", "create", "-f", filepath.Join(b.options.config, "crd", "bases")); err != nil {
+		return err
+	}
+	if err := b.kubectl(ctx, prerequisites(string(roles)), "create", "-f", "-"); err != nil {
+		return err
+	}
+	if err := b.kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=30s", "crd/livestashclusters.livestash.dev"); err != nil {
+		return err
+	}
+	b.step("starting the operator")
+	b.process, err = startOperator(ctx, b.options, b.dir, b.admin, b.client)
+	return err
+}
+
+func (b *bench) measure(ctx context.Context) (measurement, error) {
+	measured := measurement{clusters: b.clusters}
+	if err := b.warmUp(ctx); err != nil {
+		return measured, err
+	}
+	file := filepath.Join(b.dir, "all.yaml")
+	if err := os.WriteFile(file, []byte(liveStashClusters(b.clusters)), 0o644); err != nil {
+		return measured, err
+	}
+	sets, err := watchStatefulSets(ctx, b.client, clustersNamespace, b.clusters)
+	if err != nil {
+		return measured, err
+	}
+	if measured.before, err = readUsage(b.process.Pid); err != nil {
+		return measured, err
+	}
+
+	b.step("creating %d LiveStashClusters of 3 replicas with one kubectl", b.clusters)
+	started := time.Now()
+	if err := b.create(ctx, file, sets, started, &measured); err != nil {
+		return measured, err
+	}
+	quiet, err := b.waitQuiet(ctx, "the last request", started)
+	if err != nil {
+		return measured, err
+	}
+	measured.requests = b.audit.between(started, quiet)
+
+	b.step("watching the operator for %s with nothing to do", b.idle)
+	end := quiet.Add(b.idle)
+	stop := b.remind(func() string { return fmt.Sprintf("%s to go", time.Until(end).Round(time.Second)) })
+	err = sleepUntil(ctx, end)
+	stop()
+	if err != nil {
+		return measured, err
+	}
+	if err := b.audit.read(); err != nil {
+		return measured, err
+	}
+	measured.idle = b.audit.between(quiet, end)
+	if measured.after, err = readUsage(b.process.Pid); err != nil {
+		return measured, err
+	}
+	return measured, b.tell(ctx, &measured)
+}
+
+// warmUp has the operator make one LiveStashCluster, which stays, in a namespace of its own. That shows that it leads and
+// has its watches, and keeps what it does once for all clusters, such as discovery, out of the figures.
+func (b *bench) warmUp(ctx context.Context) error {
+	b.step("warming up with one LiveStashCluster")
+	const namespace = "default"
+	sets, err := watchStatefulSets(ctx, b.client, namespace, 1)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := b.kubectl(ctx, liveStashCluster("warm-up", namespace), "create", "-f", "-"); err != nil {
+		return err
+	}
+	if err := b.waitPods(sets); err != nil {
+		return err
+	}
+	_, err = b.waitQuiet(ctx, "the warm-up", started)
+	return err
+}
+
+// create runs kubectl and waits until every StatefulSet is there and has its pods.
+func (b *bench) create(ctx context.Context, file string, sets *arrivals, started time.Time, measured *measurement) error {
+	stop := b.remind(sets.String)
+	defer stop()
+	created := make(chan error, 1)
+	go func() {
+		err := b.kubectl(ctx, "", "create", "-f", file)
+		measured.created = time.Since(started)
+		created <- err
+	}()
+	if err := <-created; err != nil {
+		return err
+	}
+	b.step("created after %.2f s: %s", measured.created.Seconds(), sets)
+	if err := b.waitPods(sets); err != nil {
+		return err
+	}
+	measured.made = (<-sets.allMade).Sub(started)
+	b.step("every StatefulSet was there after %.2f s, its pods after %.2f s", measured.made.Seconds(), time.Since(started).Seconds())
+	return nil
+}
+
+func (b *bench) waitPods(sets *arrivals) error {
+	limit := graceLimit + time.Duration(b.clusters)*limitPerCluster
+	select {
+	case err := <-sets.ended:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("not all StatefulSets after %s: %s; the end of the operator's log:\n%s", limit, sets, b.process.tail())
+	}
+}
+
+// waitQuiet waits until the operator has made no request for a while, and returns the end of that while. An operator
+// that goes on is not waited for longer than quietLimit.
+func (b *bench) waitQuiet(ctx context.Context, since string, from time.Time) (time.Time, error) {
+	stop := b.remind(func() string { return "waiting until the operator is quiet" })
+	defer stop()
+	deadline := time.Now().Add(quietLimit)
+	for {
+		now := time.Now()
+		if err := b.audit.read(); err != nil {
+			return now, err
+		}
+		last := b.audit.last()
+		if last.Before(from) {
+			last = from
+		}
+		if now.Sub(last) >= quietFor {
+			b.step("quiet: %s was %.1f s ago", since, now.Sub(last).Seconds())
+			return now, nil
+		}
+		if now.After(deadline) {
+			b.step("the operator does not get quiet: going on after %s", quietLimit)
+			return now, nil
+		}
+		if err := sleepUntil(ctx, now.Add(pollInterval)); err != nil {
+			return now, err
+		}
+	}
+}
+
+func sleepUntil(ctx context.Context, end time.Time) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(end)):
+		return nil
+	}
+}
+
+// tell counts the children and prints what the figures are made of.
+func (b *bench) tell(ctx context.Context, measured *measurement) error {
+	total, kinds, err := countChildren(ctx, b.config, clustersNamespace)
+	if err != nil {
+		return err
+	}
+	measured.children = total
+	b.step("children: %.2f per cluster: %s", measured.childrenPerCluster(), kinds)
+	b.step("memory of the operator: %.1f MiB at most, %.1f MiB now, of that %.1f MiB are not the program's file",
+		mebibytes(measured.after.peak), mebibytes(measured.after.resident), mebibytes(measured.after.anonymous))
+	b.step("requests of the operator until it was quiet, without leases and watches:")
+	printRequests(b.progress, measured.requests, b.clusters)
+	b.step("requests in the %s after that: %d", b.idle, len(measured.idle))
+	if len(measured.idle) > 0 {
+		printRequests(b.progress, measured.idle, b.clusters)
+	}
+	return nil
+}
+
+// kubectl runs kubectl with all rights. Its output is shown when it fails.
+func (b *bench) kubectl(ctx context.Context, input string, args ...string) error {
+	run := command(ctx, filepath.Join(b.bin, "kubernetes"), append([]string{"kubectl", "--kubeconfig", b.admin}, args...)...)
+	var output bytes.Buffer
+	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(input), &output, &output
+	if err := run.Run(); err != nil {
+		return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, lastLines(output.String()))
+	}
+	return nil
+}
