@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/livestash-dev/livestash/test/localcluster/internal/image"
 )
@@ -31,7 +33,7 @@ func (c *Cluster) coreDNSImage() (string, error) {
 }
 
 // prepareImages brings the cluster's own images into its container runtime.
-func (c *Cluster) prepareImages(ctx context.Context, lock *os.File) error {
+func (c *Cluster) prepareImages(ctx context.Context) error {
 	coreDNS, err := c.coreDNSImage()
 	if err != nil {
 		return err
@@ -49,7 +51,7 @@ func (c *Cluster) prepareImages(ctx context.Context, lock *os.File) error {
 		if err := image.WriteProgram(file, own.reference, c.program(own.program)); err != nil {
 			return fmt.Errorf("make the image %s: %w", own.reference, err)
 		}
-		if _, err := c.importImage(ctx, file, lock); err != nil {
+		if _, err := c.importImage(ctx, file); err != nil {
 			return err
 		}
 		if err := os.Remove(file); err != nil {
@@ -59,17 +61,19 @@ func (c *Cluster) prepareImages(ctx context.Context, lock *os.File) error {
 	return nil
 }
 
-// ctr runs containerd's own client. Its child keeps the lock, when there is one, as long as it runs.
-func (c *Cluster) ctr(ctx context.Context, lock *os.File, args ...string) (string, error) {
+// ctr runs containerd's own client. It dies with this command, however that ends: left alone, it would wait for a
+// containerd that `down` has ended.
+func (c *Cluster) ctr(ctx context.Context, args ...string) (string, error) {
 	path, err := programPath("ctr")
 	if err != nil {
 		return "", err
 	}
 	command := exec.CommandContext(ctx, path, append([]string{"--address", c.node(0).containerdSocket(), "--namespace", "k8s.io"}, args...)...)
 	command.Env = c.environment()
-	if lock != nil {
-		command.ExtraFiles = []*os.File{lock}
-	}
+	// The kernel counts the thread that started a child as its parent, so that thread must stay.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
@@ -79,14 +83,14 @@ func (c *Cluster) ctr(ctx context.Context, lock *os.File, args ...string) (strin
 }
 
 func (c *Cluster) images(ctx context.Context) ([]string, error) {
-	list, err := c.ctr(ctx, nil, "images", "list", "--quiet")
+	list, err := c.ctr(ctx, "images", "list", "--quiet")
 	return strings.Fields(list), err
 }
 
 // importImage returns what ctr prints about it.
-func (c *Cluster) importImage(ctx context.Context, file string, lock *os.File) (printed string, err error) {
+func (c *Cluster) importImage(ctx context.Context, file string) (printed string, err error) {
 	err = c.progress.during("unpacking "+file, func() error {
-		printed, err = c.ctr(ctx, lock, "images", "import", file)
+		printed, err = c.ctr(ctx, "images", "import", file)
 		return err
 	})
 	return printed, err
@@ -108,7 +112,7 @@ func (c *Cluster) Load(ctx context.Context, files []string, out io.Writer) error
 			return fmt.Errorf("load: %w", err)
 		}
 		c.progress.step("loading %s", file)
-		printed, err := c.importImage(ctx, file, nil)
+		printed, err := c.importImage(ctx, file)
 		if err != nil {
 			return fmt.Errorf("load %s: is it an image archive? %w", file, err)
 		}

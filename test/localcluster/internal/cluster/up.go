@@ -135,7 +135,7 @@ func (c *Cluster) startAll(ctx context.Context, lock *os.File) (changed bool, er
 			return changed, err
 		}
 		changed = changed || started
-		if err := c.afterStart(ctx, p.role, lock); err != nil {
+		if err := c.afterStart(ctx, p.role); err != nil {
 			return changed, err
 		}
 	}
@@ -143,7 +143,7 @@ func (c *Cluster) startAll(ctx context.Context, lock *os.File) (changed bool, er
 }
 
 // afterStart waits for what the processes that follow cannot wait for themselves.
-func (c *Cluster) afterStart(ctx context.Context, role string, lock *os.File) error {
+func (c *Cluster) afterStart(ctx context.Context, role string) error {
 	switch role {
 	case "kube-apiserver":
 		if err := c.awaitAPIServer(ctx); err != nil {
@@ -163,7 +163,7 @@ func (c *Cluster) afterStart(ctx context.Context, role string, lock *os.File) er
 		if err != nil {
 			return err
 		}
-		return c.prepareImages(ctx, lock)
+		return c.prepareImages(ctx)
 	}
 	return nil
 }
