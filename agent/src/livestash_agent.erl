@@ -1,0 +1,66 @@
+%% How does the agent get into a running release and out of its way? Loads its modules where nothing is loaded on
+%% demand, starts as an application that may end without the VM, and gives up with one log line.
+-module(livestash_agent).
+
+-behaviour(application).
+-behaviour(supervisor).
+
+-export([start/0, version/0]).
+-export([start/2, stop/1]).
+-export([init/1]).
+
+%% Starts the agent in the VM whose node is RELEASE_NODE, and does nothing in any other one (`bin/app rpc` starts a
+%% second VM with the same environment). Returns at once: the boot of the release never waits for the agent.
+-spec start() -> ok.
+start() ->
+    case os:getenv("RELEASE_NODE") =:= atom_to_list(node()) of
+        true -> spawn(fun start_application/0), ok;
+        false -> ok
+    end.
+
+%% The agent's version, as the .app file has it.
+-spec version() -> string().
+version() ->
+    {ok, Version} = application:get_key(livestash_agent, vsn),
+    Version.
+
+start_application() ->
+    try
+        ok = load(),
+        ok = application:start(livestash_agent, temporary)
+    catch
+        Class:Reason ->
+            logger:warning("livestash agent: it did not start, the application goes on without it: ~tp", [
+                {Class, Reason}
+            ])
+    end.
+
+%% A release runs in embedded mode: what is not loaded here does not exist later.
+load() ->
+    case application:load(livestash_agent) of
+        ok -> ok;
+        {error, {already_loaded, livestash_agent}} -> ok
+    end,
+    {ok, Modules} = application:get_key(livestash_agent, modules),
+    lists:foreach(fun(Module) -> {module, Module} = code:load_file(Module) end, [M || M <- Modules, not loaded(M)]).
+
+loaded(Module) ->
+    code:is_loaded(Module) =/= false.
+
+-spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
+start(_Type, _Arguments) ->
+    ok = livestash_agent_config:load(),
+    ok = livestash_agent_state:init(),
+    ok = livestash_agent_signal:install(),
+    supervisor:start_link({local, ?MODULE}, ?MODULE, []).
+
+-spec stop(term()) -> ok.
+stop(_State) ->
+    case init:get_status() of
+        {stopping, _} -> ok;
+        _ -> logger:warning("livestash agent: it has stopped, the application goes on without it.")
+    end.
+
+-spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init([]) ->
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, []}}.

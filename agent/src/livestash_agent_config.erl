@@ -1,0 +1,86 @@
+%% What was the agent told? Reads the environment once, puts defaults where a value is missing or bad, and answers
+%% from memory afterwards.
+-module(livestash_agent_config).
+
+-export([load/0, get/1]).
+
+-export_type([key/0, adapter/0]).
+
+-type key() ::
+    port
+    | ready_grace
+    | drain_endpoint_wait
+    | drain_batch_size
+    | drain_batch_interval
+    | drain_close_timeout
+    | drain_handoff_timeout
+    | app_port
+    | adapter
+    | dns_query
+    | app_name
+    | pod_name
+    | release_node.
+-type adapter() :: none | ets | browser_memory | redis | mnesia.
+
+%% Milliseconds that a day has: no wait of the agent is meant to be longer.
+-define(DAY, 86400000).
+
+%% Reads the environment. One log line for each value that cannot be used.
+-spec load() -> ok.
+load() ->
+    Values = [{Key, read(Variable, Type, Default)} || {Key, Variable, Type, Default} <- variables()],
+    persistent_term:put(?MODULE, maps:from_list(Values)).
+
+%% The value of one setting. Times are in milliseconds; `undefined` where the environment says nothing.
+-spec get(key()) -> integer() | adapter() | string() | undefined.
+get(Key) ->
+    maps:get(Key, persistent_term:get(?MODULE)).
+
+variables() ->
+    [
+        {port, "LIVESTASH_AGENT_PORT", {1, 65535}, 9568},
+        {ready_grace, "LIVESTASH_READY_GRACE_MS", {0, ?DAY}, 30000},
+        {drain_endpoint_wait, "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS", {0, ?DAY}, 3000},
+        {drain_batch_size, "LIVESTASH_DRAIN_BATCH_SIZE", {1, 1000000}, 500},
+        {drain_batch_interval, "LIVESTASH_DRAIN_BATCH_INTERVAL_MS", {0, ?DAY}, 200},
+        {drain_close_timeout, "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS", {0, ?DAY}, 30000},
+        {drain_handoff_timeout, "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", {0, ?DAY}, 20000},
+        {app_port, "PORT", {1, 65535}, undefined},
+        {adapter, "LIVE_STASH_ADAPTER", adapter, none},
+        {dns_query, "DNS_CLUSTER_QUERY", text, undefined},
+        {app_name, "LIBCLUSTER_APP", text, undefined},
+        {pod_name, "POD_NAME", text, undefined},
+        {release_node, "RELEASE_NODE", text, undefined}
+    ].
+
+read(Variable, Type, Default) ->
+    case os:getenv(Variable, "") of
+        "" ->
+            Default;
+        Text ->
+            case parse(Type, Text) of
+                {ok, Value} ->
+                    Value;
+                error ->
+                    logger:warning("livestash agent: ~ts is ~tp, which is not ~ts; using ~tp.", [
+                        Variable, Text, wanted(Type), Default
+                    ]),
+                    Default
+            end
+    end.
+
+parse({Min, Max}, Text) ->
+    case string:to_integer(Text) of
+        {Integer, ""} when Integer >= Min, Integer =< Max -> {ok, Integer};
+        _ -> error
+    end;
+parse(adapter, "none") -> {ok, none};
+parse(adapter, "ets") -> {ok, ets};
+parse(adapter, "browser_memory") -> {ok, browser_memory};
+parse(adapter, "redis") -> {ok, redis};
+parse(adapter, "mnesia") -> {ok, mnesia};
+parse(adapter, _) -> error;
+parse(text, Text) -> {ok, Text}.
+
+wanted({Min, Max}) -> io_lib:format("a number from ~b to ~b", [Min, Max]);
+wanted(adapter) -> "none, ets, browser_memory, redis or mnesia".

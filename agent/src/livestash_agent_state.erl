@@ -1,0 +1,63 @@
+%% What has this node done so far, and is it draining? Kept in memory that no process owns, so that a drain, a peer's
+%% question and the counters' values survive any crash in the agent.
+-module(livestash_agent_state).
+
+-export([init/0, draining/0, phase/0, set_draining/1, count/2, counters/0, uptime/0]).
+
+-export_type([phase/0, counter/0]).
+
+%% none: not draining. The others, in this order: waiting for the endpoints to drop the pod, closing sockets, stopping
+%% the web endpoints, handing rows over, done.
+-type phase() :: none | waiting | closing | stopping | handing_over | done.
+-type counter() :: handoffs_sent | handoffs_received | handoffs_failed | drains | sockets_closed.
+
+-define(PHASES, [none, waiting, closing, stopping, handing_over, done]).
+-define(COUNTERS, [handoffs_sent, handoffs_received, handoffs_failed, drains, sockets_closed]).
+
+%% Makes the state, unless an earlier start of the agent has. The first cell is the phase, the others are counters.
+-spec init() -> ok.
+init() ->
+    case persistent_term:get(?MODULE, undefined) of
+        undefined ->
+            Cells = atomics:new(1 + length(?COUNTERS), []),
+            persistent_term:put(?MODULE, {Cells, erlang:monotonic_time(millisecond)});
+        _ ->
+            ok
+    end.
+
+%% Whether a drain has begun. Peers call it, also peers with another version of the agent.
+-spec draining() -> boolean().
+draining() ->
+    phase() =/= none.
+
+-spec phase() -> phase().
+phase() ->
+    case persistent_term:get(?MODULE, undefined) of
+        undefined -> none;
+        {Cells, _Started} -> lists:nth(1 + atomics:get(Cells, 1), ?PHASES)
+    end.
+
+-spec set_draining(phase()) -> ok.
+set_draining(Phase) ->
+    {Cells, _Started} = persistent_term:get(?MODULE),
+    atomics:put(Cells, 1, position(Phase, ?PHASES) - 1).
+
+%% Adds N to a counter.
+-spec count(counter(), integer()) -> ok.
+count(Name, N) ->
+    {Cells, _Started} = persistent_term:get(?MODULE),
+    atomics:add(Cells, 1 + position(Name, ?COUNTERS), N).
+
+-spec counters() -> #{counter() => integer()}.
+counters() ->
+    {Cells, _Started} = persistent_term:get(?MODULE),
+    maps:from_list([{Name, atomics:get(Cells, 1 + position(Name, ?COUNTERS))} || Name <- ?COUNTERS]).
+
+%% Milliseconds since the agent's first start in this VM.
+-spec uptime() -> non_neg_integer().
+uptime() ->
+    {_Cells, Started} = persistent_term:get(?MODULE),
+    erlang:monotonic_time(millisecond) - Started.
+
+position(Name, [Name | _]) -> 1;
+position(Name, [_ | Names]) -> 1 + position(Name, Names).
