@@ -31,6 +31,7 @@ var version = "dev"
 type options struct {
 	namespaces       string
 	clusterDomain    string
+	agentImage       string
 	concurrency      int
 	leaderElection   bool
 	electionInNS     string
@@ -63,6 +64,7 @@ func parse() options {
 	var opts options
 	flag.StringVar(&opts.namespaces, "namespaces", "", "Comma-separated namespaces whose LiveStashClusters are reconciled. Empty: all.")
 	flag.StringVar(&opts.clusterDomain, "cluster-domain", "", "DNS domain of the Kubernetes cluster. Empty: taken from /etc/resolv.conf, else "+clusterdomain.Default+".")
+	flag.StringVar(&opts.agentImage, "agent-image", "ghcr.io/livestash-dev/livestash-operator:"+version, "Image that pods take the agent from: the operator's own, as it is named in the fleets' clusters.")
 	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
 	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
@@ -111,6 +113,7 @@ func run(opts options) error {
 		Live:          mgr.GetAPIReader(),
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain: domain,
+		AgentImage:    opts.agentImage,
 	}
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
 		return err

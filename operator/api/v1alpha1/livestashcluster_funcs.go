@@ -3,6 +3,8 @@ package v1alpha1
 import (
 	"encoding/json"
 	"math"
+
+	"k8s.io/utils/ptr"
 )
 
 // The condition types of a LiveStashCluster.
@@ -11,6 +13,14 @@ const (
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
 	ConditionProgressing = "Progressing"
+	// ConditionClustered: every BEAM node sees every other.
+	ConditionClustered = "Clustered"
+	// ConditionStoreReady: the adapter's store answers on every pod.
+	ConditionStoreReady = "StoreReady"
+	// ConditionAgentHealthy: the agent answers on every pod that serves.
+	ConditionAgentHealthy = "AgentHealthy"
+	// ConditionStashesFit: no stash seen is too large for a browser to bring it back. With adapter BrowserMemory only.
+	ConditionStashesFit = "StashesFit"
 	// ConditionReconcileSucceeded: the fleet's objects are as the spec wants them.
 	ConditionReconcileSucceeded = "ReconcileSucceeded"
 )
@@ -36,6 +46,17 @@ const (
 	ReasonAPIError          = "APIError"
 	ReasonSecretGenerated   = "SecretGenerated"
 	ReasonSecretRegenerated = "SecretRegenerated"
+	ReasonAllConnected      = "AllConnected"
+	ReasonNodesMissing      = "NodesMissing"
+	ReasonStoreAnswers      = "StoreAnswers"
+	ReasonStoreNotReady     = "StoreNotReady"
+	ReasonAllAnswer         = "AllAnswer"
+	ReasonAgentDisabled     = "AgentDisabled"
+	ReasonAgentUnreachable  = "AgentUnreachable"
+	ReasonStashesSmall      = "StashesSmall"
+	ReasonStashTooLarge     = "StashTooLarge"
+	ReasonPodDrained        = "PodDrained"
+	ReasonStashesLost       = "StashesLost"
 )
 
 // DesiredReplicas is spec.replicas, or its default.
@@ -52,6 +73,11 @@ func (c *LiveStashCluster) TTLSeconds() int64 {
 		return 300
 	}
 	return int64(math.Ceil(c.Spec.TTL.Seconds()))
+}
+
+// AgentEnabled is whether the pods run the agent.
+func (c *LiveStashCluster) AgentEnabled() bool {
+	return ptr.Deref(c.Spec.Agent.Enabled, true)
 }
 
 // Ref is the user's Secret, or nil when the value is generated.

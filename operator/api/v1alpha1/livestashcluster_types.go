@@ -16,6 +16,8 @@ import (
 // +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="How long a stash outlives its last use"
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that serve"
+// +kubebuilder:printcolumn:name="Clustered",type=string,JSONPath=`.status.conditions[?(@.type=="Clustered")].status`,description="Whether every BEAM node sees every other"
+// +kubebuilder:printcolumn:name="Stashes",type=integer,JSONPath=`.status.stashes`,description="Stashes that the pods hold"
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the fleet serves"
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -48,6 +50,9 @@ type LiveStashClusterList struct {
 // +kubebuilder:validation:XValidation:rule="self.adapter == 'Redis' || !has(self.redis)",message="redis is only read with adapter Redis: remove spec.redis, or set adapter to Redis",fieldPath=".redis"
 // +kubebuilder:validation:XValidation:rule="self.adapter != 'Redis' || has(self.redis)",message="adapter Redis needs spec.redis: name a Redis server with redis.external.urlSecretRef",fieldPath=".redis"
 // +kubebuilder:validation:XValidation:rule="self.http.port != 4369 && (self.http.port < self.clustering.distributionPort || self.http.port > self.clustering.distributionPort + 9)",message="http.port must not be 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another port, for example 4000",fieldPath=".http"
+// +kubebuilder:validation:XValidation:rule="!self.agent.enabled || [self.agent.port, self.agent.port + 1].all(p, p != 4369 && p != self.http.port && (p < self.clustering.distributionPort || p > self.clustering.distributionPort + 9))",message="agent.port and the port after it must not be http.port, 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another agent.port; the default is 9568",fieldPath=".agent"
+// +kubebuilder:validation:XValidation:rule="[self.drain.endpointWait, self.drain.batchInterval, self.drain.closeTimeout, self.drain.handOffTimeout].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(d) <= duration('1h'))",message="drain.endpointWait, batchInterval, closeTimeout and handOffTimeout must be durations of at most 1h with a unit, for example 500ms or 30s",fieldPath=".drain"
+// +kubebuilder:validation:XValidation:rule="!has(self.drain.gracePeriod) || ![self.drain.endpointWait, self.drain.closeTimeout, self.drain.handOffTimeout, self.drain.gracePeriod].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || duration(self.drain.gracePeriod) >= duration(self.drain.endpointWait) + duration(self.drain.closeTimeout) + duration(self.drain.handOffTimeout) + duration('7s')",messageExpression="'drain.gracePeriod of ' + self.drain.gracePeriod + ' is too short: endpointWait ' + self.drain.endpointWait + ' + closeTimeout ' + self.drain.closeTimeout + ' + handOffTimeout ' + self.drain.handOffTimeout + ' + 7s to stop; make gracePeriod at least that long, or another part shorter'",message="drain.gracePeriod must be at least endpointWait + closeTimeout + handOffTimeout + 7s",fieldPath=".drain"
 type LiveStashClusterSpec struct {
 	// image is the container image of an Elixir release (`mix release`, for example one made by
 	// `mix phx.gen.release --docker`). Its own command is run. Changing it rolls the fleet.
@@ -103,6 +108,17 @@ type LiveStashClusterSpec struct {
 	// +optional
 	Clustering ClusteringSpec `json:"clustering,omitempty"`
 
+	// agent is the part of the operator that runs inside the application's own Erlang virtual machine: it keeps the mesh,
+	// drains on SIGTERM, hands stashes over to peers and answers probes. The image needs no change for it.
+	// +kubebuilder:default={}
+	// +optional
+	Agent AgentSpec `json:"agent,omitempty"`
+
+	// drain is how a pod that is told to stop moves its users to the other pods. The agent does it.
+	// +kubebuilder:default={}
+	// +optional
+	Drain DrainSpec `json:"drain,omitempty"`
+
 	// secretKeyBase is where SECRET_KEY_BASE comes from, with which Phoenix and LiveStash sign and encrypt. All pods
 	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes.
 	// Default: generated once.
@@ -144,7 +160,7 @@ type LiveStashClusterSpec struct {
 	// env are further environment variables of the application's container. The variables of the operator's contract
 	// (docs/reference/environment.md) are refused: each has a field of its own.
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e.name in ['LIVE_STASH_ADAPTER', 'LIVE_STASH_TTL', 'LIVE_STASH_REDIS_URL', 'PORT', 'PHX_SERVER', 'PHX_HOST', 'SECRET_KEY_BASE', 'RELEASE_COOKIE', 'RELEASE_DISTRIBUTION', 'RELEASE_NODE', 'RELEASE_TMP', 'LIBCLUSTER_SERVICE', 'LIBCLUSTER_NAMESPACE', 'LIBCLUSTER_APP', 'CLUSTER_DOMAIN', 'DNS_CLUSTER_QUERY', 'POD_NAME', 'POD_NAMESPACE', 'POD_IP', 'ERL_AFLAGS', 'ERL_FULLSWEEP_AFTER'])",message="env must not set a variable of the operator's contract (LIVE_STASH_*, PORT, PHX_SERVER, PHX_HOST, SECRET_KEY_BASE, RELEASE_COOKIE, RELEASE_DISTRIBUTION, RELEASE_NODE, RELEASE_TMP, LIBCLUSTER_*, CLUSTER_DOMAIN, DNS_CLUSTER_QUERY, POD_*, ERL_AFLAGS, ERL_FULLSWEEP_AFTER): remove it and use the field of the spec that stands for it"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e.name in ['LIVE_STASH_ADAPTER', 'LIVE_STASH_TTL', 'LIVE_STASH_REDIS_URL', 'PORT', 'PHX_SERVER', 'PHX_HOST', 'SECRET_KEY_BASE', 'RELEASE_COOKIE', 'RELEASE_DISTRIBUTION', 'RELEASE_NODE', 'RELEASE_TMP', 'LIBCLUSTER_SERVICE', 'LIBCLUSTER_NAMESPACE', 'LIBCLUSTER_APP', 'CLUSTER_DOMAIN', 'DNS_CLUSTER_QUERY', 'POD_NAME', 'POD_NAMESPACE', 'POD_IP', 'ERL_AFLAGS', 'ERL_FULLSWEEP_AFTER'] || e.name.startsWith('LIVESTASH_'))",message="env must not set a variable of the operator's contract (LIVE_STASH_*, LIVESTASH_*, PORT, PHX_SERVER, PHX_HOST, SECRET_KEY_BASE, RELEASE_COOKIE, RELEASE_DISTRIBUTION, RELEASE_NODE, RELEASE_TMP, LIBCLUSTER_*, CLUSTER_DOMAIN, DNS_CLUSTER_QUERY, POD_*, ERL_AFLAGS, ERL_FULLSWEEP_AFTER): remove it and use the field of the spec that stands for it"
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -250,6 +266,91 @@ type ClusteringSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self > 4369 || self + 9 < 4369",message="distributionPort and the nine ports after it must not include 4369, epmd's port: the default is 9100"
 	// +optional
 	DistributionPort int32 `json:"distributionPort,omitempty"`
+
+	// netTickTime is after how long a silent peer is given up (kernel's net_ticktime): until then a lookup on a frozen
+	// peer waits. Whole seconds, 5s to 1h; the BEAM's own default of a minute blocked lookups for 70 s. Needs the agent.
+	// Default 20s.
+	// +kubebuilder:default="20s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="netTickTime must be whole seconds from 5s to 1h, for example 20s"
+	// +optional
+	NetTickTime *metav1.Duration `json:"netTickTime,omitempty"`
+}
+
+// AgentSpec is the agent in every pod.
+type AgentSpec struct {
+	// enabled loads the agent into the application's virtual machine, with ERL_AFLAGS and an init container. Without it a
+	// rolling restart loses every ETS stash of each pod, and with Mnesia the whole fleet's. Default true.
+	// +kubebuilder:default=true
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// port is where the agent serves /metrics, /status, /readyz and /healthz. The port after it answers the kubelet's
+	// readiness probe. Default 9568.
+	// +kubebuilder:default=9568
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=65534
+	// +optional
+	Port int32 `json:"port,omitempty"`
+
+	// readyGrace is how long a new pod waits for its peers and its store before it serves without them. Default 30s.
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('1h')",message="readyGrace must be a duration of at most 1h with a unit, for example 30s"
+	// +optional
+	ReadyGrace *metav1.Duration `json:"readyGrace,omitempty"`
+}
+
+// DrainSpec is how a pod that is told to stop moves its users to the other pods. The pod's termination grace period is
+// gracePeriod, so that no step is cut off.
+type DrainSpec struct {
+	// endpointWait is how long a stopping pod still serves, so that proxies and load balancers stop sending to it first.
+	// Default 3s.
+	// +kubebuilder:default="3s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	EndpointWait *metav1.Duration `json:"endpointWait,omitempty"`
+
+	// batchSize is how many sockets are closed at once, each with code 1012, upon which clients reconnect. Default 500.
+	// +kubebuilder:default=500
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	BatchSize int32 `json:"batchSize,omitempty"`
+
+	// batchInterval is the pause between two batches: reconnecting clients are work for the other pods. Default 200ms.
+	// +kubebuilder:default="200ms"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	BatchInterval *metav1.Duration `json:"batchInterval,omitempty"`
+
+	// closeTimeout bounds the time for closing all sockets: with many sockets, batches grow to keep it. Default 30s.
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	CloseTimeout *metav1.Duration `json:"closeTimeout,omitempty"`
+
+	// handOffTimeout bounds the time for handing stashes over to peers, with the adapters whose stashes are in the pods'
+	// memory. Default 20s.
+	// +kubebuilder:default="20s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	HandOffTimeout *metav1.Duration `json:"handOffTimeout,omitempty"`
+
+	// gracePeriod is after how long the kubelet kills a pod that was told to stop. Whole seconds, rounded up.
+	// Default: endpointWait + closeTimeout + handOffTimeout + 7s to stop: 60s, or 40s with adapters whose stashes are
+	// not in the pods; without the agent 30s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="gracePeriod must be a duration of at most 24h with a unit, for example 90s"
+	// +optional
+	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 }
 
 // SecretSource is where a secret value comes from: generated by the operator, or the user's own.
@@ -341,8 +442,10 @@ type ProbesSpec struct {
 	// +optional
 	Startup *corev1.Probe `json:"startup,omitempty"`
 
-	// readiness decides whether the client Service sends connections. Default: GET http.readinessPath when it is set,
-	// else the HTTP port accepts connections; every 5 seconds, 2 failures.
+	// readiness decides whether the client Service sends connections, and whether a rollout goes on. Default, with the
+	// agent: the HTTP port accepts connections, peers are connected, the adapter's store is loaded, the pod is not
+	// draining, and http.readinessPath answers when it is set; every 2 seconds, 2 failures. Without the agent: GET
+	// http.readinessPath when it is set, else the HTTP port accepts connections; every 5 seconds, 2 failures.
 	// +optional
 	Readiness *corev1.Probe `json:"readiness,omitempty"`
 
@@ -368,7 +471,7 @@ type DisruptionBudgetSpec struct {
 
 // NetworkPolicySpec restricts who reaches the pods. It works where the cluster's network plugin enforces NetworkPolicies.
 type NetworkPolicySpec struct {
-	// enabled makes a NetworkPolicy: the HTTP port is open, epmd and Erlang distribution are open to the fleet's own pods
+	// enabled makes a NetworkPolicy: the HTTP port and the agent's are open, epmd and Erlang distribution are open to the fleet's own pods
 	// only, everything else is closed. What the pods themselves connect to is not restricted. Default true.
 	// +kubebuilder:default=true
 	// +optional
@@ -422,6 +525,7 @@ type PodMetadataOverride struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) && !has(self.subdomain) && !has(self.hostNetwork)",message="podTemplate.spec must not set hostname, subdomain or hostNetwork: they are the pod's identity in the BEAM cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.terminationGracePeriodSeconds)",message="podTemplate.spec must not set terminationGracePeriodSeconds: set spec.drain.gracePeriod"
 // +kubebuilder:validation:XValidation:rule="!has(self.containers) || self.containers.all(c, c.name == 'app' || has(c.image))",message="podTemplate.spec.containers: the application's container is named app and cannot be renamed; a container with another name is a sidecar and needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.containers) || !self.containers.exists(c, c.name == 'app' && has(c.image))",message="podTemplate.spec.containers: set the image of the container app in spec.image"
 // +kubebuilder:validation:XValidation:rule="!has(self.containers) || !self.containers.exists(c, c.name == 'app' && has(c.env))",message="podTemplate.spec.containers: set environment variables of the container app in spec.env"
@@ -444,6 +548,10 @@ type PodSpecOverride struct {
 	// hostNetwork is refused: pods of one node would share one address.
 	// +optional
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
+
+	// terminationGracePeriodSeconds is refused: it is spec.drain.gracePeriod.
+	// +optional
+	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
 
 	// raw is the patch as the user wrote it, unknown fields included.
 	raw []byte `json:"-"`
@@ -493,9 +601,97 @@ type LiveStashClusterStatus struct {
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
-	// conditions: Available, Progressing, ReconcileSucceeded.
+	// stashes is the number of stashes that the pods hold. With Mnesia every pod holds all of them: then it is the
+	// greatest number that a pod holds. 0 with adapters whose stashes are elsewhere.
+	// +optional
+	Stashes int64 `json:"stashes,omitempty"`
+
+	// nodes is what the agents say of the pods, in the order of their ordinals.
+	// +listType=map
+	// +listMapKey=pod
+	// +optional
+	Nodes []NodeStatus `json:"nodes,omitempty"`
+
+	// lastRollout is the last replacement of all pods, or the one that is under way.
+	// +optional
+	LastRollout *RolloutStatus `json:"lastRollout,omitempty"`
+
+	// conditions: Available, Progressing, Clustered, StoreReady, AgentHealthy, ReconcileSucceeded; with adapter
+	// BrowserMemory also StashesFit.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NodeStatus is what the agent says of one pod.
+type NodeStatus struct {
+	// pod is the pod's name.
+	// +required
+	Pod string `json:"pod"`
+
+	// ready is whether the agent calls the pod ready.
+	// +optional
+	Ready bool `json:"ready,omitempty"`
+
+	// draining is whether the pod is moving its users to the others because it stops.
+	// +optional
+	Draining bool `json:"draining,omitempty"`
+
+	// stashes is the number of stashes in the pod's memory.
+	// +optional
+	Stashes int64 `json:"stashes,omitempty"`
+
+	// stashBytes is the memory that those take, in bytes.
+	// +optional
+	StashBytes int64 `json:"stashBytes,omitempty"`
+
+	// missing are the BEAM nodes that this one should see and does not.
+	// +listType=atomic
+	// +optional
+	Missing []string `json:"missing,omitempty"`
+
+	// agentVersion is the version of the agent that answered.
+	// +optional
+	AgentVersion string `json:"agentVersion,omitempty"`
+
+	// problem says why the agent does not answer, or why the pod is not ready. Empty when all is well.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+}
+
+// RolloutStatus is one replacement of all pods.
+type RolloutStatus struct {
+	// from is the revision of the StatefulSet that was replaced, as in the pods' label controller-revision-hash.
+	// +optional
+	From string `json:"from,omitempty"`
+
+	// to is the revision that the pods have afterwards.
+	// +required
+	To string `json:"to"`
+
+	// started is when the operator first saw the rollout.
+	// +required
+	Started metav1.Time `json:"started"`
+
+	// finished is when every pod was ready with the new revision. Unset while the rollout goes on.
+	// +optional
+	Finished *metav1.Time `json:"finished,omitempty"`
+
+	// podsReported is how many of the replaced pods said how their drain ended. Those that were killed, or that stopped
+	// while the operator did not run, are not in the numbers below.
+	// +optional
+	PodsReported int32 `json:"podsReported,omitempty"`
+
+	// sessionsBefore is how many stashes the replaced pods held when each was told to stop, added up.
+	// +optional
+	SessionsBefore int64 `json:"sessionsBefore,omitempty"`
+
+	// handedOff is how many stashes they handed over to peers. The rest went with returning users, or ended.
+	// +optional
+	HandedOff int64 `json:"handedOff,omitempty"`
+
+	// notHandedOff is how many stashes could not be handed over: they are lost unless their users come back with them.
+	// +optional
+	NotHandedOff int64 `json:"notHandedOff,omitempty"`
 }

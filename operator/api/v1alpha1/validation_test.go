@@ -53,6 +53,46 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.adapter", `"ETS", "BrowserMemory", "Redis", "Mnesia", "None"`},
 		},
 		{
+			name: "a grace period too short for the drain",
+			spec: `{image: a, adapter: ETS, drain: {gracePeriod: 50s}}`,
+			says: []string{"spec.drain", "drain.gracePeriod of 50s is too short: endpointWait 3s + closeTimeout 30s + handOffTimeout 20s + 7s to stop", "make gracePeriod at least that long"},
+		},
+		{
+			name: "a wait that is no duration",
+			spec: `{image: a, adapter: ETS, drain: {endpointWait: soon, gracePeriod: 1m}}`,
+			says: []string{"spec.drain", "must be durations of at most 1h with a unit"},
+		},
+		{
+			name: "a grace period that is no duration",
+			spec: `{image: a, adapter: ETS, drain: {gracePeriod: "60"}}`,
+			says: []string{"spec.drain.gracePeriod", "with a unit"},
+		},
+		{
+			name: "a grace period in the pod template",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {terminationGracePeriodSeconds: 5}}}`,
+			says: []string{"spec.podTemplate.spec", "set spec.drain.gracePeriod"},
+		},
+		{
+			name: "the agent on the application's port",
+			spec: `{image: a, adapter: ETS, agent: {port: 4000}}`,
+			says: []string{"spec.agent", "choose another agent.port"},
+		},
+		{
+			name: "the agent's probe on the application's port",
+			spec: `{image: a, adapter: ETS, http: {port: 9569}}`,
+			says: []string{"spec.agent", "and the port after it must not be http.port"},
+		},
+		{
+			name: "a tick of half a second",
+			spec: `{image: a, adapter: ETS, clustering: {netTickTime: 500ms}}`,
+			says: []string{"spec.clustering.netTickTime", "whole seconds from 5s to 1h"},
+		},
+		{
+			name: "a variable of the agent",
+			spec: `{image: a, adapter: ETS, env: [{name: LIVESTASH_ANYTHING, value: x}]}`,
+			says: []string{"spec.env", "operator's contract"},
+		},
+		{
 			name: "no adapter",
 			spec: `{image: a}`,
 			says: []string{"spec.adapter: Required value"},

@@ -50,6 +50,9 @@ func environment(c *v1alpha1.LiveStashCluster, in Inputs) []corev1.EnvVar {
 		contract = append(contract, value("ERL_FULLSWEEP_AFTER", strconv.Itoa(int(*sweep))))
 	}
 	contract = append(contract, adapter.Env(c)...)
+	if c.AgentEnabled() {
+		contract = append(contract, agentEnvironment(c)...)
+	}
 
 	// A crash dump in the working directory would fail: that directory belongs to the image.
 	if !slices.ContainsFunc(c.Spec.Env, func(e corev1.EnvVar) bool { return e.Name == "ERL_CRASH_DUMP" }) {
@@ -70,6 +73,9 @@ func erlangFlags(c *v1alpha1.LiveStashCluster) string {
 	}
 	if !c.Spec.BEAM.BusyWait {
 		flags = append(flags, "+sbwt none +sbwtdcpu none +sbwtdio none")
+	}
+	if c.AgentEnabled() {
+		flags = append(flags, agentFlags)
 	}
 	if extra := strings.TrimSpace(c.Spec.BEAM.ExtraFlags); extra != "" {
 		flags = append(flags, extra)

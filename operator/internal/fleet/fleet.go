@@ -20,6 +20,9 @@ type Inputs struct {
 	// ClusterDomain is the DNS domain of the Kubernetes cluster, for example cluster.local.
 	ClusterDomain string
 
+	// AgentImage is the image that holds the agent and its helper: the operator's own.
+	AgentImage string
+
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
 }

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the rendered objects to testdata instead of comparing")
 
-var inputs = Inputs{ClusterDomain: "cluster.local", SecretsDigest: "0123456789"}
+var inputs = Inputs{ClusterDomain: "cluster.local", SecretsDigest: "0123456789", AgentImage: "ghcr.io/livestash-dev/livestash-operator:0.1.0"}
 
 // load reads a LiveStashCluster from testdata and sets what the API server would: the defaults of the CRD.
 func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
@@ -39,6 +41,15 @@ func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
 	}
 	cluster.Spec.HTTP = v1alpha1.HTTPSpec{Port: 4000, Service: v1alpha1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Port: 80}}
 	cluster.Spec.Clustering.DistributionPort = 9100
+	cluster.Spec.Clustering.NetTickTime = ptr.To(metav1.Duration{Duration: 20 * time.Second})
+	cluster.Spec.Agent = v1alpha1.AgentSpec{Port: 9568, ReadyGrace: ptr.To(metav1.Duration{Duration: 30 * time.Second})}
+	cluster.Spec.Drain = v1alpha1.DrainSpec{
+		EndpointWait:   ptr.To(metav1.Duration{Duration: 3 * time.Second}),
+		BatchSize:      500,
+		BatchInterval:  ptr.To(metav1.Duration{Duration: 200 * time.Millisecond}),
+		CloseTimeout:   ptr.To(metav1.Duration{Duration: 30 * time.Second}),
+		HandOffTimeout: ptr.To(metav1.Duration{Duration: 20 * time.Second}),
+	}
 	cluster.Spec.BEAM = v1alpha1.BEAMSpec{ProcessLimit: 1048576, PortLimit: 65536}
 	cluster.Spec.DisruptionBudget.MaxUnavailable = ptr.To(intstr.FromInt32(1))
 	cluster.Spec.TopologySpread = v1alpha1.SpreadScheduleAnyway

@@ -9,11 +9,16 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
 
-// NetworkPolicy opens the HTTP port to all, and epmd and Erlang distribution to the fleet's own pods: whoever reaches
+// NetworkPolicy opens the HTTP port and the agent's to all, and epmd and Erlang distribution to the fleet's own pods: whoever reaches
 // those two and knows the cookie can run code in the pods. Nil when it is disabled.
 func NetworkPolicy(c *v1alpha1.LiveStashCluster) *networkingv1.NetworkPolicy {
 	if !ptr.Deref(c.Spec.NetworkPolicy.Enabled, true) {
 		return nil
+	}
+	open := []int32{c.Spec.HTTP.Port}
+	if c.AgentEnabled() {
+		// The operator and a Prometheus of the user's own read it; nothing can be changed through it.
+		open = append(open, c.Spec.Agent.Port)
 	}
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   networkPolicyType,
@@ -22,7 +27,7 @@ func NetworkPolicy(c *v1alpha1.LiveStashCluster) *networkingv1.NetworkPolicy {
 			PodSelector: *Selector(c),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{
-				{Ports: policyPorts(c.Spec.HTTP.Port)},
+				{Ports: policyPorts(open...)},
 				{
 					Ports: policyPorts(epmdPort, c.Spec.Clustering.DistributionPort),
 					From:  []networkingv1.NetworkPolicyPeer{{PodSelector: Selector(c)}},

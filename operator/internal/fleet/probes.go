@@ -17,7 +17,9 @@ func probes(c *v1alpha1.LiveStashCluster) (startup, readiness, liveness *corev1.
 	}
 	if readiness == nil {
 		readiness = &corev1.Probe{ProbeHandler: portOpen(), PeriodSeconds: 5, FailureThreshold: 2, TimeoutSeconds: 3}
-		if path := c.Spec.HTTP.ReadinessPath; path != "" {
+		if c.AgentEnabled() {
+			readiness = agentReadiness(c)
+		} else if path := c.Spec.HTTP.ReadinessPath; path != "" {
 			readiness.ProbeHandler = corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("http")}}
 		}
 	}

@@ -34,8 +34,11 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in Inputs) (*appsv1.StatefulSet, 
 func podTemplate(c *v1alpha1.LiveStashCluster, in Inputs) (corev1.PodTemplateSpec, error) {
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      Labels(c),
-			Annotations: map[string]string{SecretsDigestAnnotation: in.SecretsDigest},
+			Labels: Labels(c),
+			Annotations: map[string]string{
+				SecretsDigestAnnotation:                   in.SecretsDigest,
+				"kubectl.kubernetes.io/default-container": AppContainer,
+			},
 		},
 		Spec: corev1.PodSpec{
 			ServiceAccountName:           c.Name,
@@ -50,13 +53,17 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in Inputs) (corev1.PodTemplateSpe
 				FSGroup:        ptr.To[int64](65534),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
-			TopologySpreadConstraints: topologySpread(c),
-			Containers:                []corev1.Container{appContainer(c, in)},
+			TopologySpreadConstraints:     topologySpread(c),
+			TerminationGracePeriodSeconds: ptr.To(gracePeriodSeconds(c)),
+			Containers:                    []corev1.Container{appContainer(c, in)},
 			Volumes: []corev1.Volume{{
 				Name:         "tmp",
 				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 			}},
 		},
+	}
+	if c.AgentEnabled() {
+		withAgent(&template.Spec, c, in)
 	}
 	return withOverride(template, c)
 }

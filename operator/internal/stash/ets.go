@@ -5,3 +5,5 @@ package stash
 type ets struct{ storeless }
 
 func (ets) Name() string { return "ets" }
+
+func (ets) Home() Home { return OnePod }

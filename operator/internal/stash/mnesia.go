@@ -1,6 +1,10 @@
 package stash
 
-// mnesia keeps every stash in the memory of every pod. Node names must be stable: a schema knows its nodes by name.
+// mnesia keeps every stash in the memory of every pod. Node names must be stable: a schema knows its nodes by name. A node
+// must be connected to its peers before the application starts: one that joins later makes the whole fleet adopt the
+// table of the node with the lowest name, empty or not.
 type mnesia struct{ storeless }
 
 func (mnesia) Name() string { return "mnesia" }
+
+func (mnesia) Home() Home { return EveryPod }

@@ -4,3 +4,5 @@ package stash
 type none struct{ storeless }
 
 func (none) Name() string { return "none" }
+
+func (none) Home() Home { return Elsewhere }

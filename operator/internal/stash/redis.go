@@ -7,9 +7,11 @@ import (
 )
 
 // redis keeps stashes in a Redis server. Pods hold nothing.
-type redis struct{}
+type redis struct{ anySize }
 
 func (redis) Name() string { return "redis" }
+
+func (redis) Home() Home { return Elsewhere }
 
 func (redis) Env(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	return []corev1.EnvVar{FromSecret("LIVE_STASH_REDIS_URL", c.Spec.Redis.External.URLSecretRef)}

@@ -18,7 +18,25 @@ type Adapter interface {
 
 	// SecretRefs are the Secret keys of the user's own that must exist before pods are made.
 	SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference
+
+	// Home is where the stashes are, and so what a stopping pod has to do about them.
+	Home() Home
+
+	// LargestStash is the size in bytes from which on a browser cannot bring a stash back. 0: any size will do.
+	LargestStash() int64
 }
+
+// Home is where stashes are.
+type Home int
+
+const (
+	// Elsewhere: not in the pods. Pods come and go as they like.
+	Elsewhere Home = iota
+	// OnePod: each stash in the memory of one pod. A pod that stops hands its stashes over to peers.
+	OnePod
+	// EveryPod: all stashes in the memory of all pods. A pod that starts must load them from a peer before it serves.
+	EveryPod
+)
 
 var adapters = map[v1alpha1.Adapter]Adapter{
 	v1alpha1.AdapterNone:          none{},
@@ -34,7 +52,12 @@ func For(c *v1alpha1.LiveStashCluster) Adapter {
 }
 
 // storeless is embedded by the adapters that need nothing besides the pods.
-type storeless struct{}
+type storeless struct{ anySize }
+
+// anySize is embedded by the adapters that keep stashes of any size.
+type anySize struct{}
+
+func (anySize) LargestStash() int64 { return 0 }
 
 func (storeless) Env(*v1alpha1.LiveStashCluster) []corev1.EnvVar { return nil }
 

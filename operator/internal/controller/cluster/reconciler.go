@@ -33,6 +33,9 @@ type Reconciler struct {
 
 	// ClusterDomain is the DNS domain of the Kubernetes cluster, for example cluster.local.
 	ClusterDomain string
+
+	// AgentImage is the image that holds the agent: the operator's own.
+	AgentImage string
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -82,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 
-	p := &pass{cluster: cluster, inputs: fleet.Inputs{ClusterDomain: r.ClusterDomain}}
+	p := &pass{cluster: cluster, inputs: fleet.Inputs{ClusterDomain: r.ClusterDomain, AgentImage: r.AgentImage}}
 	err := r.run(ctx, p)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return ctrl.Result{}, nil // the LiveStashCluster goes with its namespace

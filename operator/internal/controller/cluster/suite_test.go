@@ -85,6 +85,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		Live:          mgr.GetAPIReader(),
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain: "cluster.local",
+		AgentImage:    "ghcr.io/livestash-dev/livestash-operator:0.1.0",
 	}
 	if err := underTest.SetupWithManager(mgr, 4); err != nil {
 		return 0, err
