@@ -1,0 +1,341 @@
+package crowd
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/livestash-dev/livestash/test/survival/internal/liveviewtest"
+)
+
+func TestLedger(t *testing.T) {
+	for name, c := range map[string]struct {
+		ledger ledger
+		status string
+		count  int
+		want   verdict
+	}{
+		"what was acknowledged":              {ledger{acked: 3}, "recovered", 3, recovered},
+		"an older count":                     {ledger{acked: 3}, "recovered", 2, stale},
+		"a count that nobody stashed":        {ledger{acked: 3}, "recovered", 4, stale},
+		"an unacknowledged stash counts":     {ledger{acked: 3, unsure: true}, "recovered", 4, recovered},
+		"an unacknowledged stash does not":   {ledger{acked: 3, unsure: true}, "recovered", 3, recovered},
+		"only one stash can be on its way":   {ledger{acked: 3, unsure: true}, "recovered", 5, stale},
+		"an older one than the acknowledged": {ledger{acked: 3, unsure: true}, "recovered", 2, stale},
+		"nothing":                            {ledger{acked: 3}, "not_found", 0, lost},
+		"a first visit":                      {ledger{acked: 3}, "new", 0, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.ledger.found(c.status, c.count); got != c.want {
+				t.Errorf("the verdict is %d, want %d", got, c.want)
+			}
+			if want := (ledger{acked: c.count}); c.ledger != want {
+				t.Errorf("the user goes on from %+v, want %+v", c.ledger, want)
+			}
+		})
+	}
+	l := ledger{acked: 3}
+	l.sent()
+	if got := l.acknowledged(4); got != recovered {
+		t.Errorf("the answer to a stash is %d", got)
+	}
+	if got := l.acknowledged(4); got != stale {
+		t.Errorf("an answer with the count of before is %d", got)
+	}
+}
+
+func TestReconnectSchedule(t *testing.T) {
+	var waits []time.Duration
+	for attempt := 1; attempt <= 12; attempt++ {
+		waits = append(waits, Browser().wait(attempt)/time.Millisecond)
+	}
+	if want := []time.Duration{10, 50, 100, 150, 200, 250, 500, 1000, 2000, 5000, 5000, 5000}; !slices.Equal(waits, want) {
+		t.Errorf("the waits are %v, want %v", waits, want)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	if timesOf(nil) != nil {
+		t.Error("no time at all has quantiles")
+	}
+	var times []time.Duration
+	for i := 200; i > 0; i-- {
+		times = append(times, time.Duration(i)*time.Millisecond)
+	}
+	if got, want := *timesOf(times), (Times{Count: 200, P50: 100, P99: 198, Max: 200}); got != want {
+		t.Errorf("the quantiles are %+v, want %+v", got, want)
+	}
+}
+
+// quick is a browser with little patience.
+func quick() Pace {
+	return Pace{
+		Reconnect: []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
+		Connect:   300 * time.Millisecond, Reply: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
+	}
+}
+
+// never is a pause between stashes in which no test ends.
+const never = time.Hour
+
+func open(t *testing.T, server *liveviewtest.Server, adapter string, sessions int, every time.Duration) *Crowd {
+	t.Helper()
+	c, err := Open(Plan{
+		Adapter: adapter, Sessions: sessions, Host: "shop.example", Service: server.Address(), Pods: []string{server.Address()},
+		StashEveryMS: int(every / time.Millisecond),
+	}, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	await(t, c, "the sessions are open", func(r Report) bool { return r.Phase == Opened })
+	return c
+}
+
+// await waits until the crowd is as wanted.
+func await(t *testing.T, c *Crowd, what string, is func(Report) bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !is(c.Report()) {
+		if r := c.Report(); r.Problem != "" || time.Now().After(deadline) {
+			t.Fatalf("waited for %q in vain: %+v", what, r)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func begin(t *testing.T, c *Crowd) {
+	t.Helper()
+	if err := c.Begin(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func verified(t *testing.T, c *Crowd, within time.Duration) Report {
+	t.Helper()
+	if err := c.Verify(within); err != nil {
+		t.Fatal(err)
+	}
+	await(t, c, "all sessions are checked", func(r Report) bool { return r.Phase == Verified })
+	return c.Report()
+}
+
+func expect(t *testing.T, r Report, recovered, stale, lost int) {
+	t.Helper()
+	if r.Recovered != recovered || r.Stale != stale || r.Lost != lost {
+		t.Errorf("%d recovered, %d stale, %d lost; want %d, %d, %d\n%+v", r.Recovered, r.Stale, r.Lost, recovered, stale, lost, r)
+	}
+}
+
+func back(sessions int) func(Report) bool {
+	return func(r Report) bool { return r.Away == 0 && r.Times != nil && r.Times.Count == sessions }
+}
+
+func TestClosedSocketsComeBack(t *testing.T) {
+	for _, adapter := range []string{"ets", "browser_memory"} {
+		t.Run(adapter, func(t *testing.T) {
+			server := liveviewtest.New(t)
+			c := open(t, server, adapter, 20, 5*time.Millisecond)
+			begin(t, c)
+			server.CloseAll(websocket.StatusServiceRestart)
+			await(t, c, "all are back", back(20))
+			r := verified(t, c, 20*time.Second)
+			expect(t, r, 20, 0, 0)
+			if r.Closed != 20 || r.Endings["closed with 1012"] != 20 {
+				t.Errorf("%d closed: %v", r.Closed, r.Endings)
+			}
+		})
+	}
+}
+
+func TestUntouchedSessionsAreChecked(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 10, never)
+	begin(t, c)
+	_, before := server.Seen()
+	r := verified(t, c, 20*time.Second)
+	expect(t, r, 10, 0, 0)
+	if _, after := server.Seen(); after-before != 10 {
+		t.Errorf("%d joins, want one for each session", after-before)
+	}
+	if r.Closed != 0 || r.Times != nil {
+		t.Errorf("the checks count as an event: %d closed, times %+v", r.Closed, r.Times)
+	}
+}
+
+func TestOldCopyIsStale(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 4, never)
+	begin(t, c)
+	server.Rewind(1)
+	r := verified(t, c, 20*time.Second)
+	expect(t, r, 0, 4, 0)
+	if len(r.Notes) != 4 || !strings.Contains(r.Notes[0], "found recovered with 0") {
+		t.Errorf("the notes are %q", r.Notes)
+	}
+}
+
+func TestForgottenSessionsAreLost(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 4, never)
+	begin(t, c)
+	server.Forget(true)
+	server.CloseAll(-1)
+	await(t, c, "all are back", back(4))
+	server.Forget(false)
+	// What is found afterwards does not make up for what was lost.
+	r := verified(t, c, 20*time.Second)
+	expect(t, r, 0, 0, 4)
+	if pod := r.Pods[server.Address()]; pod.Sessions != 4 || pod.Lost != 4 {
+		t.Errorf("the pod had %+v", pod)
+	}
+}
+
+func TestRefusedPageIsLost(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 3, never)
+	begin(t, c)
+	server.RefuseJoins("stale")
+	server.CloseAll(websocket.StatusServiceRestart)
+	await(t, c, "every session was refused", func(r Report) bool { return r.Lost == 3 })
+	server.RefuseJoins("")
+	r := verified(t, c, 20*time.Second)
+	expect(t, r, 0, 0, 3)
+	if visits, _ := server.Seen(); visits < 6 {
+		t.Errorf("the page was loaded %d times, want each session to load it again", visits)
+	}
+}
+
+func TestNormalClosureIsLost(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 3, never)
+	begin(t, c)
+	server.CloseAll(websocket.StatusNormalClosure)
+	await(t, c, "all are back", back(3))
+	expect(t, verified(t, c, 20*time.Second), 0, 0, 3)
+}
+
+// A stash that the server took and did not acknowledge: the counter is one higher than the user knows.
+func TestUnacknowledgedStash(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 10, 5*time.Millisecond)
+	begin(t, c)
+	server.MuteStashes(true)
+	await(t, c, "the sessions that stash give the server up", func(r Report) bool { return r.Endings["no answer to a stash"] >= 5 })
+	server.MuteStashes(false)
+	expect(t, verified(t, c, 20*time.Second), 10, 0, 0)
+}
+
+// A server that takes connections and answers nothing is given up, and the time away counts from the event.
+func TestHungServer(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 6, never)
+	begin(t, c)
+	server.Hang(true)
+	c.Effect()
+	await(t, c, "attempts time out", func(r Report) bool { return r.FailedAttempts["timeout"] >= 6 })
+	server.Hang(false)
+	await(t, c, "all are back", back(6))
+	r := verified(t, c, 20*time.Second)
+	expect(t, r, 6, 0, 0)
+	// The silence that led to giving up is part of it: a heartbeat without an answer, and an attempt without one.
+	atLeast := quick().Heartbeat + quick().Connect
+	if r.Endings["no answer to a heartbeat"] != 6 || r.Times.P50 < float64(atLeast.Milliseconds()) {
+		t.Errorf("endings %v, times %+v, want at least %s", r.Endings, r.Times, atLeast)
+	}
+}
+
+func TestSessionsThatDoNotComeBackAreLost(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "ets", 4, never)
+	begin(t, c)
+	server.RefuseJoins("not now")
+	server.CloseAll(-1)
+	await(t, c, "all are away", func(r Report) bool { return r.Away == 4 })
+	expect(t, verified(t, c, 200*time.Millisecond), 0, 0, 4)
+}
+
+func TestOpenGivesUp(t *testing.T) {
+	server := liveviewtest.New(t)
+	server.RefuseJoins("never")
+	c, err := Open(Plan{
+		Adapter: "ets", Sessions: 2, Host: "h", Service: server.Address(), Pods: []string{server.Address()}, StashEveryMS: 1,
+	}, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	for deadline := time.Now().Add(20 * time.Second); c.Report().Problem == ""; {
+		if time.Now().After(deadline) {
+			t.Fatal("no problem is reported")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if problem := c.Report().Problem; !strings.Contains(problem, "the join was refused") {
+		t.Errorf("the problem is %q", problem)
+	}
+}
+
+func TestServer(t *testing.T) {
+	application := liveviewtest.New(t)
+	sessions := NewServer(quick())
+	api := httptest.NewServer(sessions.Handler())
+	defer api.Close()
+	defer sessions.Stop()
+	post := func(path, body string) int {
+		t.Helper()
+		response, err := http.Post(api.URL+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+
+	if code := post("/begin", ""); code != http.StatusConflict {
+		t.Errorf("begin without sessions: %d", code)
+	}
+	if code := post("/open", `{"sessions": 0}`); code != http.StatusConflict {
+		t.Errorf("open without sessions: %d", code)
+	}
+	plan, err := json.Marshal(Plan{
+		Adapter: "ets", Sessions: 4, Host: "h", Service: application.Address(), Pods: []string{application.Address()}, StashEveryMS: 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := post("/open", string(plan)); code != http.StatusOK {
+		t.Fatalf("open: %d", code)
+	}
+	await(t, sessions.current(), "the sessions are open", func(r Report) bool { return r.Phase == Opened })
+	if code := post("/verify", `{"withinMs": 1}`); code != http.StatusConflict {
+		t.Errorf("verify before begin: %d", code)
+	}
+	for _, step := range []string{"/begin", "/effect"} {
+		if code := post(step, ""); code != http.StatusOK {
+			t.Errorf("%s: %d", step, code)
+		}
+	}
+	if code := post("/verify", `{"withinMs": 20000}`); code != http.StatusOK {
+		t.Errorf("verify: %d", code)
+	}
+	await(t, sessions.current(), "all are checked", func(r Report) bool { return r.Phase == Verified })
+	response, err := http.Get(api.URL + "/report")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var report Report
+	if err := json.NewDecoder(response.Body).Decode(&report); err != nil || report.Recovered != 4 {
+		t.Errorf("the report is %+v, %v", report, err)
+	}
+	if code := post("/stop", ""); code != http.StatusOK {
+		t.Errorf("stop: %d", code)
+	}
+}

@@ -1,0 +1,76 @@
+package crowd
+
+import (
+	"slices"
+	"time"
+)
+
+// Phase is how far a crowd is.
+type Phase string
+
+// The phases, in order.
+const (
+	Opening   Phase = "opening"
+	Opened    Phase = "open"
+	Event     Phase = "event"
+	Verifying Phase = "verifying"
+	Verified  Phase = "verified"
+)
+
+// Report is the state of a crowd, and what it found since Begin.
+type Report struct {
+	Phase Phase `json:"phase"`
+	// Problem is why the crowd cannot go on; empty when it can.
+	Problem string `json:"problem,omitempty"`
+
+	Sessions int `json:"sessions"`
+	// Ready is how many have an acknowledged stash, Away how many are about to reconnect.
+	Ready int `json:"ready"`
+	Away  int `json:"away"`
+	// Closed is how many lost their socket during the event, by no doing of their own.
+	Closed int `json:"closed"`
+
+	// Every session checked is one of these three: it found what it knew at every reconnect; it found another counter at
+	// one of them; it found nothing at one of them, or was not back in time.
+	Recovered int `json:"recovered"`
+	Stale     int `json:"stale"`
+	Lost      int `json:"lost"`
+
+	// Times from a closed socket to the recovered page. Nil when no socket was closed.
+	Times *Times `json:"times,omitempty"`
+
+	// FailedAttempts counts connection attempts that failed, by kind; Endings counts closed sockets by what closed them.
+	FailedAttempts map[string]int `json:"failedAttempts"`
+	Endings        map[string]int `json:"endings"`
+	// Pods has the sessions by the address they were opened at.
+	Pods map[string]Pod `json:"pods"`
+	// Notes are sentences on the first sessions that did not find what they knew.
+	Notes []string `json:"notes"`
+}
+
+// Pod is the sessions that were opened at one address.
+type Pod struct {
+	Sessions int `json:"sessions"`
+	Lost     int `json:"lost"`
+}
+
+// Times are quantiles of the time to be back, in milliseconds.
+type Times struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50Ms"`
+	P99   float64 `json:"p99Ms"`
+	Max   float64 `json:"maxMs"`
+}
+
+func timesOf(times []time.Duration) *Times {
+	if len(times) == 0 {
+		return nil
+	}
+	slices.Sort(times)
+	// The nearest rank: a time that a session really had.
+	at := func(percent int) float64 {
+		rank := (len(times)*percent + 99) / 100
+		return float64(times[rank-1].Microseconds()) / 1000
+	}
+	return &Times{Count: len(times), P50: at(50), P99: at(99), Max: at(100)}
+}
