@@ -23,6 +23,9 @@ DIST   := $(CURDIR)/.cache/dist
 ASSETS := $(BIN)/kubebuilder-assets
 export PATH := $(BIN):$(PATH)
 
+# The last file that compiling the agent writes, where the operator embeds it.
+AGENT  := operator/internal/podagent/ebin/livestash_agent.app
+
 STEP       := hack/step
 LINT       := golangci-lint run --config $(CURDIR)/.golangci.yml
 sources     = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(1)/go.mod $(1)/go.sum)
@@ -56,21 +59,31 @@ test: ## Run every test, the end-to-end tests on the local cluster included.
 	@hack/test-all
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated files, scripts and charts.
+lint: $(BIN)/golangci-lint $(BIN)/helm $(AGENT) check-generated ## Check style, generated files, scripts and charts.
 	@$(STEP) deps-lint "Packages for linting" hack/deps lint
 	@$(STEP) lint-operator "Lint the operator" bash -c 'cd operator && $(LINT) ./...'
 	@$(STEP) lint-test "Lint the tests" bash -c 'cd test && $(LINT) ./...'
 	@$(STEP) lint-k6 "Lint the load tests' tests" bash -c 'cd loadtests/k6/test && $(LINT) ./...'
 	@# Not cmd/kubernetes: it is a table of programs, and checking it would check all of Kubernetes.
 	@$(STEP) lint-localcluster "Lint the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) $(LINT) --build-tags integration ./cmd/localcluster ./cmd/pause ./internal/... ./integration'
-	@$(STEP) lint-scripts "Lint shell scripts" bash -c 'grep -rlE "^#!/usr/bin/env bash" hack .ci loadtests --include="*" | xargs shellcheck'
+	@$(STEP) lint-scripts "Lint shell scripts" bash -c 'grep -rlE "^#!/usr/bin/env bash" hack .ci agent loadtests --include="*" | xargs shellcheck'
 	@$(STEP) lint-charts "Lint charts" bash -c 'helm lint --strict . && helm lint --strict charts/livestash-operator'
 
 ##@ Pieces
 
 .PHONY: test-operator
-test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a real API server.
+test-operator: $(ASSETS) $(AGENT) ## Unit tests of the operator, and its logic against a real API server.
 	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
+
+.PHONY: test-agent
+test-agent: $(AGENT) ## Tests of the agent, on this machine's OTP and on Debian's newest.
+	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
+	@$(STEP) deps-agent "Packages for the agent" hack/deps agent
+	@$(STEP) test-agent "Test the agent" bash -c 'agent/test/run .cache/agent/ebin && rm -rf .cache/agent/test && cp -r agent/test .cache/agent && hack/images/build --test .cache/agent agent/Dockerfile'
+
+.PHONY: bench-agent
+bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processes.
+	@agent/test/bench .cache/agent/ebin
 
 .PHONY: test-charts
 test-charts: $(BIN)/helm $(BIN)/kubectl ## Render the charts in many ways and check the result.
@@ -141,7 +154,14 @@ local-cluster-binaries: $(BIN)/kubernetes $(BIN)/localcluster $(BIN)/pause $(BIN
 .PHONY: operator
 operator: $(BIN)/manager ## Build the operator.
 
-$(BIN)/manager: $(call sources,operator) Chart.yaml
+.PHONY: agent
+agent: $(AGENT) ## Compile the agent for the operator to embed.
+
+$(AGENT): agent/build $(wildcard agent/src/*)
+	@docker info >/dev/null 2>&1 || command -v erlc >/dev/null || $(STEP) deps-agent "Packages for the agent" hack/deps agent
+	@$(STEP) build-agent "Compile the agent" agent/build .cache/agent/ebin $(dir $@)
+
+$(BIN)/manager: $(call sources,operator) $(AGENT) Chart.yaml
 	@$(STEP) build-operator "Build the operator" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd'
 
 $(BIN)/kubernetes: $(call sources,test/localcluster/cmd/kubernetes) test/localcluster/go.mod test/localcluster/go.sum

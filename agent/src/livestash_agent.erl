@@ -1,11 +1,11 @@
-%% How does the agent get into a running release and out of its way? Loads its modules where nothing is loaded on
+%% How does the agent get into a running release, and out of its way? Loads its modules where nothing is loaded on
 %% demand, starts as an application that may end without the VM, and gives up with one log line.
 -module(livestash_agent).
 
 -behaviour(application).
 -behaviour(supervisor).
 
--export([start/0, version/0]).
+-export([start/0, version/0, max_heap_size/0]).
 -export([start/2, stop/1]).
 -export([init/1]).
 
@@ -23,6 +23,11 @@ start() ->
 version() ->
     {ok, Version} = application:get_key(livestash_agent, vsn),
     Version.
+
+%% What a process of the agent may use, in words (16 MiB): beyond that it ends, without a report.
+-spec max_heap_size() -> map().
+max_heap_size() ->
+    #{size => 2097152, kill => true, error_logger => false}.
 
 start_application() ->
     try
@@ -51,6 +56,7 @@ loaded(Module) ->
 start(_Type, _Arguments) ->
     ok = livestash_agent_config:load(),
     ok = livestash_agent_state:init(),
+    ok = livestash_agent_browser:attach(),
     ok = livestash_agent_signal:install(),
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 
@@ -63,4 +69,7 @@ stop(_State) ->
 
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
-    {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, []}}.
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, [
+        #{id => Module, start => {Module, start_link, []}}
+     || Module <- [livestash_agent_mesh, livestash_agent_network, livestash_agent_ready, livestash_agent_http]
+    ]}}.

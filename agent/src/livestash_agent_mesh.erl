@@ -1,0 +1,140 @@
+%% Which peers should this node see, and which does it see? Asks DNS every few seconds and connects to whoever is
+%% missing. Lookups and connects run in processes of their own: neither a dead DNS server nor a frozen peer holds
+%% anything up.
+-module(livestash_agent_mesh).
+
+-behaviour(gen_server).
+
+-export([start_link/0, start_link/1, peers/0, known/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-define(INTERVAL, 5000).
+%% A peer that refuses (another cookie) logs each attempt: it is asked more and more rarely.
+-define(MAX_DELAY, 30000).
+%% Every name becomes an atom, and atoms stay: a DNS server that has gone mad must not fill the atom table.
+-define(MAX_PEERS, 1000).
+
+-spec start_link() -> {ok, pid()}.
+start_link() ->
+    start_link(?INTERVAL).
+
+%% Interval: milliseconds between two lookups.
+-spec start_link(pos_integer()) -> {ok, pid()}.
+start_link(Interval) ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, Interval, []).
+
+%% The peers that DNS names, without this node. Once the agent has given up: whoever is connected.
+-spec peers() -> #{expected := [node()], connected := [node()], missing := [node()]}.
+peers() ->
+    Connected = nodes(),
+    Expected =
+        case ask(expected) of
+            unknown -> lists:sort(Connected);
+            Nodes -> Nodes
+        end,
+    {Here, Missing} = lists:partition(fun(Node) -> lists:member(Node, Connected) end, Expected),
+    #{expected => Expected, connected => Here, missing => Missing}.
+
+%% Whether DNS has answered yet, or need not be asked.
+-spec known() -> boolean().
+known() ->
+    ask(known) =:= true.
+
+ask(Question) ->
+    try
+        gen_server:call(?MODULE, Question, 2000)
+    catch
+        exit:_ -> unknown
+    end.
+
+-spec init(pos_integer()) -> {ok, map()}.
+init(Interval) ->
+    process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    self() ! tick,
+    Asked = livestash_agent_config:get(dns_query) =/= undefined andalso livestash_agent_config:get(app_name) =/= undefined,
+    {ok, #{
+        interval => Interval,
+        asked => Asked,
+        known => not Asked,
+        expected => [],
+        %% What runs now: the monitor of a process => lookup, or the node that it connects to.
+        running => #{},
+        %% Nodes that could not be connected => {milliseconds to wait, monotonic time of the next attempt}.
+        delayed => #{},
+        failed => false
+    }}.
+
+-spec handle_call(expected | known, gen_server:from(), map()) -> {reply, term(), map()}.
+handle_call(expected, _From, #{expected := Expected} = State) ->
+    {reply, Expected, State};
+handle_call(known, _From, #{known := Known} = State) ->
+    {reply, Known, State}.
+
+-spec handle_cast(term(), map()) -> {noreply, map()}.
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), map()) -> {noreply, map()}.
+handle_info(tick, #{interval := Interval, asked := Asked} = State) ->
+    erlang:send_after(Interval, self(), tick),
+    {noreply, connect_missing(look_up(Asked, State))};
+handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
+    {What, Rest} = maps:take(Monitor, Running),
+    {noreply, finished(What, Result, State#{running := Rest})};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+look_up(true, State) ->
+    case running(lookup, State) of
+        true -> State;
+        false -> run(lookup, fun() -> exit({found, resolve()}) end, State)
+    end;
+look_up(false, State) ->
+    State.
+
+finished(lookup, {found, {ok, Nodes}}, State) ->
+    connect_missing(State#{known := true, failed := false, expected := Nodes});
+finished(lookup, Failure, #{failed := false} = State) ->
+    logger:warning("livestash agent: the peers could not be looked up; going on with those known. ~tp", [Failure]),
+    State#{failed := true};
+finished(lookup, _Failure, State) ->
+    State;
+finished(Node, {connected, true}, #{delayed := Delayed} = State) ->
+    State#{delayed := maps:remove(Node, Delayed)};
+finished(Node, _Failure, #{delayed := Delayed, interval := Interval} = State) ->
+    {Before, _Next} = maps:get(Node, Delayed, {Interval div 2, 0}),
+    Delay = min(2 * Before, ?MAX_DELAY),
+    State#{delayed := Delayed#{Node => {Delay, now_ms() + Delay}}}.
+
+connect_missing(#{expected := Expected} = State) ->
+    lists:foldl(fun connect/2, State, Expected -- nodes()).
+
+connect(Node, #{delayed := Delayed} = State) ->
+    {_Delay, Next} = maps:get(Node, Delayed, {0, now_ms()}),
+    case Next > now_ms() orelse running(Node, State) of
+        true -> State;
+        false -> run(Node, fun() -> exit({connected, net_kernel:connect_node(Node)}) end, State)
+    end.
+
+run(What, Fun, #{running := Running} = State) ->
+    {_Pid, Monitor} = spawn_monitor(Fun),
+    State#{running := Running#{Monitor => What}}.
+
+running(What, #{running := Running}) ->
+    lists:member(What, maps:values(Running)).
+
+%% An empty answer is an answer; an error is not.
+resolve() ->
+    case inet_res:resolve(livestash_agent_config:get(dns_query), in, srv) of
+        {ok, Message} -> {ok, names(inet_dns:msg(Message, anlist))};
+        {error, Reason} -> {error, Reason}
+    end.
+
+names(Records) ->
+    Services = [inet_dns:rr(Record, data) || Record <- Records, inet_dns:rr(Record, type) =:= srv],
+    Targets = lists:usort([Target || {_Priority, _Weight, _Port, Target} <- Services]),
+    Name = livestash_agent_config:get(app_name),
+    lists:delete(node(), [list_to_atom(Name ++ "@" ++ Target) || Target <- lists:sublist(Targets, ?MAX_PEERS)]).
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).

@@ -1,0 +1,88 @@
+%% What does /metrics say? LiveStash's own metrics and the VM's, as Prometheus text. Nothing here grows with the number
+%% of processes or stashes.
+-module(livestash_agent_metrics).
+
+-export([text/0, render/1]).
+
+-export_type([family/0]).
+
+-type labels() :: [{atom(), atom() | unicode:chardata()}].
+%% One number, or one for each set of labels. A family without numbers is left out.
+-type family() ::
+    {Name :: iodata(), gauge | counter, Help :: iodata(), number() | [{labels(), number()}]}.
+
+%% In Prometheus' text format, version 0.0.4.
+-spec text() -> iodata().
+text() ->
+    render(livestash() ++ livestash_agent_vm:metrics() ++ livestash_agent_dist:metrics()).
+
+livestash() ->
+    {Stashes, Bytes} = livestash_agent_store:size(),
+    #{sockets := Sockets} = Counts = livestash_agent_network:counts(),
+    #{connected := Connected, missing := Missing} = livestash_agent_mesh:peers(),
+    Counters = #{drains := Drains, sockets_closed := Closed} = livestash_agent_state:counters(),
+    [
+        {"livestash_agent_info", gauge, "The agent, the VM and the adapter.", [
+            {
+                [
+                    {version, livestash_agent:version()},
+                    {otp, erlang:system_info(otp_release)},
+                    {adapter, livestash_agent_config:get(adapter)}
+                ],
+                1
+            }
+        ]},
+        {"livestash_stashes", gauge, "Stashes in this node's table.", Stashes},
+        {"livestash_stash_bytes", gauge, "Bytes of this node's table of stashes.", Bytes},
+        {"livestash_largest_stash_bytes", gauge, "Largest BrowserMemory stash seen.", livestash_agent_browser:largest()},
+        {"livestash_handoffs_total", counter, "Stashes handed over when a node drained.", [
+            {[{result, sent}], maps:get(handoffs_sent, Counters)},
+            {[{result, received}], maps:get(handoffs_received, Counters)},
+            {[{result, failed}], maps:get(handoffs_failed, Counters)}
+        ]},
+        {"livestash_drains_total", counter, "Drains begun.", Drains},
+        {"livestash_draining", gauge, "1 while this node drains.", boolean(livestash_agent_state:draining())},
+        {"livestash_sockets", gauge, "TCP connections of clients to the application's port.", Sockets},
+        {"livestash_sockets_closed_total", counter, "Sockets closed by drains.", Closed},
+        {"livestash_peers", gauge, "Peers that DNS names.", [
+            {[{state, connected}], length(Connected)}, {[{state, missing}], length(Missing)}
+        ]},
+        {"livestash_network_bytes_total", counter, "Bytes moved, apart by what for; http is all the rest.", [
+            {[{kind, Kind}, {direction, Direction}], element(Position, maps:get(Kind, Counts))}
+         || Kind <- [http, distribution, redis], {Direction, Position} <- [{in, 1}, {out, 2}]
+        ]},
+        {"livestash_cpu_seconds_total", counter, "CPU seconds of the VM's process.", livestash_agent_vm:cpu_seconds()}
+    ].
+
+boolean(true) -> 1;
+boolean(false) -> 0.
+
+-spec render([family()]) -> iodata().
+render(Families) ->
+    [family(Family) || {_Name, _Type, _Help, Values} = Family <- Families, Values =/= []].
+
+family({Name, Type, Help, Values}) ->
+    [
+        ["# TYPE ", Name, $\s, atom_to_binary(Type), "\n# HELP ", Name, $\s, Help, $\n]
+        | case is_list(Values) of
+            true -> [[Name, ${, labels(Labels), "} ", number(Value), $\n] || {Labels, Value} <- Values];
+            false -> [Name, $\s, number(Values), $\n]
+        end
+    ].
+
+labels(Labels) ->
+    lists:join($,, [[atom_to_binary(Name), "=\"", escape(text(Value)), $"] || {Name, Value} <- Labels]).
+
+text(Atom) when is_atom(Atom) -> atom_to_binary(Atom);
+text(Text) -> unicode:characters_to_binary(Text).
+
+escape(Text) ->
+    [escape_character(Character) || <<Character>> <= Text].
+
+escape_character($\\) -> "\\\\";
+escape_character($") -> "\\\"";
+escape_character($\n) -> "\\n";
+escape_character(Character) -> Character.
+
+number(Integer) when is_integer(Integer) -> integer_to_binary(Integer);
+number(Float) -> float_to_binary(Float, [short]).

@@ -1,0 +1,135 @@
+%% Who moved the bytes: web clients, distribution or Redis? And how many clients are connected? The VM counts bytes in
+%% one sum and connections not at all, so one process keeps what is needed to tell them apart.
+-module(livestash_agent_network).
+
+-behaviour(gen_server).
+
+-export([start_link/0, counts/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-export_type([bytes/0]).
+
+-type bytes() :: {In :: non_neg_integer(), Out :: non_neg_integer()}.
+
+%% Milliseconds between samples: what a connection moves between its last sample and its end is taken for http.
+-define(INTERVAL, 5000).
+%% Samples between two counts of all connections.
+-define(RECOUNT, 12).
+%% LiveStash's connection to Redis.
+-define(REDIS, 'Elixir.LiveStash.Adapters.Redis.Conn').
+
+-spec start_link() -> {ok, pid()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Bytes since the VM started, by kind. http is what is neither distribution nor Redis. sockets: the TCP connections
+%% that clients have to the application's port, open WebSockets and idle HTTP connections alike; it is exact once a
+%% minute, and in between follows the number of the VM's ports. An application without a port has the growth of that
+%% number.
+-spec counts() -> #{http := bytes(), distribution := bytes(), redis := bytes(), sockets := non_neg_integer()}.
+counts() ->
+    gen_server:call(?MODULE, counts).
+
+-spec init([]) -> {ok, map()}.
+init([]) ->
+    process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    self() ! tick,
+    {ok, #{
+        http => {0, 0},
+        distribution => {0, 0},
+        redis => {0, 0},
+        %% What each connection had moved when it was last looked at.
+        seen => #{},
+        ticks => 0,
+        %% Ports that are not connections of clients.
+        others => erlang:system_info(port_count)
+    }}.
+
+-spec handle_call(counts, gen_server:from(), map()) -> {reply, map(), map()}.
+handle_call(counts, _From, #{others := Others} = State) ->
+    New = sample(State),
+    Counts = maps:with([http, distribution, redis], New),
+    %% One more of the ports is the connection over which the agent is being asked.
+    {reply, Counts#{sockets => max(0, erlang:system_info(port_count) - Others - 1)}, New}.
+
+-spec handle_cast(term(), map()) -> {noreply, map()}.
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), map()) -> {noreply, map()}.
+handle_info(tick, #{ticks := Ticks} = State) ->
+    erlang:send_after(?INTERVAL, self(), tick),
+    Ticks rem ?RECOUNT =:= 0 andalso recount(livestash_agent_config:get(app_port)),
+    {noreply, sample(State#{ticks := Ticks + 1})};
+handle_info({others, Others}, State) ->
+    {noreply, State#{others := Others}};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+%% Adds what each connection has moved since it was last seen. The sum is read last, so that http never shrinks because
+%% of the time between the two.
+sample(#{seen := Seen, distribution := Distribution, redis := Redis, http := Http} = State) ->
+    Distributed = [Port || #{port := Port} <- livestash_agent_dist:connections(), is_port(Port)],
+    ForRedis = redis_ports(),
+    Now = maps:from_list([{Port, bytes(Port)} || Port <- Distributed ++ ForRedis]),
+    NewDistribution = add_moved(Distributed, Now, Seen, Distribution),
+    NewRedis = add_moved(ForRedis, Now, Seen, Redis),
+    {{input, In}, {output, Out}} = erlang:statistics(io),
+    State#{
+        seen := Now,
+        distribution := NewDistribution,
+        redis := NewRedis,
+        http := at_least(Http, subtract({In, Out}, add(NewDistribution, NewRedis)))
+    }.
+
+add_moved(Ports, Now, Seen, Sum) ->
+    Moved = [subtract(maps:get(Port, Now), maps:get(Port, Seen, {0, 0})) || Port <- Ports],
+    lists:foldl(fun add/2, Sum, Moved).
+
+add({In1, Out1}, {In2, Out2}) -> {In1 + In2, Out1 + Out2}.
+subtract({In1, Out1}, {In2, Out2}) -> {In1 - In2, Out1 - Out2}.
+at_least({In1, Out1}, {In2, Out2}) -> {max(In1, In2), max(Out1, Out2)}.
+
+bytes(Port) ->
+    case inet:getstat(Port, [recv_oct, send_oct]) of
+        {ok, Stat} -> {proplists:get_value(recv_oct, Stat, 0), proplists:get_value(send_oct, Stat, 0)};
+        {error, _Closed} -> {0, 0}
+    end.
+
+%% Redix's connection is linked to the process that owns the socket; in older versions it owns the socket itself. Over
+%% TLS the socket belongs to neither, and its bytes count as http.
+redis_ports() ->
+    Connection = links(whereis(?REDIS)),
+    Owned = lists:append([links(Pid) || Pid <- Connection, is_pid(Pid)]),
+    [Port || Port <- lists:usort(Connection ++ Owned), is_port(Port)].
+
+links(undefined) ->
+    [];
+links(Pid) ->
+    case process_info(Pid, links) of
+        {links, Links} -> Links;
+        undefined -> []
+    end.
+
+%% Counts all connections of clients, which takes microseconds for each: in a process that gives way to all others.
+recount(undefined) ->
+    ok;
+recount(AppPort) ->
+    Network = self(),
+    _ = spawn_opt(fun() -> Network ! {others, erlang:system_info(port_count) - clients(AppPort)} end, [{priority, low}]),
+    ok.
+
+clients(AppPort) ->
+    length([Port || Port <- erlang:ports(), is_client(Port, AppPort)]).
+
+is_client(Port, AppPort) ->
+    case erlang:port_info(Port, name) of
+        {name, "tcp_inet"} -> local_port(Port) =:= AppPort andalso element(1, inet:peername(Port)) =:= ok;
+        _ -> false
+    end.
+
+local_port(Port) ->
+    case inet:sockname(Port) of
+        {ok, {_Address, Local}} -> Local;
+        {error, _Closed} -> undefined
+    end.

@@ -1,0 +1,32 @@
+%% What does /status say? The node as the operator wants to know it.
+-module(livestash_agent_status).
+
+-export([json/0]).
+
+-spec json() -> iodata().
+json() ->
+    {Ready, Reason} = livestash_agent_ready:check(),
+    {StoreReady, StoreReason} = livestash_agent_store:ready(),
+    {Stashes, Bytes} = livestash_agent_store:size(),
+    #{handoffs_sent := Sent, handoffs_received := Received, handoffs_failed := Failed} = livestash_agent_state:counters(),
+    #{expected := Expected, connected := Connected, missing := Missing} = livestash_agent_mesh:peers(),
+    livestash_agent_json:encode({object, [
+        {version, livestash_agent:version()},
+        {node, node()},
+        {otp, erlang:system_info(otp_release)},
+        {adapter, livestash_agent_config:get(adapter)},
+        {ready, Ready},
+        {reason, Reason},
+        {draining, livestash_agent_state:draining()},
+        {peers, {object, [
+            {expected, {array, Expected}},
+            {connected, {array, Connected}},
+            {missing, {array, Missing}}
+        ]}},
+        {store, {object, [{ready, StoreReady}, {reason, StoreReason}]}},
+        {stashes, Stashes},
+        {stashBytes, Bytes},
+        {largestStashBytes, livestash_agent_browser:largest()},
+        {handoffs, {object, [{sent, Sent}, {received, Received}, {failed, Failed}]}},
+        {uptimeSeconds, livestash_agent_state:uptime() div 1000}
+    ]}).

@@ -1,0 +1,60 @@
+%% Where does LiveStash keep its stashes on this node, and how much is there? Asks for sizes only, never for rows.
+-module(livestash_agent_store).
+
+-export([tables/0, ready/0, size/0]).
+
+-define(MNESIA_TABLE, 'Elixir.LiveStash.Adapters.Mnesia.State').
+
+%% The tables of stashes that this node has and can read at once.
+-spec tables() -> [{ets | mnesia, atom()}].
+tables() ->
+    [{ets, Table} || Table <- [ets_table()], ets:info(Table, protection) =:= public] ++
+        [{mnesia, ?MNESIA_TABLE} || mnesia_loaded()].
+
+%% Whether the adapter's table is there, and if not, a sentence that says so. Adapters without a table are ready.
+-spec ready() -> {boolean(), string()}.
+ready() ->
+    ready(livestash_agent_config:get(adapter), tables()).
+
+ready(ets, Tables) ->
+    present(ets, Tables, lists:concat(["LiveStash's ETS table ", ets_table(), " does not exist."]));
+ready(mnesia, Tables) ->
+    present(mnesia, Tables, "This node holds no loaded copy of LiveStash's Mnesia table.");
+ready(_Adapter, _Tables) ->
+    {true, ""}.
+
+present(Kind, Tables, Reason) ->
+    case lists:keymember(Kind, 1, Tables) of
+        true -> {true, ""};
+        false -> {false, Reason}
+    end.
+
+%% Rows and bytes of this node's stashes: its own rows with ETS, the whole local copy with Mnesia.
+-spec size() -> {Stashes :: non_neg_integer(), Bytes :: non_neg_integer()}.
+size() ->
+    Adapter = livestash_agent_config:get(adapter),
+    lists:foldl(fun add_size/2, {0, 0}, [Table || {Kind, Table} <- tables(), Kind =:= Adapter]).
+
+%% Mnesia keeps a copy in RAM as an ETS table of the same name; mnesia:table_info/2 could ask another node.
+add_size(Table, {Stashes, Bytes}) ->
+    case {ets:info(Table, size), ets:info(Table, memory)} of
+        {Size, Words} when is_integer(Size), is_integer(Words) ->
+            {Stashes + Size, Bytes + Words * erlang:system_info(wordsize)};
+        _ ->
+            {Stashes, Bytes}
+    end.
+
+ets_table() ->
+    case application:get_env(live_stash, ets_table_name, live_stash_server_storage) of
+        Name when is_atom(Name) -> Name;
+        _ -> live_stash_server_storage
+    end.
+
+%% While a copy is being loaded, Mnesia reads from another node or from none.
+mnesia_loaded() ->
+    erlang:module_loaded(mnesia) andalso
+        try
+            mnesia:table_info(?MNESIA_TABLE, where_to_read) =:= node()
+        catch
+            exit:_ -> false
+        end.
