@@ -1,0 +1,45 @@
+-module(livestash_agent_config_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+defaults_test() ->
+    with([], fun() ->
+        ?assertEqual(9568, livestash_agent_config:get(port)),
+        ?assertEqual(30000, livestash_agent_config:get(ready_grace)),
+        ?assertEqual(none, livestash_agent_config:get(adapter)),
+        ?assertEqual(undefined, livestash_agent_config:get(app_port)),
+        ?assertEqual(undefined, livestash_agent_config:get(dns_query))
+    end).
+
+given_test() ->
+    Given = [
+        {"LIVESTASH_AGENT_PORT", "1234"},
+        {"LIVE_STASH_ADAPTER", "browser_memory"},
+        {"DNS_CLUSTER_QUERY", "shop-nodes.ns.svc.cluster.local"}
+    ],
+    with(Given, fun() ->
+        ?assertEqual(1234, livestash_agent_config:get(port)),
+        ?assertEqual(browser_memory, livestash_agent_config:get(adapter)),
+        ?assertEqual("shop-nodes.ns.svc.cluster.local", livestash_agent_config:get(dns_query))
+    end).
+
+bad_values_become_defaults_test_() ->
+    [
+        {Value, fun() ->
+            with([{"LIVESTASH_AGENT_PORT", Value}, {"LIVE_STASH_ADAPTER", Value}], fun() ->
+                ?assertEqual(9568, livestash_agent_config:get(port)),
+                ?assertEqual(none, livestash_agent_config:get(adapter))
+            end)
+        end}
+     || Value <- ["0", "65536", "-1", "9568x", " ", "0x10", "9568.0", "Ets", [16#20ac]]
+    ].
+
+with(Environment, Test) ->
+    livestash_agent_fixture:environment(Environment),
+    ok = livestash_agent_config:load(),
+    try
+        Test()
+    after
+        livestash_agent_fixture:environment([]),
+        livestash_agent_config:load()
+    end.

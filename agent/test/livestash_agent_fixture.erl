@@ -1,0 +1,135 @@
+%% What several tests need: an environment, VMs to test in, and patience.
+-module(livestash_agent_fixture).
+
+-export([environment/1, start/1, stop/1, call/2, call/4, eventually/1, free_port/0, request/2, send/2, body/1, listen/1]).
+
+-define(VARIABLES, [
+    "LIVESTASH_AGENT_PORT",
+    "LIVESTASH_READY_GRACE_MS",
+    "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS",
+    "LIVESTASH_DRAIN_BATCH_SIZE",
+    "LIVESTASH_DRAIN_BATCH_INTERVAL_MS",
+    "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS",
+    "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS",
+    "RELEASE_NODE",
+    "LIBCLUSTER_APP",
+    "DNS_CLUSTER_QUERY",
+    "PORT",
+    "LIVE_STASH_ADAPTER",
+    "POD_NAME",
+    "ERL_AFLAGS"
+]).
+
+%% Sets the agent's variables in this VM, and unsets those that are not named.
+environment(Given) ->
+    lists:foreach(fun os:unsetenv/1, ?VARIABLES),
+    lists:foreach(fun({Name, Value}) -> os:putenv(Name, Value) end, Given).
+
+%% Starts a VM in embedded mode with the agent as the operator gives it to a release: by ERL_AFLAGS alone.
+%% name: the node's name (one of its own by default); environment: variables; flags: further arguments of erl;
+%% release_node: false for a VM that is not the release's own.
+start(Options) ->
+    Name = maps:get(name, Options, unique_name()),
+    Port = integer_to_list(maps:get(port, Options, free_port())),
+    Defaults = #{
+        "RELEASE_NODE" => Name ++ "@127.0.0.1",
+        "LIVESTASH_AGENT_PORT" => Port,
+        "ERL_AFLAGS" =>
+            "-pa " ++ os:getenv("EBIN") ++
+                " -eval [livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]]."
+    },
+    Environment = maps:merge(Defaults, maps:get(environment, Options, #{})),
+    {ok, Peer, Node} = peer:start_link(#{
+        name => list_to_atom(Name),
+        host => "127.0.0.1",
+        longnames => true,
+        connection => standard_io,
+        wait_boot => 20000,
+        env => maps:to_list(Environment),
+        args => ["-mode", "embedded", "-setcookie", "tests", "-kernel", "prevent_overlapping_partitions", "false",
+            "-kernel", "logger_level", "error"] ++ maps:get(flags, Options, [])
+    }),
+    #{peer => Peer, node => Node, port => list_to_integer(Port)}.
+
+stop(#{peer := Peer}) ->
+    peer:stop(Peer).
+
+%% Runs a fun of the calling test module in the VM, which gets the tests' modules for it.
+call(#{peer := Peer} = Vm, Fun) ->
+    {module, Module} = erlang:fun_info(Fun, module),
+    load(Vm, Module),
+    load(Vm, ?MODULE),
+    peer:call(Peer, erlang, apply, [Fun, []], 30000).
+
+call(#{peer := Peer}, Module, Function, Arguments) ->
+    peer:call(Peer, Module, Function, Arguments, 30000).
+
+load(#{peer := Peer}, Module) ->
+    {Module, Code, File} = code:get_object_code(Module),
+    {module, Module} = peer:call(Peer, code, load_binary, [Module, File, Code]).
+
+unique_name() ->
+    lists:concat(["vm", erlang:unique_integer([positive]), "x", os:getpid()]).
+
+%% Waits for a condition: it may take long on a busy machine, but it must come true.
+eventually(Condition) ->
+    eventually(Condition, erlang:monotonic_time(millisecond) + 30000).
+
+eventually(Condition, Deadline) ->
+    case Condition() of
+        true ->
+            ok;
+        Other ->
+            erlang:monotonic_time(millisecond) < Deadline orelse error({never, Other}),
+            timer:sleep(50),
+            eventually(Condition, Deadline)
+    end.
+
+free_port() ->
+    {ok, Listener} = gen_tcp:listen(0, [{reuseaddr, true}]),
+    {ok, Port} = inet:port(Listener),
+    ok = gen_tcp:close(Listener),
+    Port.
+
+%% A listener that accepts and says nothing, owned by a process of its own.
+listen(Port) ->
+    Parent = self(),
+    Pid = spawn(fun() ->
+        {ok, Listener} = gen_tcp:listen(Port, [{reuseaddr, true}, {active, true}]),
+        Parent ! {self(), listening},
+        accept(Listener)
+    end),
+    receive
+        {Pid, listening} -> Pid
+    end.
+
+accept(Listener) ->
+    {ok, _Socket} = gen_tcp:accept(Listener),
+    accept(Listener).
+
+%% GETs a path of a VM's agent. The answer is all that came until the connection was closed.
+request(#{port := Port}, Path) ->
+    send(Port, ["GET ", Path, " HTTP/1.1\r\nhost: x\r\n\r\n"]);
+request(Port, Path) ->
+    request(#{port => Port}, Path).
+
+send(Port, Bytes) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], 5000) of
+        {ok, Socket} ->
+            _ = gen_tcp:send(Socket, Bytes),
+            Answer = receive_all(Socket, <<>>),
+            gen_tcp:close(Socket),
+            Answer;
+        {error, Reason} ->
+            {error, Reason}
+    end.
+
+receive_all(Socket, Answer) ->
+    case gen_tcp:recv(Socket, 0, 20000) of
+        {ok, Bytes} -> receive_all(Socket, <<Answer/binary, Bytes/binary>>);
+        {error, _Closed} -> Answer
+    end.
+
+body(Answer) ->
+    [_Head, Body] = binary:split(Answer, <<"\r\n\r\n">>),
+    Body.
