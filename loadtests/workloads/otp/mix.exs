@@ -12,10 +12,13 @@ defmodule Workload.MixProject do
     ]
   end
 
+  # mnesia is started before the application, as memento does it for LiveStash. ssl and runtime_tools are not called here:
+  # a release has them, and distribution over TLS and tracing are not possible without.
+  #
   # cowboy is not a dependency in mix's sense: it comes from the distribution's erlang-cowboy package, which puts it
   # into Erlang's own library folder. Naming it here is enough for mix to find it and to copy it into the release.
   def application do
-    [mod: {Workload.Application, []}, extra_applications: [:logger, :crypto, :cowboy]]
+    [mod: {Workload.Application, []}, extra_applications: [:logger, :crypto, :cowboy, :mnesia, :ssl, :runtime_tools]]
   end
 
   defp elixirc_paths(:test), do: ["lib", "test/support"]

@@ -7,7 +7,7 @@ defmodule Workload.Config do
   | PORT | HTTP port; 0 picks a free one | 4000 |
   | PHX_HOST | host that browsers know the workload by; WebSockets from pages of other hosts are refused | localhost |
   | SECRET_KEY_BASE | secret of at least 64 bytes behind every cookie and token; the same on all nodes | none, required |
-  | LIVE_STASH_ADAPTER | the adapter to start beside none: ets or browser_memory | all of them |
+  | LIVE_STASH_ADAPTER | the adapter to start beside none: ets, browser_memory or mnesia | all of them |
   | LIVE_STASH_TTL | seconds a stash outlives its user's connection | 300 |
   | LIBCLUSTER_SERVICE, LIBCLUSTER_NAMESPACE, LIBCLUSTER_APP | whom to cluster with, see `Workload.Cluster` | not clustered |
   """

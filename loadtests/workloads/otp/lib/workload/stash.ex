@@ -6,12 +6,12 @@ defmodule Workload.Stash do
   To add an adapter: write `Workload.Stash.<Name>` and name it in `@modules`.
   """
 
-  alias Workload.Stash.{BrowserMemory, Ets, None}
+  alias Workload.Stash.{BrowserMemory, Ets, Mnesia, None}
 
-  @modules [none: None, ets: Ets, browser_memory: BrowserMemory]
+  @modules [none: None, ets: Ets, browser_memory: BrowserMemory, mnesia: Mnesia]
 
   @typedoc "An adapter's name as it stands in LIVE_STASH_ADAPTER and in the path of its page."
-  @type adapter :: :none | :ets | :browser_memory
+  @type adapter :: :none | :ets | :browser_memory | :mnesia
 
   @typedoc """
   One user's stash, as the process behind the page keeps it.
@@ -56,6 +56,10 @@ defmodule Workload.Stash do
   @doc "The secret that ids and tokens are derived with."
   @spec secret() :: String.t()
   def secret, do: @secret
+
+  @doc "The key under which a stash lies in a table."
+  @spec row_id(String.t()) :: String.t()
+  def row_id(stash_id), do: Base.encode64(:crypto.hash(:sha256, stash_id <> @secret), padding: false)
 
   @doc "All adapters that need no store outside of the workload."
   @spec adapters() :: [adapter()]

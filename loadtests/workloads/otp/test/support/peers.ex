@@ -1,35 +1,57 @@
 defmodule Workload.Peers do
-  @moduledoc "Further nodes for the tests, each a VM of its own that runs the whole workload on a free port."
+  @moduledoc """
+  Further nodes for the tests, each a VM of its own that runs the workload on a free port and ends with the calling test.
+  The tests' own VM is no node, so it is not connected to them.
+  """
 
-  @doc "Starts connected nodes that end with the calling test. Returns their names."
-  def start(count) do
-    nodes = for _ <- 1..count, do: start_one()
-    for a <- nodes, b <- nodes, a != b, do: true = :erpc.call(a, Node, :connect, [b])
-    nodes
+  @enforce_keys [:vm, :node, :port]
+  defstruct @enforce_keys
+
+  @doc "Starts nodes that are connected to each other."
+  def start(count, adapter) do
+    peers = for _ <- 1..count, do: start_one(:peer.random_name(), adapter)
+    for a <- peers, b <- peers, a != b, do: connect(a, b)
+    peers
   end
 
-  @doc "The port a node serves HTTP on."
-  def port(node), do: :erpc.call(node, Workload.Endpoint, :port, [])
+  @doc "Starts a node of that name, which connects to those of `sync` before its applications start."
+  def start_one(name, adapter, sync \\ []) do
+    names = "[" <> Enum.map_join(sync, ",", &"'#{&1.node}'") <> "]"
 
-  @doc "The only row of a node's stash table, or nil."
-  def row(node) do
-    case :erpc.call(node, :ets, :tab2list, [:live_stash_server_storage]) do
+    args =
+      ["-setcookie", "tests", "-kernel", "sync_nodes_optional", names, "-kernel", "sync_nodes_timeout", "10000", "-pa"] ++
+        :code.get_path()
+
+    {:ok, vm, node} =
+      :peer.start_link(%{
+        name: to_charlist(name),
+        host: ~c"127.0.0.1",
+        longnames: true,
+        connection: :standard_io,
+        env: [{~c"LIVE_STASH_ADAPTER", ~c"#{adapter}"}],
+        args: Enum.map(args, &to_charlist/1)
+      })
+
+    {:ok, _apps} = :peer.call(vm, Application, :ensure_all_started, [:workload], 30_000)
+    # The tests break things on purpose, and the workload logs it.
+    :ok = :peer.call(vm, Logger, :configure, [[level: :critical]])
+    %__MODULE__{vm: vm, node: node, port: :peer.call(vm, Workload.Endpoint, :port, [])}
+  end
+
+  @doc "Connects two nodes."
+  def connect(a, b), do: true = call(a, Node, :connect, [b.node])
+
+  @doc "Ends a node as SIGKILL does."
+  def stop(peer), do: :peer.stop(peer.vm)
+
+  @doc "Calls a function on a node."
+  def call(peer, module, function, args), do: :peer.call(peer.vm, module, function, args)
+
+  @doc "The only row of a node's table, or nil."
+  def row(peer, table) do
+    case call(peer, :ets, :tab2list, [table]) do
       [] -> nil
       [row] -> row
     end
-  end
-
-  defp start_one do
-    {:ok, _peer, node} =
-      :peer.start_link(%{
-        name: :peer.random_name(),
-        host: ~c"127.0.0.1",
-        longnames: true,
-        args: [~c"-setcookie", Atom.to_charlist(Node.get_cookie()), ~c"-pa" | :code.get_path()]
-      })
-
-    {:ok, _apps} = :erpc.call(node, Application, :ensure_all_started, [:workload])
-    :ok = :erpc.call(node, Logger, :configure, [[level: :critical]])
-    node
   end
 end

@@ -12,7 +12,7 @@ defmodule Workload.ConfigTest do
                 port: 4000,
                 host: "localhost",
                 secret_key_base: @secret,
-                adapters: [:none, :ets, :browser_memory],
+                adapters: [:none, :ets, :browser_memory, :mnesia],
                 ttl: 300,
                 cluster: nil
               }}
@@ -43,8 +43,8 @@ defmodule Workload.ConfigTest do
         {"PORT", "http", "PORT"},
         {"LIVE_STASH_TTL", "0", "LIVE_STASH_TTL"},
         {"LIVE_STASH_TTL", "60s", "LIVE_STASH_TTL"},
-        {"LIVE_STASH_ADAPTER", "ETS", "none, ets, browser_memory"},
-        {"LIVE_STASH_ADAPTER", "redis", "none, ets, browser_memory"},
+        {"LIVE_STASH_ADAPTER", "ETS", "none, ets, browser_memory, mnesia"},
+        {"LIVE_STASH_ADAPTER", "redis", "none, ets, browser_memory, mnesia"},
         {"LIBCLUSTER_SERVICE", "shop-nodes", "LIBCLUSTER_APP"}
       ] do
     test "#{name}=#{inspect(value)} is refused with one sentence that says what is wrong" do

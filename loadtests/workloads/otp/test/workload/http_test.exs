@@ -23,7 +23,7 @@ defmodule Workload.HTTPTest do
   test "the front page links to every adapter's page, and each page exists" do
     %{status: 200, body: body} = Client.request("GET", "/")
     paths = Regex.scan(~r/href="(\/[^"]+)"/, body) |> Enum.map(&List.last/1)
-    assert paths == ["/stash/none", "/stash/ets", "/stash/browser_memory"]
+    assert paths == ["/stash/none", "/stash/ets", "/stash/browser_memory", "/stash/mnesia"]
     for path <- paths, do: assert(%{status: 200} = Client.request("GET", path))
 
     assert %{status: 200, headers: %{"content-type" => "text/javascript" <> _}} =

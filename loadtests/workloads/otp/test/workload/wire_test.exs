@@ -34,7 +34,7 @@ defmodule Workload.WireTest do
       assert response["liveview_version"] == "1.2.10"
 
       rendered = response["rendered"]
-      assert %{"0" => "new", "1" => "0", "2" => "ets", "3" => "tests@127.0.0.1", "s" => 0, "r" => 1} = rendered
+      assert %{"0" => "new", "1" => "0", "2" => "ets", "3" => "nonode@nohost", "s" => 0, "r" => 1} = rendered
       assert %{"p" => %{"0" => statics}, "e" => events} = rendered
       assert length(statics) == 5
       assert [["live-stash:init-ets", %{"node" => node, "stashId" => id}]] = events
@@ -88,6 +88,7 @@ defmodule Workload.WireTest do
   describe "a reconnect" do
     for {path, event, keys} <- [
           {"/stash/ets", "live-stash:init-ets", ["node", "stashId"]},
+          {"/stash/mnesia", "live-stash:init-mnesia", ["stashId"]},
           {"/stash/browser_memory", "live-stash:stash-state", ["stashedState"]}
         ] do
       test "to #{path} recovers the counter" do
@@ -132,7 +133,7 @@ defmodule Workload.WireTest do
     end
 
     test "finds nothing when the client brings nothing" do
-      for path <- ["/stash/ets", "/stash/browser_memory"] do
+      for path <- ["/stash/ets", "/stash/mnesia", "/stash/browser_memory"] do
         {_client, response} = Client.visit(Client.open(path), %{"_mounts" => 1, "liveStash" => %{}})
         assert %{"0" => "not_found", "1" => "0"} = response["rendered"]
       end

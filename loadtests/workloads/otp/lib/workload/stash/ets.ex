@@ -26,10 +26,6 @@ defmodule Workload.Stash.Ets do
   @spec table() :: atom()
   def table, do: @table
 
-  @doc "The key of a stash's row."
-  @spec row_id(String.t()) :: String.t()
-  def row_id(stash_id), do: Base.encode64(:crypto.hash(:sha256, stash_id <> Stash.secret()), padding: false)
-
   @doc "Takes a row's state out of this node's table. Other nodes call it."
   @spec pop(String.t()) :: {:ok, map()} | :not_found
   def pop(row_id), do: found(:ets.take(@table, row_id))
@@ -49,14 +45,14 @@ defmodule Workload.Stash.Ets do
 
   # A client that is new, or says it is, must not find an old stash under the id it brought.
   def init(stash) do
-    :ets.delete(@table, row_id(stash.id))
+    :ets.delete(@table, Stash.row_id(stash.id))
     stash = %{stash | id: Stash.new_id()}
     {keep_alive_later(stash), [hello(stash)]}
   end
 
   @impl Stash
   def recover(stash) do
-    id = row_id(stash.id)
+    id = Stash.row_id(stash.id)
     hint = hinted_node(stash.client["node"])
 
     with :not_found <- found(:ets.lookup(@table, id)),
@@ -73,7 +69,7 @@ defmodule Workload.Stash.Ets do
 
   @impl Stash
   def store(stash, state) do
-    id = row_id(stash.id)
+    id = Stash.row_id(stash.id)
     row = row(id, stash, state)
     mine = [{{:state, id, self(), :_, :_, :_}, [], [{:const, row}]}]
 
@@ -88,7 +84,7 @@ defmodule Workload.Stash.Ets do
 
   @impl Stash
   def handle_info(:keep_alive, stash) do
-    :ets.update_element(@table, row_id(stash.id), {@delete_at, delete_at(stash)})
+    :ets.update_element(@table, Stash.row_id(stash.id), {@delete_at, delete_at(stash)})
     keep_alive_later(stash)
     :ok
   end
