@@ -1,0 +1,41 @@
+%% How do several things happen at once, none of them for longer than a limit? A call to a frozen peer can block its
+%% caller even where the call itself has a timeout (a full connection suspends the sender), so each runs in a process
+%% that is killed when the time is over.
+-module(livestash_agent_tasks).
+
+-export([run/2]).
+
+-export_type([outcome/1]).
+
+-type outcome(Result) :: {ok, Result} | {error, Reason :: term()}.
+
+%% Runs the functions, each in a process of its own, and gives their outcomes in the same order. One that fails has
+%% the outcome error with what it raised; one that takes longer than Limit milliseconds is killed and has
+%% {error, timeout}.
+-spec run([{Tag, fun(() -> Result)}], Limit :: non_neg_integer()) -> [{Tag, outcome(Result)}].
+run(Tasks, Limit) ->
+    Deadline = erlang:monotonic_time(millisecond) + Limit,
+    Started = [{Tag, spawn_monitor(fun() -> exit({?MODULE, outcome(Work)}) end)} || {Tag, Work} <- Tasks],
+    [{Tag, await(Process, Deadline)} || {Tag, Process} <- Started].
+
+%% Caught here, because a process that dies by an error would also write it to the log.
+outcome(Work) ->
+    try
+        {ok, Work()}
+    catch
+        _:Reason -> {error, Reason}
+    end.
+
+await({Pid, Monitor}, Deadline) ->
+    receive
+        {'DOWN', Monitor, process, Pid, Reason} -> outcome_of(Reason)
+    after max(0, Deadline - erlang:monotonic_time(millisecond)) ->
+        exit(Pid, kill),
+        receive
+            {'DOWN', Monitor, process, Pid, Reason} -> outcome_of(Reason)
+        end
+    end.
+
+outcome_of({?MODULE, Outcome}) -> Outcome;
+outcome_of(killed) -> {error, timeout};
+outcome_of(Reason) -> {error, Reason}.
