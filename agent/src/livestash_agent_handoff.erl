@@ -1,0 +1,342 @@
+%% Who keeps the stashes of a node that goes away? Moves the rows of an ETS table to peers, while clients that have
+%% returned elsewhere are pulling their rows from here at the same time.
+%%
+%% Rows are opaque tuples: only the position of their key is known. What must hold is that a lookup finds a row at any
+%% moment, and that in the end no key has two. So each row is
+%% 1. left alone when a peer that stays has its key: its client is there, and the row here is old;
+%% 2. inserted at a peer, chosen by the key, unless the key is there;
+%% 3. left here ?OVERLAP milliseconds longer: a lookup that had looked at the peer before step 2 will look here before step 4;
+%% 4. deleted here, if it is still the very same. If it is not, a client has pulled or changed it meanwhile, and the
+%%    copy at the peer is deleted, if that is still the very same.
+%% A peer whose answer does not come in time may or may not have inserted. Its insertion is withdrawn in two ways, by
+%% an offer that it asks about before it inserts, and by a deletion sent after it.
+-module(livestash_agent_handoff).
+
+-export([hand_over/3]).
+-export([accept/3, held/2]).
+
+-export_type([answer/0, result/0]).
+
+%% What became of one row at a peer: it took the row; it had its key; it has no such table, it stops as well, or the
+%% offer was withdrawn.
+-type answer() :: accepted | taken | no_table | draining | withdrawn.
+-type result() :: #{handed_over := non_neg_integer(), left := non_neg_integer(), reason := string()}.
+
+-define(BATCH_ROWS, 200).
+-define(BATCH_BYTES, 1048576).
+%% Batches that are inserted at a peer and not yet deleted here; with the limits above the memory that a hand-over takes.
+-define(MAX_UNSETTLED, 4).
+%% Milliseconds.
+-define(OVERLAP, 50).
+-define(PEER_TIMEOUT, 2000).
+%% Bytes per millisecond that a connection to a peer should carry at least.
+-define(SLOWEST, 4096).
+%% Clients that have lost their socket pull their rows during the next second. Waiting for them spares moving rows twice.
+-define(QUIET, 500).
+-define(MAX_QUIET, 3000).
+-define(POLL, 100).
+
+-record(batch, {
+    %% Monotonic milliseconds.
+    accepted_at :: integer(),
+    %% Which peer has inserted which rows.
+    rows :: [{node(), [tuple()]}]
+}).
+
+-record(pass, {
+    table :: atom(),
+    key_position :: pos_integer(),
+    %% Monotonic milliseconds.
+    deadline :: integer(),
+    %% Peers that stay and answer, sorted: both sides of a row's life that several draining nodes know pick the same one.
+    peers :: [node()],
+    %% The next batch, and its size in bytes.
+    rows = [] :: [tuple()],
+    bytes = 0 :: non_neg_integer(),
+    %% Oldest first.
+    unsettled = [] :: [#batch{}],
+    moved = 0 :: non_neg_integer(),
+    %% Rows whose key is at a peer: nothing is lost with them.
+    superseded = 0 :: non_neg_integer()
+}).
+
+%% Moves the rows of the tables to the peers within the given milliseconds. `left` counts rows that no other node has.
+-spec hand_over([atom()], [node()], Milliseconds :: non_neg_integer()) -> result().
+hand_over(Tables, Peers, Within) ->
+    Deadline = now_ms() + Within,
+    await_quiet(Tables, Peers, now_ms() + min(?MAX_QUIET, Within div 4)),
+    lists:foldl(
+        fun(Table, Result) -> add(Result, hand_over_table(Table, lists:usort(Peers), Deadline)) end,
+        #{handed_over => 0, left => 0, reason => ""},
+        Tables
+    ).
+
+%% Takes rows for this node. Offer is a process of the node that hands over; once it is dead, nobody would know that the rows are here.
+-spec accept(atom(), [tuple()], pid()) -> [answer()].
+accept(Table, Rows, Offer) ->
+    case refusal(Table, Offer) of
+        none ->
+            Answers = [answer(fun() -> ets:insert_new(Table, Row) end) || Row <- Rows],
+            livestash_agent_state:count(handoffs_received, length([accepted || accepted <- Answers])),
+            Answers;
+        Refusal ->
+            [Refusal || _ <- Rows]
+    end.
+
+%% Which of the keys this node's table has.
+-spec held(atom(), [term()]) -> [term()].
+held(Table, Keys) ->
+    case ets:whereis(Table) of
+        undefined -> [];
+        _ -> [Key || Key <- Keys, ets:member(Table, Key)]
+    end.
+
+refusal(Table, Offer) ->
+    case {ets:info(Table, protection), livestash_agent_state:draining()} of
+        {public, false} ->
+            case erpc:call(node(Offer), erlang, is_process_alive, [Offer], ?PEER_TIMEOUT) of
+                true -> none;
+                false -> withdrawn
+            end;
+        {public, true} ->
+            draining;
+        {_, _} ->
+            no_table
+    end.
+
+%% Until the tables have not shrunk for a moment. Without peers there is nowhere that clients could return to.
+await_quiet(_Tables, [], _Deadline) ->
+    ok;
+await_quiet(Tables, _Peers, Deadline) ->
+    await_quiet(Tables, sizes(Tables), now_ms() + ?QUIET, Deadline).
+
+await_quiet(Tables, Sizes, QuietAt, Deadline) ->
+    Now = now_ms(),
+    case Now >= min(QuietAt, Deadline) orelse lists:sum(Sizes) =:= 0 of
+        true ->
+            ok;
+        false ->
+            timer:sleep(?POLL),
+            case sizes(Tables) of
+                Sizes -> await_quiet(Tables, Sizes, QuietAt, Deadline);
+                Changed -> await_quiet(Tables, Changed, now_ms() + ?QUIET, Deadline)
+            end
+    end.
+
+sizes(Tables) ->
+    [row_count(Table) || Table <- Tables].
+
+row_count(Table) ->
+    case ets:info(Table, size) of
+        undefined -> 0;
+        Size -> Size
+    end.
+
+add(#{handed_over := H1, left := L1, reason := R1}, #{handed_over := H2, left := L2, reason := R2}) ->
+    Reason =
+        case R1 of
+            "" -> R2;
+            _ -> R1
+        end,
+    #{handed_over => H1 + H2, left => L1 + L2, reason => Reason}.
+
+hand_over_table(Table, Peers, Deadline) ->
+    case {row_count(Table), ets:info(Table, protection), ets:info(Table, type)} of
+        {0, _, _} ->
+            result(0, 0, "");
+        {Size, public, Type} when Type =:= set; Type =:= ordered_set ->
+            hand_over_rows(Table, Size, Peers, Deadline);
+        {Size, public, Type} ->
+            result(0, Size, lists:concat(["The ETS table ", Table, " is a ", Type, ", and only a set can be handed over."]));
+        {Size, Protection, _} ->
+            result(0, Size, lists:concat(["The ETS table ", Table, " is ", Protection, ", and only a public one can be handed over."]))
+    end.
+
+result(HandedOver, Left, Reason) ->
+    #{handed_over => HandedOver, left => Left, reason => Reason}.
+
+hand_over_rows(_Table, Size, [], _Deadline) ->
+    result(0, Size, "There was no other node that stays.");
+hand_over_rows(Table, _Size, Peers, Deadline) ->
+    Pass = #pass{table = Table, key_position = ets:info(Table, keypos), deadline = Deadline, peers = Peers},
+    passes(Pass, 0).
+
+%% Rows that a peer refused stay, and so do rows that changed while they were moved; the next pass finds them. It is the last one when it
+%% neither moves anything nor finds out that a peer is of no use.
+passes(Pass, Moved) ->
+    Done = pass(Pass#pass{moved = 0, superseded = 0}),
+    Total = Moved + Done#pass.moved,
+    Left = max(0, row_count(Done#pass.table) - Done#pass.superseded),
+    Stuck = Done#pass.moved =:= 0 andalso Done#pass.peers =:= Pass#pass.peers,
+    case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
+        {0, _, _} -> result(Total, 0, "");
+        {_, [], _} -> result(Total, Left, "No peer took the remaining rows.");
+        {_, _, true} -> result(Total, Left, "The time for handing over was up.");
+        {_, _, false} when Stuck -> result(Total, Left, "No peer took the remaining rows.");
+        {_, _, false} -> passes(Done, Total)
+    end.
+
+pass(#pass{table = Table} = Pass) ->
+    %% So that the walk goes on behind a row that is deleted meanwhile.
+    true = ets:safe_fixtable(Table, true),
+    try
+        settle_all(flush(walk(ets:first(Table), Pass)))
+    after
+        ets:safe_fixtable(Table, false)
+    end.
+
+walk('$end_of_table', Pass) ->
+    Pass;
+walk(_Key, #pass{peers = []} = Pass) ->
+    Pass;
+walk(Key, #pass{table = Table} = Pass) ->
+    case now_ms() >= Pass#pass.deadline of
+        true -> Pass#pass{rows = [], bytes = 0};
+        false -> walk(ets:next(Table, Key), collect(ets:lookup(Table, Key), Pass))
+    end.
+
+collect([], Pass) ->
+    Pass;
+collect([Row], #pass{rows = Rows, bytes = Bytes} = Pass) ->
+    Size = erlang:external_size(Row),
+    case Bytes + Size > ?BATCH_BYTES orelse length(Rows) >= ?BATCH_ROWS of
+        true -> collect([Row], flush(Pass));
+        false -> Pass#pass{rows = [Row | Rows], bytes = Bytes + Size}
+    end.
+
+%% Sends the batch that was collected.
+flush(#pass{rows = []} = Pass) ->
+    Pass;
+flush(Pass) ->
+    Settled = settle_due(Pass),
+    {Free, Asked} = free_rows(Settled),
+    Offered = offer(Free, Asked),
+    Offered#pass{rows = [], bytes = 0}.
+
+%% The rows whose keys no peer has.
+free_rows(#pass{table = Table, key_position = Position, rows = Rows, peers = Peers} = Pass) ->
+    Keys = [element(Position, Row) || Row <- Rows],
+    Outcomes = ask(Pass, [{Peer, fun() -> held_at(Peer, Table, Keys) end} || Peer <- Peers]),
+    Held = maps:from_keys(lists:append([Some || {_Peer, {ok, Some}} <- Outcomes]), []),
+    Free = [Row || Row <- Rows, not is_map_key(element(Position, Row), Held)],
+    Superseded = Pass#pass.superseded + length(Rows) - length(Free),
+    {Free, without([Peer || {Peer, {error, _}} <- Outcomes], Pass#pass{superseded = Superseded})}.
+
+offer(Rows, #pass{table = Table, peers = Peers} = Pass) when Rows =/= [], Peers =/= [] ->
+    Shares = maps:to_list(maps:groups_from_list(fun(Row) -> choose(Row, Pass) end, Rows)),
+    Outcomes = ask(Pass, [{Peer, fun() -> insert_at(Peer, Table, Share) end} || {Peer, Share} <- Shares]),
+    Answered = lists:zipwith(fun({Peer, Share}, {Peer, Outcome}) -> {Peer, Share, Outcome} end, Shares, Outcomes),
+    lists:foldl(fun answered/2, Pass#pass{unsettled = Pass#pass.unsettled ++ [accepted(Answered)]}, Answered);
+offer(_Rows, Pass) ->
+    Pass.
+
+choose(Row, #pass{key_position = Position, peers = Peers}) ->
+    lists:nth(1 + erlang:phash2(element(Position, Row), length(Peers)), Peers).
+
+accepted(Answered) ->
+    Rows = [{Peer, [Row || {Row, accepted} <- lists:zip(Share, Answers)]} || {Peer, Share, {ok, Answers}} <- Answered],
+    #batch{accepted_at = now_ms(), rows = Rows}.
+
+answered({Peer, _Share, {ok, Answers}}, Pass) ->
+    Superseded = Pass#pass.superseded + length([taken || taken <- Answers]),
+    Useless = [Peer || Answer <- [no_table, draining, withdrawn], lists:member(Answer, Answers)],
+    without(Useless, Pass#pass{superseded = Superseded});
+answered({Peer, Share, {error, _}}, Pass) ->
+    take_back(Peer, Share, Pass),
+    without([Peer], Pass).
+
+without(Useless, #pass{peers = Peers} = Pass) ->
+    [logger:warning("livestash agent: ~ts takes no sessions from this node.", [Peer]) || Peer <- lists:usort(Useless)],
+    Pass#pass{peers = Peers -- Useless}.
+
+%% A large row must not make a good peer look like a dead one.
+ask(#pass{deadline = Deadline, bytes = Bytes}, Tasks) ->
+    Limit = ?PEER_TIMEOUT + Bytes div ?SLOWEST,
+    livestash_agent_tasks:run(Tasks, min(Limit, max(0, Deadline - now_ms()))).
+
+%% Settles what is old enough, and waits for that when too much is unsettled.
+settle_due(#pass{unsettled = []} = Pass) ->
+    Pass;
+settle_due(#pass{unsettled = [#batch{accepted_at = At} = Oldest | Rest]} = Pass) ->
+    case now_ms() >= At + ?OVERLAP of
+        true ->
+            settle_due(settle(Oldest, Pass#pass{unsettled = Rest}));
+        false when length(Rest) >= ?MAX_UNSETTLED ->
+            timer:sleep(At + ?OVERLAP - now_ms()),
+            settle_due(Pass);
+        false ->
+            Pass
+    end.
+
+settle_all(#pass{unsettled = []} = Pass) ->
+    Pass;
+settle_all(#pass{unsettled = [#batch{accepted_at = At} = Oldest | Rest]} = Pass) ->
+    timer:sleep(max(0, At + ?OVERLAP - now_ms())),
+    settle_all(settle(Oldest, Pass#pass{unsettled = Rest})).
+
+settle(#batch{rows = Rows}, Pass) ->
+    lists:foldl(fun settle_peer/2, Pass, Rows).
+
+settle_peer({Peer, Rows}, Pass) ->
+    case lists:member(Peer, nodes()) of
+        true -> settle_rows(Peer, Rows, Pass);
+        %% It died with the copies.
+        false -> without([Peer], Pass)
+    end.
+
+settle_rows(Peer, Rows, #pass{table = Table, moved = Moved} = Pass) ->
+    {Deleted, Changed} = lists:partition(fun(Row) -> ets:select_delete(Table, exactly([Row], Pass)) =:= 1 end, Rows),
+    livestash_agent_state:count(handoffs_sent, length(Deleted)),
+    take_back(Peer, Changed, Pass),
+    Pass#pass{moved = Moved + length(Deleted)}.
+
+%% Not waited for: the peer may be frozen, and what it does later is right at any time.
+take_back(_Peer, [], _Pass) ->
+    ok;
+take_back(Peer, Rows, #pass{table = Table} = Pass) ->
+    Copies = exactly(Rows, Pass),
+    spawn(fun() -> catch erpc:call(Peer, ets, select_delete, [Table, Copies]) end),
+    ok.
+
+%% Matches these very rows. The pattern of each has its key, so that no other row is looked at; what is compared is the whole row, as a
+%% constant, because atoms such as '_' in a row would be wildcards in a pattern.
+exactly(Rows, #pass{key_position = Position}) ->
+    [
+        {setelement(Position, erlang:make_tuple(tuple_size(Row), '_'), element(Position, Row)),
+            [{'=:=', '$_', {const, Row}}], [true]}
+     || Row <- Rows
+    ].
+
+%% What a peer is asked. One without the agent has no functions for it, and is asked row by row.
+
+held_at(Peer, Table, Keys) ->
+    with_agent(
+        fun() -> erpc:call(Peer, ?MODULE, held, [Table, Keys]) end,
+        fun() -> [Key || Key <- Keys, erpc:call(Peer, ets, member, [Table, Key])] end
+    ).
+
+insert_at(Peer, Table, Rows) ->
+    Offer = self(),
+    with_agent(
+        fun() -> erpc:call(Peer, ?MODULE, accept, [Table, Rows, Offer]) end,
+        fun() -> [answer(fun() -> erpc:call(Peer, ets, insert_new, [Table, Row]) end) || Row <- Rows] end
+    ).
+
+with_agent(Ask, AskWithout) ->
+    try
+        Ask()
+    catch
+        error:{exception, undef, [{?MODULE, _, _, _} | _]} -> AskWithout()
+    end.
+
+answer(InsertNew) ->
+    try InsertNew() of
+        true -> accepted;
+        false -> taken
+    catch
+        error:badarg -> no_table;
+        error:{exception, badarg, _} -> no_table
+    end.
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).
