@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/clusterdomain"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
 )
@@ -114,6 +115,7 @@ func run(opts options) error {
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain: domain,
 		AgentImage:    opts.agentImage,
+		Agents:        agentclient.New(),
 	}
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
 		return err

@@ -53,6 +53,8 @@ const (
 	ReasonAllAnswer         = "AllAnswer"
 	ReasonAgentDisabled     = "AgentDisabled"
 	ReasonAgentUnreachable  = "AgentUnreachable"
+	ReasonAgentPortTaken    = "AgentPortTaken"
+	ReasonAgentBadAnswer    = "AgentBadAnswer"
 	ReasonStashesSmall      = "StashesSmall"
 	ReasonStashTooLarge     = "StashTooLarge"
 	ReasonPodDrained        = "PodDrained"

@@ -13,10 +13,13 @@ type news struct {
 	eventType, reason, message string
 }
 
-// tellTransitions makes an event of each change of a condition that a user wants to know of.
-func (r *Reconciler) tellTransitions(c *v1alpha1.LiveStashCluster, before []metav1.Condition) {
+// tellTransitions makes an event of each change of the status that a user wants to know of.
+func (r *Reconciler) tellTransitions(before, c *v1alpha1.LiveStashCluster) {
+	if c.DesiredReplicas() == 0 && before.Status.ObservedGeneration != c.Status.ObservedGeneration {
+		r.tellLoss(before, "spec.replicas is 0")
+	}
 	for _, now := range c.Status.Conditions {
-		was := meta.FindStatusCondition(before, now.Type)
+		was := meta.FindStatusCondition(before.Status.Conditions, now.Type)
 		if was == nil {
 			was = &metav1.Condition{}
 		}
@@ -36,6 +39,10 @@ func transition(was, now metav1.Condition) news {
 		return reconcileTransition(was, now)
 	case v1alpha1.ConditionProgressing:
 		return progressTransition(was, now)
+	case v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit:
+		if now.Status == metav1.ConditionFalse {
+			return news{corev1.EventTypeWarning, now.Reason, now.Message}
+		}
 	case v1alpha1.ConditionAvailable:
 		if was.Status == metav1.ConditionTrue && now.Reason == v1alpha1.ReasonTooFewReady {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,12 @@ type Reconciler struct {
 
 	// AgentImage is the image that holds the agent: the operator's own.
 	AgentImage string
+
+	// Agents asks the agents in the pods.
+	Agents Agents
+
+	// drains are the last words of pods.
+	drains drains
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -45,6 +52,15 @@ type pass struct {
 	objects []client.Object
 	// statefulSet is what the API server answered when this pass applied it; nil when it was as wanted.
 	statefulSet *appsv1.StatefulSet
+	// again is when the next pass is due though nothing has changed. Zero: never.
+	again time.Duration
+}
+
+// dueIn sees to it that the next pass comes no later than in that time.
+func (p *pass) dueIn(after time.Duration) {
+	if after > 0 && (p.again == 0 || after < p.again) {
+		p.again = after
+	}
 }
 
 type step struct {
@@ -96,10 +112,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if statusErr := r.updateStatus(ctx, p, err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
-	if healsByItself(err) {
-		return ctrl.Result{}, nil
+	if err != nil && !healsByItself(err) {
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, err
+	return ctrl.Result{RequeueAfter: p.again}, nil
 }
 
 func (r *Reconciler) run(ctx context.Context, p *pass) error {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -52,7 +53,7 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// slimPod drops from a pod what podTrouble does not read: pods are most of what the cache holds.
+// slimPod drops from a pod what the operator does not read: pods are most of what the cache holds.
 func slimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -67,10 +68,11 @@ func slimPod(object any) (any, error) {
 		Labels:            map[string]string{fleet.ClusterLabel: pod.Labels[fleet.ClusterLabel]},
 	}}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled {
+		if condition.Type == corev1.PodScheduled || condition.Type == corev1.PodReady {
 			slim.Status.Conditions = append(slim.Status.Conditions, condition)
 		}
 	}
+	slim.Status.PodIP = pod.Status.PodIP
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses)
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses)
 	return slim, nil
@@ -82,7 +84,7 @@ func slimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 		slim = append(slim, corev1.ContainerStatus{
 			Name:  status.Name,
 			Image: status.Image,
-			State: corev1.ContainerState{Waiting: status.State.Waiting},
+			State: corev1.ContainerState{Waiting: status.State.Waiting, Terminated: status.State.Terminated},
 		})
 	}
 	return slim
@@ -108,7 +110,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Owns(&networkingv1.NetworkPolicy{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notOnlyStatus())).
 		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersOfSecret)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(podTroubleChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(podNewsChanged())).
+		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
+		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Complete(r)
 }
@@ -147,6 +151,24 @@ func (r *Reconciler) readersOfSecret(ctx context.Context, secret client.Object) 
 	return requests
 }
 
+// podGone keeps the last words of a pod for the next pass.
+func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	pod := e.Object.(*corev1.Pod)
+	if report, found := drainReport(pod); found {
+		for _, request := range clusterOfPod(ctx, pod) {
+			r.drains.add(request.NamespacedName, drained{pod: pod.Name, report: report})
+			queue.Add(request)
+		}
+	}
+}
+
+// clusterGone says what ends with a LiveStashCluster that was deleted.
+func (r *Reconciler) clusterGone(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	cluster := e.Object.(*v1alpha1.LiveStashCluster)
+	r.drains.take(client.ObjectKeyFromObject(cluster))
+	r.tellLoss(cluster, "the LiveStashCluster was deleted")
+}
+
 func clusterOfPod(_ context.Context, pod client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{
 		Namespace: pod.GetNamespace(),
@@ -154,13 +176,15 @@ func clusterOfPod(_ context.Context, pod client.Object) []ctrl.Request {
 	}}}
 }
 
-// podTroubleChanged lets through what the StatefulSet's status does not tell: that a pod got into trouble or out of it.
-func podTroubleChanged() predicate.Predicate {
+// podNewsChanged lets through what the StatefulSet's status does not tell: that a pod got into trouble or out of it, and
+// that its agent may have something else to say.
+func podNewsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		DeleteFunc: func(e event.DeleteEvent) bool { return podTrouble(e.Object.(*corev1.Pod)) != "" },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return podTrouble(e.ObjectOld.(*corev1.Pod)) != podTrouble(e.ObjectNew.(*corev1.Pod))
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			return podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after)
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/stash"
 )
 
 // updateStatus writes what is seen of the fleet, and how the pass ended, when either has changed.
@@ -28,15 +29,18 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 	}
 	before := p.cluster.DeepCopy()
 	p.cluster.Status = statusOf(p.cluster, seen)
-	if equality.Semantic.DeepEqual(before.Status, p.cluster.Status) {
-		return nil
+	p.dueIn(resync(p.cluster, seen.answers))
+	if !equality.Semantic.DeepEqual(before.Status, p.cluster.Status) {
+		err = r.Status().Patch(ctx, p.cluster, client.MergeFrom(before), fieldOwner)
+		if err != nil {
+			r.drains.add(client.ObjectKeyFromObject(p.cluster), seen.drained...)
+			return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
+		}
+		r.tellTransitions(before, p.cluster)
+		err = r.awaitCache(ctx, p.cluster)
 	}
-	err = r.Status().Patch(ctx, p.cluster, client.MergeFrom(before), fieldOwner)
-	if err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
-	}
-	r.tellTransitions(p.cluster, before.Status.Conditions)
-	return r.awaitCache(ctx, p.cluster)
+	r.tellDrained(p.cluster, seen.drained)
+	return err
 }
 
 // awaitCache waits until the cache has the status just written, which takes milliseconds. Without it, the next pass
@@ -64,12 +68,18 @@ type observation struct {
 	statefulSet *appsv1.StatefulSet
 	// trouble says why a pod does not get on; empty when all do.
 	trouble string
+	// answers are what the agents said.
+	answers []answer
+	// drained are the last words of pods that are gone.
+	drained []drained
 	// outcome is how the pass ended.
 	outcome error
+	// now is the time.
+	now time.Time
 }
 
 func (r *Reconciler) observe(ctx context.Context, p *pass, outcome error) (observation, error) {
-	seen := observation{statefulSet: p.statefulSet, outcome: outcome}
+	seen := observation{statefulSet: p.statefulSet, outcome: outcome, now: time.Now()}
 	if seen.statefulSet == nil {
 		cached := &appsv1.StatefulSet{}
 		err := r.Get(ctx, client.ObjectKeyFromObject(p.cluster), cached)
@@ -92,6 +102,8 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, outcome error) (obser
 			break
 		}
 	}
+	seen.answers = r.askAgents(ctx, p.cluster, pods.Items)
+	seen.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster))
 	return seen, nil
 }
 
@@ -106,6 +118,10 @@ func statusOf(c *v1alpha1.LiveStashCluster, seen observation) v1alpha1.LiveStash
 		status.ReadyReplicas = seen.statefulSet.Status.ReadyReplicas
 		status.UpdatedReplicas = seen.statefulSet.Status.UpdatedReplicas
 	}
+	status.Nodes = nodes(seen.answers)
+	status.Stashes = stashes(stash.For(c).Home(), status.Nodes)
+	status.LastRollout = lastRollout(status.LastRollout, seen.statefulSet, seen.drained, seen.now)
+	setAgentConditions(&status.Conditions, c, seen.answers)
 	for _, condition := range []metav1.Condition{available(c, seen), progressing(c, seen), reconcileSucceeded(seen)} {
 		condition.ObservedGeneration = c.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)

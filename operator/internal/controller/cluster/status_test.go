@@ -47,7 +47,7 @@ func TestConditions(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop", Generation: 9}}
-			cluster.Spec.Replicas = ptr.To(c.replicas)
+			cluster.Spec.Replicas, cluster.Spec.Adapter = ptr.To(c.replicas), v1alpha1.AdapterETS
 			seen := observation{trouble: c.trouble, outcome: c.outcome}
 			if c.set != nil {
 				seen.statefulSet = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Generation: 4}, Status: *c.set}

@@ -36,6 +36,8 @@ var (
 	underTest *Reconciler
 	// requests counts what the operator asks of the API server, watches and the events' recorder apart.
 	requests atomic.Int64
+	// agents is what the agents say.
+	agents = &saidByAgents{}
 	// logs is everything that the operator has logged.
 	logs lockedBuffer
 )
@@ -85,6 +87,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		Live:          mgr.GetAPIReader(),
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain: "cluster.local",
+		Agents:        agents,
 		AgentImage:    "ghcr.io/livestash-dev/livestash-operator:0.1.0",
 	}
 	if err := underTest.SetupWithManager(mgr, 4); err != nil {
