@@ -8,9 +8,8 @@
 -define(MAX_HEAD, 8192).
 %% Milliseconds for the request to arrive, and for the answer to be taken.
 -define(TIMEOUT, 5000).
-%% When all connections are taken and none ends for this long, the oldest is ended: whoever sends slowly makes room.
--define(PATIENCE, 250).
 -define(RETRY_LISTEN, 5000).
+-define(RETRY_ACCEPT, 250).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -21,32 +20,26 @@ start_link() ->
 init() ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     register(?MODULE, self()),
-    Port = livestash_agent_config:get(port),
-    accept(listen(Port, fun(Reason) ->
-        logger:warning("livestash agent: port ~b cannot be opened (~p); trying again quietly.", [Port, Reason])
-    end), []).
+    accept(listen(livestash_agent_config:get(port), true), 0).
 
 %% The port may be taken, by whatever else runs in the pod. The rest of the agent does not need it.
-listen(Port, Complain) ->
-    case open(Port, [inet6, {ipv6_v6only, false}]) of
+listen(Port, FirstTime) ->
+    case open(Port) of
         {ok, Listener} ->
             Listener;
-        {error, Reason} when Reason =:= eafnosupport; Reason =:= eaddrnotavail ->
-            listen_ipv4(Port, Complain);
         {error, Reason} ->
-            listen_later(Port, Reason, Complain)
+            FirstTime andalso
+                logger:warning("livestash agent: port ~b cannot be opened (~p); trying again quietly.", [Port, Reason]),
+            timer:sleep(?RETRY_LISTEN),
+            listen(Port, false)
     end.
 
-listen_ipv4(Port, Complain) ->
-    case open(Port, [inet]) of
-        {ok, Listener} -> Listener;
-        {error, Reason} -> listen_later(Port, Reason, Complain)
+%% Both families, where the machine has both.
+open(Port) ->
+    case open(Port, [inet6, {ipv6_v6only, false}]) of
+        {error, Reason} when Reason =:= eafnosupport; Reason =:= eaddrnotavail -> open(Port, [inet]);
+        Result -> Result
     end.
-
-listen_later(Port, Reason, Complain) ->
-    Complain(Reason),
-    timer:sleep(?RETRY_LISTEN),
-    listen(Port, fun(_Reason) -> ok end).
 
 open(Port, Family) ->
     gen_tcp:listen(Port, Family ++ [
@@ -60,28 +53,26 @@ open(Port, Family) ->
         {send_timeout_close, true}
     ]).
 
-%% Connections: the processes that serve one, the youngest first.
-accept(Listener, Connections) when length(Connections) < ?MAX_CONNECTIONS ->
+%% Whoever comes while all connections are taken waits in the listener's queue.
+accept(Listener, Connections) when Connections < ?MAX_CONNECTIONS ->
     case gen_tcp:accept(Listener) of
         {ok, Socket} ->
-            accept(Listener, [serve(Socket) | ended(Connections)]);
+            ok = serve(Socket),
+            accept(Listener, ended(Connections + 1));
         {error, Reason} when Reason =:= closed; Reason =:= einval ->
             exit({listener, Reason});
         {error, _OutOfFiles} ->
-            timer:sleep(?PATIENCE),
+            timer:sleep(?RETRY_ACCEPT),
             accept(Listener, ended(Connections))
     end;
 accept(Listener, Connections) ->
     receive
-        {'DOWN', _Monitor, process, Pid, _Reason} -> accept(Listener, ended(lists:delete(Pid, Connections)))
-    after ?PATIENCE ->
-        exit(lists:last(Connections), kill),
-        accept(Listener, Connections)
+        {'DOWN', _Monitor, process, _Pid, _Reason} -> accept(Listener, ended(Connections - 1))
     end.
 
 ended(Connections) ->
     receive
-        {'DOWN', _Monitor, process, Pid, _Reason} -> ended(lists:delete(Pid, Connections))
+        {'DOWN', _Monitor, process, _Pid, _Reason} -> ended(Connections - 1)
     after 0 ->
         Connections
     end.
@@ -94,7 +85,7 @@ serve(Socket) ->
         ok -> Pid ! {socket, Socket};
         {error, _Closed} -> exit(Pid, kill)
     end,
-    Pid.
+    ok.
 
 connection() ->
     receive

@@ -1,0 +1,147 @@
+%% Does the server answer what it should, and does nothing that is sent to it hurt it or the VM?
+-module(livestash_agent_http_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1, request/2, send/2, body/1]).
+
+-define(CONNECTIONS, 64).
+
+http_test_() ->
+    [{timeout, 60, {Name, fun() -> unharmed(Test) end}} || {Name, Test} <- [
+        {"answers by path and method", fun answers/1},
+        {"a thousand scrapes at once are all answered", fun scrapes/1},
+        {"garbage", fun garbage/1},
+        {"random bytes", fun random_bytes/1},
+        {"a header of 1 MB", fun large_header/1},
+        {"a header that never ends", fun endless_header/1},
+        {"clients that send nothing do not keep others out", fun silence/1},
+        {"clients that do not read their answer do not keep others out", fun deafness/1},
+        {"clients that go away", fun absence/1}
+    ]].
+
+%% After each test the same server answers, with no process left over.
+unharmed(Test) ->
+    Vm = start(#{}),
+    eventually(fun() -> status(request(Vm, "/healthz")) =:= <<"200">> end),
+    Server = call(Vm, erlang, whereis, [livestash_agent_http]),
+    Processes = call(Vm, erlang, system_info, [process_count]),
+    Test(Vm),
+    eventually(fun() -> status(request(Vm, "/healthz")) =:= <<"200">> end),
+    eventually(fun() -> call(Vm, erlang, system_info, [process_count]) =< Processes end),
+    ?assertEqual(Server, call(Vm, erlang, whereis, [livestash_agent_http])),
+    stop(Vm).
+
+answers(Vm) ->
+    Answers = [
+        {<<"200">>, "GET /healthz HTTP/1.1\r\n\r\n"},
+        {<<"200">>, "GET /healthz HTTP/1.0\r\n\r\n"},
+        {<<"200">>, "GET /healthz?why=not HTTP/1.1\r\nhost: x\r\n\r\n"},
+        {<<"200">>, "GET /readyz HTTP/1.1\r\n\r\n"},
+        {<<"200">>, "GET /status HTTP/1.1\r\n\r\n"},
+        {<<"200">>, "GET /metrics HTTP/1.1\r\n\r\n"},
+        {<<"404">>, "GET / HTTP/1.1\r\n\r\n"},
+        {<<"404">>, "GET /metrics/ HTTP/1.1\r\n\r\n"},
+        {<<"404">>, "GET /../../etc/passwd HTTP/1.1\r\n\r\n"},
+        {<<"405">>, "POST /status HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc"},
+        {<<"405">>, "HEAD /healthz HTTP/1.1\r\n\r\n"},
+        {<<"400">>, "GET /healthz\r\n\r\n"},
+        {<<"400">>, "GET /healthz HTTP/2\r\n\r\n"},
+        {<<"400">>, "GET  /healthz HTTP/1.1\r\n\r\n"},
+        {<<"400">>, "\r\n\r\n"}
+    ],
+    [?assertEqual({Request, Status}, {Request, status(send(port(Vm), Request))}) || {Status, Request} <- Answers],
+    [
+        ?assertMatch({_, _}, binary:match(send(port(Vm), Request), <<"\r\nlivestash-agent: 0.1.0\r\n">>))
+     || {_Status, Request} <- Answers
+    ].
+
+scrapes(Vm) ->
+    Test = self(),
+    Paths = ["/metrics", "/status", "/readyz", "/healthz"],
+    Scrapers = [
+        spawn_monitor(fun() ->
+            Answer = request(Vm, lists:nth(1 + N rem 4, Paths)),
+            Length = byte_size(body(Answer)),
+            {match, [Announced]} = re:run(Answer, "content-length: ([0-9]+)", [{capture, all_but_first, list}]),
+            Test ! {self(), {status(Answer), Length =:= list_to_integer(Announced)}}
+        end)
+     || N <- lists:seq(1, 1000)
+    ],
+    Results = [
+        receive
+            {Pid, Result} -> Result;
+            {'DOWN', Monitor, process, Pid, Reason} -> Reason
+        end
+     || {Pid, Monitor} <- Scrapers
+    ],
+    ?assertEqual([{<<"200">>, true}], lists:usort(Results)).
+
+garbage(Vm) ->
+    [
+        ?assertEqual({Bytes, <<"400">>}, {Bytes, status(send(port(Vm), [Bytes, "\r\n\r\n"]))})
+     || Bytes <- [<<0>>, <<255, 254, 0, 1, 2>>, <<22, 3, 1, 2, 0, 1, 0>>, "GET", "GET / ", "   ", "GET \0 HTTP/9", [16#f0, 16#9f]]
+    ].
+
+%% Every seed is another client, and a failure names it.
+random_bytes(Vm) ->
+    [
+        begin
+            rand:seed(exsss, Seed),
+            Bytes = rand:bytes(rand:uniform(6000)),
+            ?assertEqual({Seed, <<"400">>}, {Seed, status(send(port(Vm), [Bytes, "\r\n\r\n"]))})
+        end
+     || Seed <- lists:seq(1, 200)
+    ].
+
+%% The server does not read it to its end, so the answer may be lost on the way.
+large_header(Vm) ->
+    Answer = send(port(Vm), ["GET /healthz HTTP/1.1\r\nx: ", binary:copy(<<"x">>, 1000000), "\r\n\r\n"]),
+    ?assert(lists:member(status(Answer), [<<"431">>, none])),
+    ?assertEqual(<<"431">>, status(send(port(Vm), ["GET /healthz HTTP/1.1\r\nx: ", binary:copy(<<"x">>, 8200)]))).
+
+endless_header(Vm) ->
+    Socket = connect(Vm),
+    ?assertMatch({error, _}, trickle(Socket, "GET /healthz HTTP/1.1\r\n")).
+
+%% One byte at a time, as slowloris does it.
+trickle(Socket, Bytes) ->
+    case gen_tcp:send(Socket, Bytes) of
+        ok ->
+            timer:sleep(200),
+            trickle(Socket, "x");
+        Error ->
+            Error
+    end.
+
+silence(Vm) ->
+    Sockets = [connect(Vm) || _ <- lists:seq(1, 4 * ?CONNECTIONS)],
+    eventually(fun() -> status(request(Vm, "/healthz")) =:= <<"200">> end),
+    [gen_tcp:close(Socket) || Socket <- Sockets].
+
+deafness(Vm) ->
+    Sockets = [connect(Vm) || _ <- lists:seq(1, 2 * ?CONNECTIONS)],
+    [gen_tcp:send(Socket, "GET /metrics HTTP/1.1\r\n\r\n") || Socket <- Sockets],
+    eventually(fun() -> status(request(Vm, "/healthz")) =:= <<"200">> end),
+    [gen_tcp:close(Socket) || Socket <- Sockets].
+
+absence(Vm) ->
+    [
+        begin
+            Socket = connect(Vm),
+            ok = inet:setopts(Socket, [{linger, {true, 0}}]),
+            _ = gen_tcp:send(Socket, lists:sublist("GET /metrics HTTP/1.1\r\n\r\n", N rem 26)),
+            gen_tcp:close(Socket)
+        end
+     || N <- lists:seq(1, 300)
+    ].
+
+connect(Vm) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(Vm), [binary, {active, false}, {recbuf, 1024}]),
+    Socket.
+
+port(#{port := Port}) ->
+    Port.
+
+status(<<"HTTP/1.1 ", Status:3/binary, _/binary>>) -> Status;
+status(_) -> none.

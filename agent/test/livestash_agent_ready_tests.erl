@@ -1,0 +1,85 @@
+%% When does a pod take traffic?
+-module(livestash_agent_ready_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1, request/2, body/1, free_port/0, listen/1]).
+
+rules_test_() ->
+    Ready = #{
+        accepting => {4000, true},
+        mesh => {true, ""},
+        store => {true, ""},
+        copy_elsewhere => false,
+        grace_over => false
+    },
+    Closed = {4000, false},
+    No = {false, "no"},
+    [
+        {Name, ?_assertEqual(Expected, element(1, livestash_agent_ready:decide(maps:merge(Ready, Facts))))}
+     || {Name, Expected, Facts} <- [
+            {"all is well", true, #{}},
+            {"an application without a port", true, #{accepting => undefined}},
+            {"the port is closed", false, #{accepting => Closed}},
+            {"the port is closed, whatever the grace", false, #{accepting => Closed, grace_over => true}},
+            {"a peer is missing", false, #{mesh => No}},
+            {"a peer is missing for too long", true, #{mesh => No, grace_over => true}},
+            {"no store", false, #{store => No}},
+            {"no store for too long", true, #{store => No, grace_over => true}},
+            {"a peer could give its copy, whatever the grace", false, #{store => No, copy_elsewhere => true, grace_over => true}},
+            {"the copy is here", true, #{copy_elsewhere => true}}
+        ]
+    ].
+
+live_test_() ->
+    [{timeout, 60, Test} || Test <- [
+        fun port_is_asked/0,
+        fun table_is_awaited/0,
+        fun grace_ends_the_wait/0,
+        fun draining_is_told_at_once/0
+    ]].
+
+port_is_asked() ->
+    Port = free_port(),
+    Vm = start(#{environment => #{"PORT" => integer_to_list(Port)}}),
+    eventually(fun() -> readiness(Vm) =:= {503, sentence("The application's port ~b accepts no connection.", [Port])} end),
+    Listener = listen(Port),
+    eventually(fun() -> readiness(Vm) =:= {200, <<"ready\n">>} end),
+    exit(Listener, kill),
+    eventually(fun() -> element(1, readiness(Vm)) =:= 503 end),
+    stop(Vm).
+
+table_is_awaited() ->
+    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    eventually(fun() ->
+        readiness(Vm) =:= {503, <<"LiveStash's ETS table live_stash_server_storage does not exist.\n">>}
+    end),
+    ok = call(Vm, fun make_table/0),
+    eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
+    stop(Vm).
+
+grace_ends_the_wait() ->
+    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets", "LIVESTASH_READY_GRACE_MS" => "0"}}),
+    eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
+    stop(Vm).
+
+draining_is_told_at_once() ->
+    Vm = start(#{}),
+    eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
+    ok = call(Vm, livestash_agent_state, set_draining, [waiting]),
+    ?assertEqual({503, <<"This pod is being drained: waiting.\n">>}, readiness(Vm)),
+    stop(Vm).
+
+make_table() ->
+    Table = ets:new(live_stash_server_storage, [named_table, public, {keypos, 2}]),
+    true = ets:give_away(Table, whereis(init), none),
+    ok.
+
+readiness(Vm) ->
+    case request(Vm, "/readyz") of
+        <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Answer -> {binary_to_integer(Status), body(Answer)};
+        Other -> {0, Other}
+    end.
+
+sentence(Format, Arguments) ->
+    iolist_to_binary([io_lib:format(Format, Arguments), $\n]).
