@@ -1,0 +1,201 @@
+// Package agentclient asks the agent inside a pod how its node is, and reads what a drain left behind.
+//
+// A pod may hold anything: an image that is no BEAM, another server on the agent's port, an agent of another version. So
+// every answer is bounded in size, by its caller's context in time, and every failure says which of these it is.
+package agentclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+)
+
+// Header is in every answer of an agent; its value is the agent's version.
+const Header = "Livestash-Agent"
+
+const (
+	// maxBody has room for the peers of a fleet of thousands.
+	maxBody   = 1 << 20
+	maxHeader = 16 << 10
+	// maxText keeps an answer's sentences within what a condition's message holds.
+	maxText = 512
+)
+
+// Status is an agent's answer: what it knows of its node. Fields that this version does not know are ignored, those that
+// the agent does not send are zero.
+type Status struct {
+	// Version is the agent's own, OTP the release of Erlang/OTP that it runs on, like "27".
+	Version string `json:"version"`
+	OTP     string `json:"otp"`
+	// Node is the name of the node, like shop@shop-0.shop-nodes.default.svc.cluster.local.
+	Node string `json:"node"`
+	// Adapter is LIVE_STASH_ADAPTER, as the pod has it.
+	Adapter string `json:"adapter"`
+	// Ready is what the agent would answer a readiness probe; Reason is a sentence when it is false.
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason"`
+	// Draining is true from SIGTERM on.
+	Draining bool  `json:"draining"`
+	Peers    Peers `json:"peers"`
+	Store    Store `json:"store"`
+	// Stashes and StashBytes are this node's own rows (ETS) or those of its copy of the table (Mnesia), else 0.
+	Stashes    int64 `json:"stashes"`
+	StashBytes int64 `json:"stashBytes"`
+	// LargestStashBytes is the size of the largest BrowserMemory stash seen, else 0.
+	LargestStashBytes int64    `json:"largestStashBytes"`
+	Handoffs          Handoffs `json:"handoffs"`
+	UptimeSeconds     int64    `json:"uptimeSeconds"`
+}
+
+// Peers are node names; none of the lists holds the node itself.
+type Peers struct {
+	// Expected are those that DNS names, Missing those of them that are not connected.
+	Expected  []string `json:"expected"`
+	Connected []string `json:"connected"`
+	Missing   []string `json:"missing"`
+}
+
+// Store is whether the adapter's table is there and loaded; Reason is a sentence when it is not.
+type Store struct {
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason"`
+}
+
+// Handoffs count rows that moved between nodes because one of them stopped.
+type Handoffs struct {
+	Sent     int64 `json:"sent"`
+	Received int64 `json:"received"`
+	Failed   int64 `json:"failed"`
+}
+
+// UnreachableError says that nobody answered: nothing listens, the pod is frozen, or something in between drops packets.
+// It wraps the cause, a context's end included.
+type UnreachableError struct {
+	Port  int32
+	Cause error
+}
+
+func (e *UnreachableError) Error() string {
+	var timeout net.Error
+	switch {
+	case errors.Is(e.Cause, syscall.ECONNREFUSED):
+		return fmt.Sprintf("No agent listens on port %d: it gave up, or the image is no Elixir release that starts with ERL_AFLAGS. The container's log says which.", e.Port)
+	case errors.Is(e.Cause, context.DeadlineExceeded), errors.As(e.Cause, &timeout) && timeout.Timeout():
+		return fmt.Sprintf("The agent on port %d does not answer in time: the node is frozen or overloaded, or a network policy keeps the operator out.", e.Port)
+	default:
+		return fmt.Sprintf("The agent on port %d cannot be reached: %v.", e.Port, e.Cause)
+	}
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Cause }
+
+// ForeignServerError says that the agent's port belongs to another server.
+type ForeignServerError struct{ Port int32 }
+
+func (e *ForeignServerError) Error() string {
+	return fmt.Sprintf("Port %d, which is the agent's, belongs to another server in the pod. Choose a free one in spec.agent.port.", e.Port)
+}
+
+// BadAnswerError says that an agent answered, but not with a status.
+type BadAnswerError struct {
+	Port int32
+	// Version is the agent's, as its header says.
+	Version string
+	Cause   error
+}
+
+func (e *BadAnswerError) Error() string {
+	return fmt.Sprintf("The agent on port %d (version %.40q) gave an answer that this operator does not understand: %v. Restart the pod, so that it gets the operator's own version.", e.Port, e.Version, e.Cause)
+}
+
+func (e *BadAnswerError) Unwrap() error { return e.Cause }
+
+// Client asks agents. It is safe for concurrent use.
+type Client struct{ http http.Client }
+
+// New makes a client. It keeps no connection open: between two questions to one pod is a long time.
+func New() *Client {
+	return &Client{http: http.Client{
+		// No proxy of the environment: pods are reached directly.
+		Transport: &http.Transport{
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: maxHeader,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Status asks the agent of the pod with this IP. It takes as long as ctx allows. The error is an *UnreachableError, a
+// *ForeignServerError or a *BadAnswerError, whose text is fit for a condition's message.
+func (c *Client) Status(ctx context.Context, podIP string, port int32) (Status, error) {
+	url := "http://" + net.JoinHostPort(podIP, strconv.Itoa(int(port))) + "/status"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return Status{}, &UnreachableError{port, err}
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return Status{}, failure(port, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+
+	version := response.Header.Get(Header)
+	if version == "" {
+		return Status{}, &ForeignServerError{port}
+	}
+	status, err := readStatus(response)
+	if err != nil && ctx.Err() != nil {
+		return Status{}, &UnreachableError{port, err}
+	}
+	if err != nil {
+		return Status{}, &BadAnswerError{port, version, err}
+	}
+	return status, nil
+}
+
+// failure tells a server that is not there, or that goes away, from one that speaks something else than HTTP.
+func failure(port int32, err error) error {
+	var network net.Error
+	var operation *net.OpError
+	gone := errors.As(err, &network) && network.Timeout() || errors.As(err, &operation) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if gone {
+		return &UnreachableError{port, err}
+	}
+	return &ForeignServerError{port}
+}
+
+func readStatus(response *http.Response) (Status, error) {
+	if response.StatusCode != http.StatusOK {
+		return Status{}, fmt.Errorf("it answered %d to /status", response.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	if err != nil {
+		return Status{}, err
+	}
+	if len(body) > maxBody {
+		return Status{}, fmt.Errorf("it is longer than %d bytes", maxBody)
+	}
+	var status Status
+	if err := json.Unmarshal(body, &status); err != nil {
+		return Status{}, err
+	}
+	if status.Node == "" {
+		return Status{}, errors.New("it names no node")
+	}
+	status.Reason = shortened(status.Reason)
+	status.Store.Reason = shortened(status.Store.Reason)
+	return status, nil
+}
+
+func shortened(text string) string {
+	runes := []rune(text)
+	return string(runes[:min(len(runes), maxText)])
+}
