@@ -1,0 +1,27 @@
+package main
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestUsage(t *testing.T) {
+	cases := map[string]struct {
+		args  []string
+		usage bool
+	}{
+		"nothing":         {nil, true},
+		"unknown command": {[]string{"remove", "--dir", t.TempDir()}, true},
+		"no folder":       {[]string{"install"}, true},
+		"unknown flag":    {[]string{"serve", "--folder", "a"}, true},
+		"too much":        {[]string{"serve", "--dir", "a", "b"}, true},
+		"version":         {[]string{"version"}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := run(c.args); errors.Is(err, errUsage) != c.usage {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

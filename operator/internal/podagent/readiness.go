@@ -1,0 +1,217 @@
+package podagent
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// agentHeader is in every answer of the agent, with its version. A server without it is somebody else.
+const agentHeader = "livestash-agent"
+
+const (
+	// askTime bounds each of at most two questions for one answer, so that the answer comes within the probe's three seconds.
+	askTime = time.Second
+	// answerAge is how old an answer may be for the next to ask. So a crowd does not reach the agent.
+	answerAge = 100 * time.Millisecond
+	// agentStartTime is how long an open port does not count without the agent's word: the agent starts last, so a
+	// probe may come between the two, and a pod that is ready too early lets a rollout take the next one.
+	agentStartTime = 3 * time.Second
+
+	maxAnswer = 64 << 10
+	maxReason = 512
+)
+
+// readiness decides whether the pod is ready: by the agent's word, and when no agent answers, by the application's port.
+// So a broken agent, or an image that is no BEAM, never makes a serving pod unready.
+type readiness struct {
+	settings  Settings
+	logger    *log.Logger
+	startTime time.Duration
+
+	mu       sync.Mutex
+	last     answer
+	answered time.Time
+	// servingSince is zero while the application's port is shut.
+	servingSince time.Time
+}
+
+// answer is one to an HTTP request.
+type answer struct{ status, text string }
+
+const (
+	statusOK          = "200 OK"
+	statusUnavailable = "503 Service Unavailable"
+)
+
+func newReadiness(settings Settings, logger *log.Logger) *readiness {
+	return &readiness{settings: settings, logger: logger, startTime: agentStartTime}
+}
+
+// ask finds one answer at a time, and who waited for it shares it.
+func (r *readiness) ask() answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.answered) < answerAge {
+		return r.last
+	}
+	now := r.decide()
+	if now != r.last {
+		r.logger.Printf("Readiness: %s: %q", now.status, now.text)
+	}
+	r.last, r.answered = now, time.Now()
+	return now
+}
+
+func (r *readiness) decide() answer {
+	verdict, noAgent := r.askAgent()
+	if noAgent == nil && verdict.status != statusOK {
+		return verdict
+	}
+	if err := r.askApplication(noAgent != nil); err != nil {
+		r.servingSince = time.Time{}
+		return answer{statusUnavailable, err.Error()}
+	}
+	if r.servingSince.IsZero() {
+		r.servingSince = time.Now()
+	}
+	if noAgent == nil {
+		return verdict
+	}
+	if time.Since(r.servingSince) < r.startTime {
+		return answer{statusUnavailable, fmt.Sprintf("giving the agent on port %d time to start: %v", r.settings.AgentPort, noAgent)}
+	}
+	return answer{statusOK, fmt.Sprintf("ready by the application's port %d alone: %v", r.settings.AppPort, noAgent)}
+}
+
+// askAgent is an error when nobody answers, or somebody who is not the agent.
+func (r *readiness) askAgent() (answer, error) {
+	reply, err := get(r.settings.AgentPort, "/readyz")
+	if err != nil {
+		return answer{}, fmt.Errorf("no agent answers: %w", err)
+	}
+	version := reply.header.Get(agentHeader)
+	if version == "" {
+		return answer{}, fmt.Errorf("port %d belongs to another server than the agent", r.settings.AgentPort)
+	}
+	switch reply.status {
+	case 200:
+		return answer{statusOK, reply.text}, nil
+	case 503:
+		return answer{statusUnavailable, reply.text}, nil
+	default:
+		return answer{}, fmt.Errorf("agent %.20q answered %d to /readyz", version, reply.status)
+	}
+}
+
+// askApplication is nil when the readiness path answers as the kubelet would want it, or, without such a path and
+// without an agent to know better, when the port is open.
+func (r *readiness) askApplication(withoutAgent bool) error {
+	port, path := r.settings.AppPort, r.settings.ReadinessPath
+	switch {
+	case path != "":
+		reply, err := get(port, path)
+		if err != nil {
+			return fmt.Errorf("the application does not answer %s: %w", path, err)
+		}
+		if reply.status < 200 || reply.status > 399 {
+			return fmt.Errorf("the application answered %d to %s on port %d", reply.status, path, port)
+		}
+	case withoutAgent:
+		conn, err := dial(port, time.Now().Add(askTime))
+		if err != nil {
+			return fmt.Errorf("neither the application nor the agent answers: %w", err)
+		}
+		_ = conn.Close()
+	}
+	return nil
+}
+
+// reply is what a server in this pod answered.
+type reply struct {
+	status int
+	header textproto.MIMEHeader
+	text   string
+}
+
+// get asks a server in this pod, and believes neither that it is quick, nor that it is modest, nor that it speaks HTTP.
+func get(port int, path string) (reply, error) {
+	deadline := time.Now().Add(askTime)
+	conn, err := dial(port, deadline)
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return reply{}, err
+	}
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost:%d\r\nUser-Agent: livestash-podagent\r\nConnection: close\r\n\r\n", path, port); err != nil {
+		return reply{}, err
+	}
+	answered, err := readReply(conn)
+	if err != nil {
+		return reply{}, fmt.Errorf("bad answer on port %d: %w", port, err)
+	}
+	return answered, nil
+}
+
+func readReply(from io.Reader) (reply, error) {
+	reader := textproto.NewReader(bufio.NewReader(io.LimitReader(from, maxAnswer)))
+	line, err := reader.ReadLine()
+	if err != nil {
+		return reply{}, err
+	}
+	status, err := parseStatus(line)
+	if err != nil {
+		return reply{}, err
+	}
+	header, err := reader.ReadMIMEHeader()
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{status, header, readReason(reader.R, header)}, nil
+}
+
+func parseStatus(line string) (int, error) {
+	protocol, rest, _ := strings.Cut(line, " ")
+	code, _, _ := strings.Cut(rest, " ")
+	status, err := strconv.Atoi(code)
+	if err != nil || !strings.HasPrefix(protocol, "HTTP/1.") || status < 100 || status > 599 {
+		return 0, fmt.Errorf("%.40q is no HTTP status line", line)
+	}
+	return status, nil
+}
+
+// readReason reads the beginning of the body. The verdict does not depend on it, so it may be missing.
+func readReason(body io.Reader, header textproto.MIMEHeader) string {
+	size := maxReason
+	if length, err := strconv.Atoi(header.Get("Content-Length")); err == nil && length >= 0 {
+		size = min(size, length)
+	}
+	text := make([]byte, size)
+	n, _ := io.ReadFull(body, text)
+	return strings.TrimSpace(string(text[:n]))
+}
+
+// dial connects to a port of this pod, whichever IP the server listens on.
+func dial(port int, deadline time.Time) (net.Conn, error) {
+	dialer := net.Dialer{Deadline: deadline}
+	number := strconv.Itoa(port)
+	conn, err := dialer.Dial("tcp", net.JoinHostPort("127.0.0.1", number))
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return conn, err
+	}
+	if conn, errV6 := dialer.Dial("tcp", net.JoinHostPort("::1", number)); errV6 == nil {
+		return conn, nil
+	}
+	return nil, err
+}

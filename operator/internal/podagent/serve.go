@@ -1,0 +1,110 @@
+package podagent
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/textproto"
+	"strings"
+	"time"
+)
+
+const (
+	// maxConns are served at once; the kernel keeps more of them waiting.
+	maxConns = 128
+	// requestTime is how long a client may take to send its request, crowdTime the same while many clients do not: the
+	// kubelet, which takes no time, must get through to its answer.
+	requestTime = 500 * time.Millisecond
+	crowdTime   = 50 * time.Millisecond
+	// acceptPause keeps a process that has no file descriptor left from spinning.
+	acceptPause = 100 * time.Millisecond
+
+	maxRequest = 8 << 10
+)
+
+// Serve keeps the boot arguments in dir up to date, and answers GET /readyz and GET /healthz on the probe port, until ctx
+// ends. An error means that it cannot listen there.
+func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logger) error {
+	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", settings.ProbePort))
+	if err != nil {
+		return fmt.Errorf("cannot answer readiness probes on port %d: %w; choose an agent port so that this one, the next, is free", settings.ProbePort, err)
+	}
+	go serveConns(listener, newReadiness(settings, logger).ask)
+	newBootArgs(dir, settings, dns, logger).refresh(ctx, refreshInterval)
+	return listener.Close()
+}
+
+func serveConns(listener net.Listener, ready func() answer) {
+	places := make(chan struct{}, maxConns)
+	for {
+		places <- struct{}{}
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			<-places
+			time.Sleep(acceptPause)
+			continue
+		}
+		patience := requestTime
+		if len(places) > maxConns/2 {
+			patience = crowdTime
+		}
+		go func() {
+			defer func() { <-places }()
+			serveConn(conn, patience, ready)
+		}()
+	}
+}
+
+// serveConn answers one request, and closes: a probe opens a connection of its own each time.
+func serveConn(conn net.Conn, patience time.Duration, ready func() answer) {
+	defer func() { _ = conn.Close() }()
+	if conn.SetDeadline(time.Now().Add(patience)) != nil {
+		return
+	}
+	path, problem := readRequest(conn)
+	now := problem
+	switch {
+	case problem != answer{}:
+	case path == "/readyz":
+		now = ready()
+	case path == "/healthz":
+		now = answer{statusOK, "ok"}
+	default:
+		now = answer{"404 Not Found", "ask /readyz or /healthz"}
+	}
+	if conn.SetDeadline(time.Now().Add(requestTime)) != nil {
+		return
+	}
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+		now.status, len(now.text)+1, now.text)
+}
+
+// readRequest is the path of a GET, or what to answer instead.
+func readRequest(from io.Reader) (path string, problem answer) {
+	bad := answer{"400 Bad Request", "this is no short HTTP/1 request"}
+	reader := textproto.NewReader(bufio.NewReaderSize(io.LimitReader(from, maxRequest), 1<<10))
+	line, err := reader.ReadLine()
+	if err != nil {
+		return "", bad
+	}
+	fields := strings.Split(line, " ")
+	if len(fields) != 3 || !strings.HasPrefix(fields[2], "HTTP/1.") {
+		return "", bad
+	}
+	// Nothing in it is wanted, but to close with unread bytes would take the answer with it.
+	if _, err := reader.ReadMIMEHeader(); err != nil {
+		return "", bad
+	}
+	if fields[0] != "GET" {
+		return "", answer{"405 Method Not Allowed", "only GET is answered"}
+	}
+	path, _, _ = strings.Cut(fields[1], "?")
+	return path, answer{}
+}
