@@ -59,7 +59,7 @@ test: ## Run every test, the end-to-end tests on the local cluster included.
 	@hack/test-all
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint $(BIN)/helm $(AGENT) check-generated ## Check style, generated files, scripts and charts.
+lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated files, scripts and charts.
 	@$(STEP) deps-lint "Packages for linting" hack/deps lint
 	@$(STEP) lint-operator "Lint the operator" bash -c 'cd operator && $(LINT) ./...'
 	@$(STEP) lint-test "Lint the tests" bash -c 'cd test && $(LINT) ./...'
@@ -72,7 +72,7 @@ lint: $(BIN)/golangci-lint $(BIN)/helm $(AGENT) check-generated ## Check style, 
 ##@ Pieces
 
 .PHONY: test-operator
-test-operator: $(ASSETS) $(AGENT) ## Unit tests of the operator, and its logic against a real API server.
+test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a real API server.
 	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
 
 .PHONY: test-agent
@@ -106,6 +106,14 @@ test-localcluster: local-cluster-binaries ## The local cluster itself: up, down,
 test-e2e: $(CLUSTER_PROGRAMS) images ## End-to-end tests (CLUSTER=local, kind or current).
 	@hack/test-e2e
 
+.PHONY: survival
+survival: $(CLUSTER_PROGRAMS) images survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS=).
+	@hack/survival
+
+.PHONY: test-survival
+test-survival: $(CLUSTER_PROGRAMS) images survival-image ## The same at the size of a test.
+	@hack/survival --test
+
 .PHONY: test-scale
 test-scale: operator local-cluster-binaries ## The operator's request counts, at a small size.
 	@$(STEP) test-scale "Count the operator's requests" bash -c 'cd test && go test -count=1 -v ./scale/...'
@@ -130,10 +138,17 @@ check-generated: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Fai
 .PHONY: images
 images: operator $(BIN)/k6 ## Build the images as archives in .cache/dist (with Docker, or without).
 	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
-	@mkdir -p $(DIST)/operator && cp -u $(BIN)/manager $(DIST)/operator/
+	@mkdir -p $(DIST)/operator && cp -u $(BIN)/manager $(BIN)/podagent $(DIST)/operator/
 	@$(STEP) image-operator "Image of the operator" hack/images/build $(DIST)/operator operator/Dockerfile $(REGISTRY)/livestash-operator:$(VERSION) $(DIST)/livestash-operator.tar
 	@$(STEP) image-k6 "Image of the load tests" hack/images/build . loadtests/k6/Dockerfile $(REGISTRY)/livestash-k6:$(VERSION) $(DIST)/livestash-k6.tar
 	@$(STEP) image-workload-otp "Image of the OTP workload" hack/images/build loadtests/workloads/otp loadtests/workloads/otp/Dockerfile $(REGISTRY)/livestash-workload-otp:$(VERSION) $(DIST)/livestash-workload-otp.tar
+
+.PHONY: survival-image
+survival-image: $(DIST)/survival/survival-client ## Build the image that holds the sessions of `make survival`.
+	@$(STEP) image-survival "Image of the survival test" hack/images/build $(DIST)/survival test/survival/client/Dockerfile $(REGISTRY)/livestash-survival:$(VERSION) $(DIST)/livestash-survival.tar
+
+$(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal) test/go.mod test/go.sum
+	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./survival/client'
 
 ##@ The local cluster
 
@@ -152,7 +167,7 @@ local-cluster-binaries: $(BIN)/kubernetes $(BIN)/localcluster $(BIN)/pause $(BIN
 ##@ Programs
 
 .PHONY: operator
-operator: $(BIN)/manager ## Build the operator.
+operator: $(BIN)/manager $(BIN)/podagent ## Build the operator, and its program for pods.
 
 .PHONY: agent
 agent: $(AGENT) ## Compile the agent for the operator to embed.
@@ -161,8 +176,11 @@ $(AGENT): agent/build $(wildcard agent/src/*)
 	@docker info >/dev/null 2>&1 || command -v erlc >/dev/null || $(STEP) deps-agent "Packages for the agent" hack/deps agent
 	@$(STEP) build-agent "Compile the agent" agent/build .cache/agent/ebin $(dir $@)
 
-$(BIN)/manager: $(call sources,operator) $(AGENT) Chart.yaml
+$(BIN)/manager: $(call sources,operator) Chart.yaml
 	@$(STEP) build-operator "Build the operator" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd'
+
+$(BIN)/podagent: $(call sources,operator) $(AGENT) Chart.yaml
+	@$(STEP) build-podagent "Build the operator's program for pods" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/podagent'
 
 $(BIN)/kubernetes: $(call sources,test/localcluster/cmd/kubernetes) test/localcluster/go.mod test/localcluster/go.sum
 	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'
