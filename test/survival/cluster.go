@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// pollEvery is how often a state of the cluster is looked at. It is the API server's work on the machine that is measured.
+const pollEvery = 300 * time.Millisecond
+
+// cluster is the Kubernetes of the test. What a user does goes through kubectl and helm, what is only watched does not.
+type cluster struct {
+	kubernetes.Interface
+	// path of the kubeconfig.
+	kubeconfig string
+}
+
+func openCluster() (*cluster, error) {
+	path := os.Getenv("KUBECONFIG")
+	if path == "" {
+		return nil, fmt.Errorf("KUBECONFIG is not set: run `make survival`, or set it to a cluster for tests that has the images")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	config.QPS, config.Burst = 50, 100
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return &cluster{Interface: client, kubeconfig: path}, nil
+}
+
+func (c *cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	return execute(ctx, input, "kubectl", args...)
+}
+
+// raw is the answer to a GET of a path of the API.
+func (c *cluster) raw(ctx context.Context, path string) ([]byte, error) {
+	return c.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+}
+
+// execute runs a program with input on its standard input, and returns its output, standard error included.
+func execute(ctx context.Context, input, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stdin = strings.NewReader(input)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Run(); err != nil {
+		return output.String(), fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
+	}
+	return strings.TrimSpace(output.String()), nil
+}
+
+// eventually waits until check has nothing to say.
+func eventually(ctx context.Context, within time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("after %s: %w", within, err)
+		}
+	}
+}

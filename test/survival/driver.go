@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
+)
+
+// options are what a run is about. The flags in main.go say what each means.
+type options struct {
+	sessions    int
+	adapters    []string
+	events      []string
+	agent       bool
+	tls         bool
+	image       string
+	nextImage   string
+	clientImage string
+	tag         string
+	nextTag     string
+	ttl         time.Duration
+	stashEvery  time.Duration
+	maxP99      time.Duration
+	// onNode is whether the pods' processes are on this machine.
+	onNode bool
+	// together does each event to the fleets of all adapters at once. It saves time, and makes the times worthless.
+	together bool
+	keep     bool
+}
+
+// driver does events to fleets.
+type driver struct {
+	*cluster
+	options     options
+	out         io.Writer
+	operatorTag string
+}
+
+// run does all events to the fleets of all adapters. The results come in the order of the adapters, then of the events.
+func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
+	c, err := openCluster()
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := choose(o)
+	if err != nil {
+		return nil, err
+	}
+	d := &driver{cluster: c, options: o, out: out}
+	d.say("install the operator")
+	if err := d.installOperator(ctx, o.tag); err != nil {
+		return nil, err
+	}
+	var groups [][]*fleet
+	for _, adapter := range o.adapters {
+		f := newFleet(c, o, adapter)
+		if o.together && len(groups) > 0 {
+			groups[0] = append(groups[0], f)
+			continue
+		}
+		groups = append(groups, []*fleet{f})
+	}
+	var results []result
+	for _, fleets := range groups {
+		for _, e := range chosen {
+			results = append(results, d.do(ctx, e, fleets)...)
+		}
+		if !o.keep {
+			// Also when the run was stopped: a cluster of the user's own stays as it was.
+			err = errors.Join(err, inParallel(fleets, func(f *fleet) error { return f.remove(context.WithoutCancel(ctx)) }))
+		}
+	}
+	slices.SortStableFunc(results, func(a, b result) int {
+		return slices.Index(o.adapters, a.Adapter) - slices.Index(o.adapters, b.Adapter)
+	})
+	if !o.keep {
+		_, uninstalled := execute(context.WithoutCancel(ctx), "", "helm", "uninstall", operatorRelease, "--namespace", operatorNamespace, "--wait")
+		err = errors.Join(err, uninstalled)
+	}
+	return results, errors.Join(err, ctx.Err())
+}
+
+// choose is the events by name; all of them when none is named.
+func choose(o options) ([]event, error) {
+	var known []string
+	var chosen []event
+	for _, e := range events() {
+		known = append(known, e.name)
+		if len(o.events) == 0 || slices.Contains(o.events, e.name) {
+			chosen = append(chosen, e)
+		}
+	}
+	for _, name := range o.events {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no event %q: choose from %s", name, strings.Join(known, ", "))
+		}
+	}
+	for _, name := range o.adapters {
+		if adapters[name] == "" {
+			return nil, fmt.Errorf("adapter %q cannot be tested: choose from ETS, BrowserMemory, Mnesia", name)
+		}
+	}
+	return chosen, nil
+}
+
+// installOperator installs or upgrades the operator from the checkout, with its image under this tag.
+func (d *driver) installOperator(ctx context.Context, tag string) error {
+	chart, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return err
+	}
+	_, err = execute(ctx, "", "helm", "upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
+		"--create-namespace", "--set", "operator.image.tag="+tag, "--wait", "--timeout", "3m")
+	if err == nil {
+		d.operatorTag = tag
+	}
+	return err
+}
+
+// do is one event, from the opening of sessions to what they found.
+func (d *driver) do(ctx context.Context, e event, fleets []*fleet) []result {
+	subjects := make([]*subject, len(fleets))
+	for i, f := range fleets {
+		subjects[i] = &subject{fleet: f}
+	}
+	skipped := e.needsNode && !d.options.onNode
+	if !skipped {
+		d.attempt(ctx, e, subjects)
+	}
+	results := make([]result, len(subjects))
+	for i, s := range subjects {
+		r := newResult(s.adapter, e.name, s.report)
+		r.remarks, r.skipped = s.remarks, skipped
+		r.verdict = d.judge(e, r)
+		if s.problem != nil {
+			r.verdict = s.problem.Error()
+			s.up = false
+		}
+		d.say("%s", r.line())
+		for _, note := range r.report.Notes {
+			d.say("    %s", note)
+		}
+		results[i] = r
+	}
+	return results
+}
+
+func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
+	started := time.Now()
+	try(subjects, func(s *subject) error {
+		d.say("%s, %s: %d pods, then %d sessions", s.adapter, e.name, e.replicas, s.options.sessions)
+		if err := s.ensure(ctx, e.replicas); err != nil {
+			return fmt.Errorf("bring the fleet up: %w", err)
+		}
+		if err := s.open(ctx); err != nil {
+			return err
+		}
+		return s.order(ctx, "begin", nil)
+	})
+	opened := time.Now()
+	d.say("%s: the event, after %.0f s", e.name, opened.Sub(started).Seconds())
+	if err := e.do(ctx, d, subjects); err != nil {
+		try(subjects, func(*subject) error { return err })
+	}
+	try(subjects, func(s *subject) error {
+		if err := s.settled(ctx); err != nil {
+			return fmt.Errorf("the fleet did not settle: %w", err)
+		}
+		d.say("%s, %s: settled after %.0f s; checking every session", s.adapter, e.name, time.Since(opened).Seconds())
+		return nil
+	})
+	// Also of a fleet in disorder it is worth knowing what its sessions find.
+	_ = inParallel(subjects, func(s *subject) error {
+		report, err := s.verify(ctx)
+		s.report = report
+		if err = errors.Join(err, s.order(ctx, "stop", nil)); s.problem == nil {
+			s.problem = err
+		}
+		return nil
+	})
+}
+
+// judge is why a result fails; empty when it does not. Without the agent nothing is promised.
+func (d *driver) judge(e event, r result) string {
+	if !d.options.agent {
+		return ""
+	}
+	var broken []string
+	if r.Stale > 0 {
+		broken = append(broken, fmt.Sprintf("%d sessions stale", r.Stale))
+	}
+	if wrong := e.judge(r.Adapter, r.report); wrong != "" {
+		broken = append(broken, wrong)
+	}
+	limit := float64(d.options.maxP99.Milliseconds())
+	if !e.needsNode && limit > 0 && r.P99 != nil && *r.P99 > limit {
+		broken = append(broken, fmt.Sprintf("p99 %.0f ms, over %.0f ms", *r.P99, limit))
+	}
+	return strings.Join(broken, "; ")
+}
+
+func (d *driver) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.out, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+// inParallel does something to all at the same time, and returns all errors.
+func inParallel[T any](all []T, do func(T) error) error {
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, one := range all {
+		running.Go(func() { errs[i] = do(one) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// result is what one event did to the sessions of one fleet.
+type result struct {
+	Adapter   string   `json:"adapter"`
+	Event     string   `json:"event"`
+	Sessions  int      `json:"sessions"`
+	Recovered int      `json:"recovered"`
+	Stale     int      `json:"stale"`
+	Lost      int      `json:"lost"`
+	P50       *float64 `json:"p50_ms"`
+	P99       *float64 `json:"p99_ms"`
+
+	report  crowd.Report
+	remarks []string
+	verdict string
+	skipped bool
+}
+
+func newResult(adapter, event string, report crowd.Report) result {
+	r := result{
+		Adapter: adapter, Event: event, Sessions: report.Sessions,
+		Recovered: report.Recovered, Stale: report.Stale, Lost: report.Lost, report: report,
+	}
+	if report.Times != nil {
+		r.P50, r.P99 = &report.Times.P50, &report.Times.P99
+	}
+	return r
+}
+
+// failed is whether a promise was broken.
+func (r result) failed() bool { return r.verdict != "" && !r.skipped }

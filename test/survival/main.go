@@ -1,0 +1,93 @@
+// Command survival proves that sessions survive: for each adapter and each event it opens sessions on a fleet, does the
+// event, and has every session say what it found when it came back.
+//
+//	go run ./survival -sessions 500
+//
+// It needs KUBECONFIG, kubectl, helm and a cluster that has the images. `make survival` brings all that. The last lines of
+// its output are one JSON object for each adapter and event.
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	o := defaults()
+	var adapterNames, eventNames, agent, workload string
+	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
+	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
+	flag.StringVar(&eventNames, "events", "", "The events, separated by spaces or commas. Empty: all.")
+	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
+	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
+	flag.BoolVar(&o.tls, "tls", false, "spec.clustering.tls.enabled.")
+	flag.DurationVar(&o.ttl, "ttl", o.ttl, "How long a stash lives. Must be longer than an event takes.")
+	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
+	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event. 0: not judged.")
+	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
+	flag.BoolVar(&o.keep, "keep", false, "Leave the fleets and the operator for a look.")
+	flag.Parse()
+	o.adapters, o.events = words(adapterNames), words(eventNames)
+	o.workload(workload)
+	o.agent = agent == "on"
+	if agent != "on" && agent != "off" {
+		fail(fmt.Errorf("-agent is %q, but must be on or off", agent))
+	}
+
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	results, err := run(ctx, o, os.Stdout)
+	if len(results) > 0 {
+		if err := printTable(os.Stdout, o, results); err != nil {
+			fail(err)
+		}
+		if err := printLines(os.Stdout, results); err != nil {
+			fail(err)
+		}
+	}
+	if err != nil {
+		fail(err)
+	}
+	if slices.ContainsFunc(results, result.failed) {
+		os.Exit(1)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "survival:", err)
+	os.Exit(1)
+}
+
+// defaults are those of `make survival`; what it builds it names in the environment.
+func defaults() options {
+	o := options{
+		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Mnesia"}, agent: true,
+		tag: cmp.Or(os.Getenv("VERSION"), "0.1.0"), ttl: 10 * time.Minute, stashEvery: 5 * time.Second,
+		onNode: cmp.Or(os.Getenv("CLUSTER"), "local") == "local",
+	}
+	o.nextTag = o.tag + "-next"
+	o.clientImage = image("survival", o.tag)
+	o.workload("otp")
+	return o
+}
+
+// workload sets the application's image: the same one under two tags.
+func (o *options) workload(name string) {
+	o.image, o.nextImage = image("workload-"+name, o.tag), image("workload-"+name, o.nextTag)
+}
+
+func image(name, tag string) string {
+	return fmt.Sprintf("%s/livestash-%s:%s", cmp.Or(os.Getenv("REGISTRY"), "ghcr.io/livestash-dev"), name, tag)
+}
+
+func words(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ' ' || r == ',' })
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
+)
+
+// TestSurvival is `make survival` with few sessions: every adapter, every event.
+func TestSurvival(t *testing.T) {
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Fatal("KUBECONFIG is not set: run `make test-survival`, or set it to a cluster for tests that has the images")
+	}
+	o := defaults()
+	o.sessions = 60
+	// The times of a machine that does everything at once say nothing.
+	o.together, o.maxP99 = true, 0
+	if text := os.Getenv("SESSIONS"); text != "" {
+		var err error
+		if o.sessions, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("SESSIONS=%s is not a number", text)
+		}
+	}
+	if text := os.Getenv("ADAPTERS"); text != "" {
+		o.adapters = words(text)
+	}
+	o.events = words(os.Getenv("EVENTS"))
+	results, err := run(t.Context(), o, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		t.Run(r.Adapter+"/"+r.Event, func(t *testing.T) {
+			if r.skipped {
+				t.Skip(r.word())
+			}
+			if r.failed() {
+				t.Error(r.line())
+			}
+			if r.Sessions != o.sessions || r.Recovered+r.Stale+r.Lost != o.sessions {
+				t.Errorf("not every one of %d sessions was checked: %s", o.sessions, r.line())
+			}
+		})
+	}
+	if err := printTable(t.Output(), o, results); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const limit = 500
+	first, second := podHost(0)+":"+httpPort, podHost(1)+":"+httpPort
+	slow := &crowd.Times{P99: limit + 1}
+	for name, c := range map[string]struct {
+		adapter, event string
+		report         crowd.Report
+		fails          bool
+	}{
+		"a planned event that loses nothing": {"ETS", "eviction", crowd.Report{Recovered: 9}, false},
+		"a planned event that loses one":     {"ETS", "eviction", crowd.Report{Recovered: 8, Lost: 1}, true},
+		"a planned event with a stale one":   {"Mnesia", "scale-up", crowd.Report{Recovered: 8, Stale: 1}, true},
+		"a planned event that is slow":       {"ETS", "eviction", crowd.Report{Recovered: 9, Times: slow}, true},
+		"a kill that is slow":                {"Mnesia", "kill", crowd.Report{Recovered: 9, Times: slow}, false},
+		"a kill that loses a Mnesia session": {"Mnesia", "kill", crowd.Report{Lost: 1}, true},
+		"a kill that loses the pod's own":    {"ETS", "kill", crowd.Report{Lost: 3, Pods: map[string]crowd.Pod{first: {Sessions: 3, Lost: 3}}}, false},
+		"a kill that loses another pod's":    {"ETS", "kill", crowd.Report{Lost: 1, Pods: map[string]crowd.Pod{second: {Sessions: 3, Lost: 1}}}, true},
+		"a kill that leaves a stale one":     {"ETS", "kill", crowd.Report{Stale: 1}, true},
+		"a split that loses":                 {"ETS", "split", crowd.Report{Lost: 1}, false},
+		"a split that leaves a stale one":    {"ETS", "split", crowd.Report{Stale: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := defaults()
+			o.events = []string{c.event}
+			chosen, err := choose(o)
+			if err != nil || len(chosen) != 1 {
+				t.Fatal(chosen, err)
+			}
+			d := &driver{options: o}
+			d.options.maxP99 = limit * 1e6
+			r := newResult(c.adapter, c.event, c.report)
+			if verdict := d.judge(chosen[0], r); (verdict != "") != c.fails {
+				t.Errorf("the verdict is %q", verdict)
+			}
+			d.options.agent = false
+			if verdict := d.judge(chosen[0], r); verdict != "" {
+				t.Errorf("without the agent the verdict is %q", verdict)
+			}
+		})
+	}
+}
+
+func TestChooseRefusesUnknownNames(t *testing.T) {
+	for _, change := range []func(*options){
+		func(o *options) { o.events = []string{"earthquake"} },
+		func(o *options) { o.adapters = []string{"Memcached"} },
+	} {
+		o := defaults()
+		change(&o)
+		if _, err := choose(o); err == nil {
+			t.Errorf("%+v is not refused", o)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// line is a result for people, in one line.
+func (r *result) line() string {
+	return fmt.Sprintf("%s, %s: %d sessions: %d recovered, %d stale, %d lost; p50 %s ms, p99 %s ms; %s",
+		r.Adapter, r.Event, r.Sessions, r.Recovered, r.Stale, r.Lost, milliseconds(r.P50), milliseconds(r.P99), r.word())
+}
+
+func (r *result) word() string {
+	word := "ok"
+	switch {
+	case r.skipped:
+		word = "skipped: it needs the processes of the pods, which only CLUSTER=local has on this machine"
+	case r.verdict != "":
+		word = "FAILED: " + r.verdict
+	}
+	return strings.Join(append([]string{word}, r.explained()...), "; ")
+}
+
+// explained is what else is worth knowing of a result.
+func (r *result) explained() []string {
+	said := slices.Clone(r.remarks)
+	if pod := r.report.Pods[podHost(0)+":"+httpPort]; r.Event == "kill" && pod.Sessions > 0 {
+		said = append(said, fmt.Sprintf("the killed pod had %d sessions", pod.Sessions))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.report.FailedAttempts)) {
+		said = append(said, fmt.Sprintf("%d attempts failed (%s)", r.report.FailedAttempts[kind], kind))
+	}
+	return said
+}
+
+func milliseconds(n *float64) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", *n)
+}
+
+// printTable prints the results for people, with what they were measured on.
+func printTable(out io.Writer, o options, results []result) error {
+	_, _ = fmt.Fprintf(out, "\nWorkload %s, agent %s, TLS %s; %s\n", o.image, onOff(o.agent), onOff(o.tls), machine())
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(table, "adapter\tevent\tsessions\tclosed\trecovered\tstale\tlost\tp50 ms\tp99 ms\tmax ms\t")
+	for _, r := range results {
+		var longest *float64
+		if r.report.Times != nil {
+			longest = &r.report.Times.Max
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t %s\n", r.Adapter, r.Event, r.Sessions, r.report.Closed,
+			r.Recovered, r.Stale, r.Lost, milliseconds(r.P50), milliseconds(r.P99), milliseconds(longest), r.word())
+	}
+	return table.Flush()
+}
+
+// printLines prints the results for programs, a line of JSON for each.
+func printLines(out io.Writer, results []result) error {
+	encoder := json.NewEncoder(out)
+	for _, r := range results {
+		if err := encoder.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func machine() string {
+	memory := "unknown memory"
+	if raw, err := os.ReadFile("/proc/meminfo"); err == nil {
+		var kibibytes int
+		if _, err := fmt.Sscanf(string(raw), "MemTotal: %d kB", &kibibytes); err == nil {
+			memory = fmt.Sprintf("%d GiB", (kibibytes+1<<19)>>20)
+		}
+	}
+	return fmt.Sprintf("%d CPUs, %s, %s", runtime.NumCPU(), memory, cmp.Or(os.Getenv("CLUSTER"), "local")+" cluster")
+}
