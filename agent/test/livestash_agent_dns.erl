@@ -1,10 +1,26 @@
 %% A DNS server for tests: answers SRV questions with the targets it was told, or badly.
 -module(livestash_agent_dns).
 
--export([start/1, answer/2, stop/1]).
+-export([with_dns/4, answer/2]).
 
-%% Answer: the targets | nxdomain | garbage | silence.
-start(Answer) ->
+-import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1]).
+
+%% Tests with a VM whose resolver asks such a server from the agent's first question on.
+%% Answer: the targets | nxdomain | garbage | silence. AppName: what the peers' names have before the @.
+with_dns(Answer, AppName, Test, Options) ->
+    {Server, Port} = server(Answer),
+    Inetrc = filename:join(os:getenv("TESTS"), "inetrc." ++ integer_to_list(Port)),
+    Lines = "{resolv_conf, \"\"}.~n{nameserver, {127,0,0,1}, ~b}.~n{timeout, 300}.~n{retry, 1}.~n",
+    ok = file:write_file(Inetrc, io_lib:format(Lines, [Port])),
+    Environment = #{"DNS_CLUSTER_QUERY" => "nodes.test", "LIBCLUSTER_APP" => AppName, "ERL_INETRC" => Inetrc},
+    Given = maps:get(environment, Options, #{}),
+    Vm = start(Options#{environment => maps:merge(Environment, Given)}),
+    eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent_mesh])) end),
+    Test(Vm, Server),
+    stop(Vm),
+    exit(Server, kill).
+
+server(Answer) ->
     Parent = self(),
     Pid = spawn(fun() ->
         {ok, Socket} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
@@ -16,12 +32,10 @@ start(Answer) ->
         {Pid, Port} -> {Pid, Port}
     end.
 
-answer({Pid, _Port}, Answer) ->
-    Pid ! {answer, Answer},
+%% From now on the server answers this.
+answer(Server, Answer) ->
+    Server ! {answer, Answer},
     ok.
-
-stop({Pid, _Port}) ->
-    exit(Pid, kill).
 
 loop(Socket, Answer) ->
     receive
@@ -40,8 +54,12 @@ reply(garbage, _Packet) ->
 reply(nxdomain, <<Id:16, _Flags:16, _Counts:8/binary, Question/binary>>) ->
     [<<Id:16, 16#8183:16, 1:16, 0:16, 0:16, 0:16, (question(Question))/binary>>];
 reply(Targets, <<Id:16, _Flags:16, _Counts:8/binary, Question/binary>>) ->
-    Records = << <<16#c00c:16, 33:16, 1:16, 5:32, (byte_size(Name) + 6):16, 0:16, 0:16, 4000:16, Name/binary>> || Name <- [name(Target) || Target <- Targets] >>,
-    [<<Id:16, 16#8180:16, 1:16, (length(Targets)):16, 0:16, 0:16, (question(Question))/binary, Records/binary>>].
+    Header = <<Id:16, 16#8180:16, 1:16, (length(Targets)):16, 0:16, 0:16>>,
+    [iolist_to_binary([Header, question(Question) | [record(name(Target)) || Target <- Targets]])].
+
+%% Of the name that was asked for, by a pointer to it.
+record(Name) ->
+    <<16#c00c:16, 33:16, 1:16, 5:32, (byte_size(Name) + 6):16, 0:16, 0:16, 4000:16, Name/binary>>.
 
 %% Without the record for EDNS that may follow.
 question(Packet) ->

@@ -25,9 +25,9 @@ environment(Given) ->
     lists:foreach(fun os:unsetenv/1, ?VARIABLES),
     lists:foreach(fun({Name, Value}) -> os:putenv(Name, Value) end, Given).
 
-%% Starts a VM in embedded mode with the agent as the operator gives it to a release: by ERL_AFLAGS alone.
-%% name: the node's name (one of its own by default); environment: variables; flags: further arguments of erl;
-%% release_node: false for a VM that is not the release's own.
+%% Starts a VM with the agent as the operator gives it to a release: in embedded mode, by ERL_AFLAGS alone.
+%% name: the node's name, one of its own by default; port: the agent's; environment: further variables; mode: "embedded"
+%% or "interactive"; flags: further arguments of erl.
 start(Options) ->
     Name = maps:get(name, Options, unique_name()),
     Port = integer_to_list(maps:get(port, Options, free_port())),
@@ -46,7 +46,7 @@ start(Options) ->
         connection => standard_io,
         wait_boot => 20000,
         env => maps:to_list(Environment),
-        args => ["-mode", "embedded", "-setcookie", "tests", "-kernel", "prevent_overlapping_partitions", "false",
+        args => ["-mode", maps:get(mode, Options, "embedded"), "-setcookie", "tests", "-kernel", "prevent_overlapping_partitions", "false",
             "-kernel", "logger_level", "error"] ++ maps:get(flags, Options, [])
     }),
     #{peer => Peer, node => Node, port => list_to_integer(Port)}.

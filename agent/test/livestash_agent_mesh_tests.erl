@@ -4,6 +4,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1, request/2, body/1]).
+-import(livestash_agent_dns, [with_dns/4]).
 
 mesh_test_() ->
     [{timeout, 90, Test} || Test <- [
@@ -111,19 +112,6 @@ with_peer(Test, PeerOptions) ->
     [Name, Host] = string:split(atom_to_list(Node), "@"),
     with_dns([Host], Name, fun(Vm, Dns) -> Test(Vm, Peer, Dns) end, #{}),
     stop(Peer).
-
-%% A VM whose resolver asks our server from the agent's first question on.
-with_dns(Answer, AppName, Test, Options) ->
-    Dns = {_Pid, Port} = livestash_agent_dns:start(Answer),
-    Inetrc = filename:join(os:getenv("TESTS"), "inetrc." ++ integer_to_list(Port)),
-    Lines = "{resolv_conf, \"\"}.~n{nameserver, {127,0,0,1}, ~b}.~n{timeout, 300}.~n{retry, 1}.~n",
-    ok = file:write_file(Inetrc, io_lib:format(Lines, [Port])),
-    Environment = #{"DNS_CLUSTER_QUERY" => "nodes.test", "LIBCLUSTER_APP" => AppName, "ERL_INETRC" => Inetrc},
-    Vm = start(Options#{environment => maps:merge(Environment, maps:get(environment, Options, #{}))}),
-    eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent_mesh])) end),
-    Test(Vm, Dns),
-    stop(Vm),
-    livestash_agent_dns:stop(Dns).
 
 peers(Vm) ->
     #{expected := Expected, connected := Connected, missing := Missing} = call(Vm, livestash_agent_mesh, peers, []),
