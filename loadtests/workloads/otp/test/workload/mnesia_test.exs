@@ -95,6 +95,8 @@ defmodule Workload.MnesiaTest do
       Client.click(client, "stash")
       Client.close(client)
       brought = Client.event(first["rendered"], "live-stash:init-mnesia")
+      # The stash is acknowledged when its own node has it, and reaches the others a moment later.
+      for peer <- nodes, do: Eventually.true?(fn -> Peers.row(peer, @table) != nil end)
       %{names: names, nodes: nodes, page: page, returning: %{"_mounts" => 1, "liveStash" => brought}}
     end
 

@@ -3,6 +3,8 @@ defmodule Workload.Stash.Mnesia.Storage do
   Decides when `Workload.Stash.Mnesia.Table` has to act: at start, when a node appears, and when Mnesia finds after a
   split that the copies differ. The timing is LiveStash's, too: at start the application waits for the table, later joins
   run beside, one at a time, and a failed one is tried again after 5 s, a failed repair three times.
+
+  A repair that is due during a join is not made up for. The end of a split is a join, so the copies differ ever after.
   """
 
   use GenServer

@@ -4,8 +4,10 @@ defmodule Workload.Stash.Mnesia.Table do
 
   A node that is connected to others before this runs takes part in their schema and copies their table. A node that
   is alone creates a table of its own. When such nodes meet later, two tables of one name cannot be merged: the node with
-  the lowest name keeps its table, and all others drop theirs and copy that one, **empty or not**. So the lowest node
-  empties everybody's stash when it restarts, unless it is connected before its applications start.
+  the lowest name keeps its table, and all others drop theirs and copy that one, **empty or not**. Dropping reaches every node
+  that shares the table, also those that had just done the same. So a node that restarts alone empties everybody's stash
+  whenever it is the lowest, and often when it is not but meets another than the lowest first; some nodes may be left without
+  a copy. None of it happens to a node that is connected before its applications start.
   """
 
   require Logger
