@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -115,6 +116,7 @@ func run(opts options) error {
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain: domain,
 		AgentImage:    opts.agentImage,
+		Clock:         clock.RealClock{},
 		Agents:        agentclient.New(),
 	}
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {

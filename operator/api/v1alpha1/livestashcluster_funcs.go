@@ -59,6 +59,12 @@ const (
 	ReasonStashTooLarge     = "StashTooLarge"
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
+
+	ReasonCertificateRenewed            = "CertificateRenewed"
+	ReasonCertificateMissing            = "CertificateMissing"
+	ReasonCertificateAuthorityGenerated = "CertificateAuthorityGenerated"
+	ReasonCertificateAuthorityReplaced  = "CertificateAuthorityReplaced"
+	ReasonCertManagerMissing            = "CertManagerMissing"
 )
 
 // DesiredReplicas is spec.replicas, or its default.
@@ -80,6 +86,11 @@ func (c *LiveStashCluster) TTLSeconds() int64 {
 // AgentEnabled is whether the pods run the agent.
 func (c *LiveStashCluster) AgentEnabled() bool {
 	return ptr.Deref(c.Spec.Agent.Enabled, true)
+}
+
+// TLSEnabled is whether the nodes talk to each other over TLS.
+func (c *LiveStashCluster) TLSEnabled() bool {
+	return c.Spec.Clustering.TLS.Enabled
 }
 
 // Ref is the user's Secret, or nil when the value is generated.

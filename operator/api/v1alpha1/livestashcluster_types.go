@@ -53,6 +53,7 @@ type LiveStashClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!self.agent.enabled || [self.agent.port, self.agent.port + 1].all(p, p != 4369 && p != self.http.port && (p < self.clustering.distributionPort || p > self.clustering.distributionPort + 9))",message="agent.port and the port after it must not be http.port, 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another agent.port; the default is 9568",fieldPath=".agent"
 // +kubebuilder:validation:XValidation:rule="[self.drain.endpointWait, self.drain.batchInterval, self.drain.closeTimeout, self.drain.handOffTimeout].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(d) <= duration('1h'))",message="drain.endpointWait, batchInterval, closeTimeout and handOffTimeout must be durations of at most 1h with a unit, for example 500ms or 30s",fieldPath=".drain"
 // +kubebuilder:validation:XValidation:rule="!has(self.drain.gracePeriod) || ![self.drain.endpointWait, self.drain.closeTimeout, self.drain.handOffTimeout, self.drain.gracePeriod].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || duration(self.drain.gracePeriod) >= duration(self.drain.endpointWait) + duration(self.drain.closeTimeout) + duration(self.drain.handOffTimeout) + duration('7s')",messageExpression="'drain.gracePeriod of ' + self.drain.gracePeriod + ' is too short: endpointWait ' + self.drain.endpointWait + ' + closeTimeout ' + self.drain.closeTimeout + ' + handOffTimeout ' + self.drain.handOffTimeout + ' + 7s to stop; make gracePeriod at least that long, or another part shorter'",message="drain.gracePeriod must be at least endpointWait + closeTimeout + handOffTimeout + 7s",fieldPath=".drain"
+// +kubebuilder:validation:XValidation:rule="self.clustering.tls == oldSelf.clustering.tls || (has(self.replicas) && self.replicas == 0) || (has(oldSelf.replicas) && oldSelf.replicas == 0)",message="clustering.tls cannot change while there are pods, because nodes with and without TLS, or of two issuers, cannot talk to each other: scale to 0 replicas first, or make a new LiveStashCluster",fieldPath=".clustering"
 type LiveStashClusterSpec struct {
 	// image is the container image of an Elixir release (`mix release`, for example one made by
 	// `mix phx.gen.release --docker`). Its own command is run. Changing it rolls the fleet.
@@ -276,6 +277,55 @@ type ClusteringSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="netTickTime must be whole seconds from 5s to 1h, for example 20s"
 	// +optional
 	NetTickTime *metav1.Duration `json:"netTickTime,omitempty"`
+
+	// tls encrypts what the pods' nodes say to each other, and admits only nodes with a certificate of this fleet. The
+	// release must contain the OTP application ssl; those of Phoenix applications do. Nodes with and without TLS cannot
+	// talk to each other, so it can only change while there are no pods: with replicas 0 before or after the change.
+	// +kubebuilder:default={}
+	// +optional
+	TLS DistributionTLSSpec `json:"tls,omitempty"`
+}
+
+// DistributionTLSSpec is mutual TLS between the nodes of a fleet.
+//
+// +kubebuilder:validation:XValidation:rule="self.enabled || !has(self.issuerRef)",message="issuerRef is only read with enabled: true: set clustering.tls.enabled, or remove clustering.tls.issuerRef"
+type DistributionTLSSpec struct {
+	// enabled turns it on. Default false.
+	// +kubebuilder:default=false
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+
+	// issuerRef names the issuer of cert-manager that signs the nodes' certificate. Every certificate of that issuer with
+	// the fleet's name in it is admitted, so it should be one that signs nothing on behalf of others. Default none: the
+	// operator makes a certificate authority for this fleet alone.
+	// +optional
+	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
+}
+
+// IssuerReference names an issuer of cert-manager.
+//
+// +kubebuilder:validation:XValidation:rule="self.group != 'cert-manager.io' || self.kind in ['Issuer', 'ClusterIssuer']",message="kind must be Issuer or ClusterIssuer; an issuer of another kind needs its group too",fieldPath=".kind"
+type IssuerReference struct {
+	// name of the issuer.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// kind of the issuer: Issuer (in the namespace of the LiveStashCluster) or ClusterIssuer, or that of an external
+	// issuer. Default Issuer.
+	// +kubebuilder:default=Issuer
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// group of the issuer's API. Default cert-manager.io.
+	// +kubebuilder:default=cert-manager.io
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Group string `json:"group,omitempty"`
 }
 
 // AgentSpec is the agent in every pod.

@@ -74,6 +74,9 @@ func erlangFlags(c *v1alpha1.LiveStashCluster) string {
 	if !c.Spec.BEAM.BusyWait {
 		flags = append(flags, "+sbwt none +sbwtdcpu none +sbwtdio none")
 	}
+	if c.TLSEnabled() {
+		flags = append(flags, distributionTLSFlags)
+	}
 	if c.AgentEnabled() {
 		flags = append(flags, agentFlags)
 	}

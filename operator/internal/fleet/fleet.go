@@ -41,6 +41,9 @@ func Render(c *v1alpha1.LiveStashCluster, in Inputs) ([]client.Object, error) {
 	}
 
 	objects := []client.Object{ServiceAccount(c), HeadlessService(c)}
+	if options := DistributionOptions(c, in); options != nil {
+		objects = append(objects, options)
+	}
 	if policy := NetworkPolicy(c); policy != nil {
 		objects = append(objects, policy)
 	}
@@ -87,6 +90,7 @@ var (
 	statefulSetType         = typeMeta(appsv1.SchemeGroupVersion, "StatefulSet")
 	serviceType             = typeMeta(corev1.SchemeGroupVersion, "Service")
 	serviceAccountType      = typeMeta(corev1.SchemeGroupVersion, "ServiceAccount")
+	configMapType           = typeMeta(corev1.SchemeGroupVersion, "ConfigMap")
 	secretType              = typeMeta(corev1.SchemeGroupVersion, "Secret")
 	networkPolicyType       = typeMeta(networkingv1.SchemeGroupVersion, "NetworkPolicy")
 	podDisruptionBudgetType = typeMeta(policyv1.SchemeGroupVersion, "PodDisruptionBudget")

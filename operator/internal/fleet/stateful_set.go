@@ -62,6 +62,9 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in Inputs) (corev1.PodTemplateSpe
 			}},
 		},
 	}
+	if c.TLSEnabled() {
+		withDistributionTLS(&template.Spec, c)
+	}
 	if c.AgentEnabled() {
 		withAgent(&template.Spec, c, in)
 	}

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -40,6 +41,9 @@ type Reconciler struct {
 
 	// Agents asks the agents in the pods.
 	Agents Agents
+
+	// Clock tells the time by which certificates are made and renewed.
+	Clock clock.PassiveClock
 
 	// drains are the last words of pods.
 	drains drains
@@ -74,6 +78,7 @@ func (r *Reconciler) steps() []step {
 		{"check paused", r.checkPaused},
 		{"resolve secrets", r.resolveSecrets},
 		{"render", r.render},
+		{"ensure certificates", r.ensureCertificates},
 		{"apply children", r.applyChildren},
 		{"remove unwanted children", r.removeUnwanted},
 	}
@@ -83,9 +88,10 @@ func (r *Reconciler) steps() []step {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -45,6 +45,7 @@ func CacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}:           ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: slimPod},
+			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
 			&networkingv1.NetworkPolicy{}:   ours,
@@ -105,6 +106,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Named("livestashcluster").
 		For(&v1alpha1.LiveStashCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&appsv1.StatefulSet{}).
+		Owns(&corev1.ConfigMap{}).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&networkingv1.NetworkPolicy{}).
@@ -125,11 +127,15 @@ func notOnlyStatus() predicate.Predicate {
 func secretNames(object client.Object) []string {
 	cluster := object.(*v1alpha1.LiveStashCluster)
 	refs := fleet.SecretRefs(cluster)
-	names := make([]string, 0, len(refs)+1)
+	names := make([]string, 0, len(refs)+3)
 	for _, ref := range refs {
 		names = append(names, ref.Name)
 	}
-	return append(names, fleet.SecretName(cluster))
+	names = append(names, fleet.SecretName(cluster))
+	if cluster.TLSEnabled() {
+		names = append(names, fleet.DistributionAuthorityName(cluster), fleet.DistributionSecretName(cluster))
+	}
+	return names
 }
 
 func clusterName(object client.Object) []string {

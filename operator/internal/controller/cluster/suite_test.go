@@ -34,6 +34,8 @@ var (
 	api client.Client
 	// underTest is the reconciler that the manager runs.
 	underTest *Reconciler
+	// operatorTime is what the operator takes for the time.
+	operatorTime shiftedClock
 	// requests counts what the operator asks of the API server, watches and the events' recorder apart.
 	requests atomic.Int64
 	// agents is what the agents say.
@@ -89,6 +91,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		ClusterDomain: "cluster.local",
 		Agents:        agents,
 		AgentImage:    "ghcr.io/livestash-dev/livestash-operator:0.1.0",
+		Clock:         &operatorTime,
 	}
 	if err := underTest.SetupWithManager(mgr, 4); err != nil {
 		return 0, err
@@ -109,6 +112,13 @@ func errorOr(errs ...error) error {
 	}
 	return nil
 }
+
+// shiftedClock is ahead of the machine's clock by what a test stores in it.
+type shiftedClock struct{ ahead atomic.Int64 }
+
+func (c *shiftedClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 

@@ -1,0 +1,300 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/pki"
+)
+
+// What the Secrets with certificates say of themselves, so that a pass over a fleet with nothing due reads none of them.
+const (
+	// authorityAnnotation is the fingerprint of the authority: of the one in the Secret, or of the one that its certificate
+	// was last checked against.
+	authorityAnnotation = "livestash.dev/authority"
+	// dnsNameAnnotation is the name that the certificate was made for.
+	dnsNameAnnotation = "livestash.dev/dns-name"
+	// dueAnnotation is when the certificate is to be looked at again, as RFC 3339.
+	dueAnnotation = "livestash.dev/due"
+)
+
+// lookAtIssued is how often a Certificate of cert-manager, which is not watched, is looked up.
+const lookAtIssued = time.Hour
+
+// ensureCertificates sees to it that the nodes of a fleet with TLS have a certificate before there are pods, and another
+// one before it ends.
+func (r *Reconciler) ensureCertificates(ctx context.Context, p *pass) error {
+	if !p.cluster.TLSEnabled() {
+		return nil
+	}
+	if certificate := fleet.IssuedCertificate(p.cluster, p.inputs); certificate != nil {
+		p.dueIn(lookAtIssued)
+		return r.ensureIssuedCertificate(ctx, p.cluster, certificate)
+	}
+
+	found := ownCertificates{name: fleet.DistributionDNSName(p.cluster, p.inputs)}
+	err := r.lookUpCertificates(ctx, p.cluster, &found)
+	if err != nil {
+		return err
+	}
+	now := r.Clock.Now()
+	due := found.due()
+	if !now.Before(due) {
+		due, err = r.renewCertificates(ctx, p.cluster, found, now)
+		if err != nil {
+			return err
+		}
+	}
+	p.dueIn(due.Sub(now))
+	return nil
+}
+
+// ownCertificates is what the cache knows of the Secrets with the certificates of a fleet's own authority.
+type ownCertificates struct {
+	// name is the DNS name that the nodes' certificate should have.
+	name string
+	// authority and nodes are nil when there is no such Secret.
+	authority, nodes *metav1.PartialObjectMetadata
+}
+
+func (r *Reconciler) lookUpCertificates(ctx context.Context, c *v1alpha1.LiveStashCluster, found *ownCertificates) (err error) {
+	found.authority, err = r.ownSecret(ctx, c, fleet.DistributionAuthorityName(c))
+	if err != nil {
+		return err
+	}
+	found.nodes, err = r.ownSecret(ctx, c, fleet.DistributionSecretName(c))
+	return err
+}
+
+// due is when something is to be done: the zero time, which is past, when it is now.
+func (o ownCertificates) due() time.Time {
+	if o.authority == nil || o.nodes == nil {
+		return time.Time{}
+	}
+	said := o.nodes.Annotations
+	if said[authorityAnnotation] != o.authority.Annotations[authorityAnnotation] || said[dnsNameAnnotation] != o.name {
+		return time.Time{}
+	}
+	return dueAt(said)
+}
+
+func dueAt(annotations map[string]string) time.Time {
+	due, err := time.Parse(time.RFC3339, annotations[dueAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return due
+}
+
+// renewCertificates does what is due, and returns when the next thing is.
+func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, now time.Time) (time.Time, error) {
+	authority, err := r.ensureAuthority(ctx, c, found, now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	before, err := r.readSecret(ctx, c.Namespace, fleet.DistributionSecretName(c))
+	if err != nil {
+		return time.Time{}, err
+	}
+	have := fleet.ReadDistributionCertificate(before)
+	want, due, err := authority.Next(have, found.name, dueAt(before.Annotations), now)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("making the nodes' certificate: %w", err)
+	}
+	if last := authority.RenewAfter(); last.Before(due) {
+		due = last
+	}
+
+	secret := fleet.DistributionCertificate(c, want)
+	secret.Annotations = map[string]string{
+		authorityAnnotation: authority.Fingerprint(),
+		dnsNameAnnotation:   found.name,
+		dueAnnotation:       due.UTC().Format(time.RFC3339),
+	}
+	if err := r.writeSecret(ctx, before, secret); err != nil {
+		return time.Time{}, err
+	}
+	if before.UID != "" && !bytes.Equal(have.Certificate, want.Certificate) {
+		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateRenewed, "Generate",
+			"Renewed the nodes' certificate in Secret %s: new connections use it within minutes, open ones stay, no pod restarts", secret.Name)
+	}
+	return due, nil
+}
+
+// ensureAuthority reads the fleet's certificate authority. It makes one when there is none, when it is due to be replaced
+// and when what is in the Secret is none.
+func (r *Reconciler) ensureAuthority(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, now time.Time) (*pki.Authority, error) {
+	name := fleet.DistributionAuthorityName(c)
+	before, err := r.readSecret(ctx, c.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	authority, unreadable := fleet.ReadDistributionAuthority(before)
+	if unreadable == nil && now.Before(authority.RenewAfter()) {
+		return authority, nil
+	}
+	wasDue := unreadable == nil
+
+	authority, err = pki.NewAuthority(c.Name+" distribution CA", now)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate authority: %w", err)
+	}
+	secret, err := fleet.DistributionAuthority(c, authority)
+	if err != nil {
+		return nil, err
+	}
+	secret.Annotations = map[string]string{authorityAnnotation: authority.Fingerprint()}
+	if err := r.writeSecret(ctx, before, secret); err != nil {
+		return nil, err
+	}
+	return authority, r.tellAuthority(ctx, c, found, wasDue)
+}
+
+// tellAuthority says that the certificate authority is new; when there are pods that know another one, what that costs.
+func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, wasDue bool) error {
+	set := &appsv1.StatefulSet{}
+	err := r.Get(ctx, client.ObjectKeyFromObject(c), set)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking up the StatefulSet: %w", err)
+	}
+	name := fleet.DistributionAuthorityName(c)
+	const noCost = "nodes go over to it within half an hour, and no connection is cut"
+	switch {
+	case ptr.Deref(set.Spec.Replicas, 0) == 0:
+		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityGenerated, "Generate",
+			"Generated Secret %s, the certificate authority of this fleet alone", name)
+	case wasDue:
+		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
+			"Replaced the certificate authority in Secret %s before its end: %s", name, noCost)
+	case found.nodes != nil:
+		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
+			"Secret %s was gone or unreadable, and a new certificate authority was generated: %s", name, noCost)
+	default:
+		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
+			"Secrets %s and %s were gone and were generated anew: for some minutes, until every node has read the new certificate, nodes may fail to connect to each other; open connections stay",
+			name, fleet.DistributionSecretName(c))
+	}
+	return nil
+}
+
+// ensureIssuedCertificate asks cert-manager for the nodes' certificate, and waits until it is there. Of the Certificate, the
+// cache holds the metadata: a lost one is made again, but what somebody else writes into its spec is not noticed.
+func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.LiveStashCluster, certificate *unstructured.Unstructured) error {
+	want, err := applyConfiguration(certificate)
+	if err != nil {
+		return err
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(fleet.CertificateKind)
+	err = r.Get(ctx, client.ObjectKeyFromObject(want), live)
+	if meta.IsNoMatchError(err) {
+		return &problem{
+			reason: v1alpha1.ReasonCertManagerMissing,
+			message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + fleet.CertificateKind.GroupVersion().String() +
+				" Certificates: install cert-manager, or remove issuerRef so that the operator makes the certificates",
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("looking up %s: %w", kindAndName(want), err)
+	}
+	if err == nil && !metav1.IsControlledBy(live, c) {
+		return nameConflict(live)
+	}
+	if live.Annotations[appliedAnnotation] != want.GetAnnotations()[appliedAnnotation] {
+		if err := r.applyIssued(ctx, want, live.UID != ""); err != nil {
+			return err
+		}
+	}
+
+	secret, err := r.secretMetadata(ctx, c.Namespace, fleet.DistributionSecretName(c))
+	if err != nil || secret != nil {
+		return err
+	}
+	return &problem{
+		reason: v1alpha1.ReasonCertificateMissing,
+		message: fmt.Sprintf("cert-manager has not made Secret %s yet: if it stays away, see `kubectl describe certificate -n %s %s`",
+			fleet.DistributionSecretName(c), c.Namespace, certificate.GetName()),
+		watched: true,
+	}
+}
+
+func (r *Reconciler) applyIssued(ctx context.Context, certificate *unstructured.Unstructured, ours bool) error {
+	options := []client.ApplyOption{fieldOwner}
+	if ours {
+		options = append(options, client.ForceOwnership)
+	}
+	name := kindAndName(certificate)
+	err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(certificate), options...)
+	if !ours && apierrors.IsConflict(err) {
+		return nameConflict(certificate)
+	}
+	if err != nil {
+		return fmt.Errorf("applying %s: %w", name, err)
+	}
+	return nil
+}
+
+// ownSecret is what the cache knows of a Secret that only the operator may have made. Nil when there is none.
+func (r *Reconciler) ownSecret(ctx context.Context, c *v1alpha1.LiveStashCluster, name string) (*metav1.PartialObjectMetadata, error) {
+	found, err := r.secretMetadata(ctx, c.Namespace, name)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if !metav1.IsControlledBy(found, c) {
+		return nil, nameConflict(found)
+	}
+	return found, nil
+}
+
+// readSecret reads a Secret from the API server. It is empty, with no UID, when there is none.
+func (r *Reconciler) readSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return &corev1.Secret{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	return secret, nil
+}
+
+// writeSecret makes a Secret, or changes the one that was read before. When that has changed meanwhile, the error is a
+// conflict and the next pass starts from what it is then.
+func (r *Reconciler) writeSecret(ctx context.Context, before, want *corev1.Secret) error {
+	if before.UID == "" {
+		if err := r.Create(ctx, want, fieldOwner); err != nil {
+			return fmt.Errorf("creating Secret %s: %w", want.Name, err)
+		}
+		return nil
+	}
+	after := before.DeepCopy()
+	after.Data = want.Data
+	if after.Annotations == nil {
+		after.Annotations = map[string]string{}
+	}
+	maps.Copy(after.Annotations, want.Annotations)
+	if equality.Semantic.DeepEqual(before, after) {
+		return nil
+	}
+	if err := r.Update(ctx, after, fieldOwner); err != nil {
+		return fmt.Errorf("updating Secret %s: %w", want.Name, err)
+	}
+	return nil
+}

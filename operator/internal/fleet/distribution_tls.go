@@ -1,0 +1,191 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/pki"
+)
+
+const (
+	tlsVolume = "livestash-tls"
+	tlsDir    = "/livestash-tls"
+
+	// distributionOptionsKey is the file with which Erlang sets up TLS between nodes.
+	distributionOptionsKey = "ssl_dist.conf"
+	// authoritiesKey is the file with the authorities whose certificates a node accepts.
+	authoritiesKey = "ca.crt"
+)
+
+const distributionTLSFlags = "-proto_dist inet_tls -ssl_dist_optfile " + tlsDir + "/" + distributionOptionsKey
+
+// CertificateKind is cert-manager's kind of a certificate that it makes and renews.
+var CertificateKind = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}
+
+// DistributionAuthorityName is the name of the Secret with the fleet's own certificate authority.
+func DistributionAuthorityName(c *v1alpha1.LiveStashCluster) string {
+	return c.Name + "-distribution-ca"
+}
+
+// DistributionSecretName is the name of the Secret with the nodes' certificate. That of cert-manager has another name than
+// the operator's, so that neither writes to what the other has left.
+func DistributionSecretName(c *v1alpha1.LiveStashCluster) string {
+	if c.Spec.Clustering.TLS.IssuerRef != nil {
+		return c.Name + "-distribution-issued"
+	}
+	return c.Name + "-distribution-tls"
+}
+
+func distributionOptionsName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-distribution" }
+
+// DistributionDNSName is the name in the nodes' certificate. It stands for the host of every node, so that scaling needs no
+// other certificate.
+func DistributionDNSName(c *v1alpha1.LiveStashCluster, in Inputs) string {
+	return "*." + serviceHost(c, in, HeadlessName(c))
+}
+
+// DistributionAuthority is the Secret with the fleet's own certificate authority.
+func DistributionAuthority(c *v1alpha1.LiveStashCluster, authority *pki.Authority) (*corev1.Secret, error) {
+	certificate, key, err := authority.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return tlsSecret(c, DistributionAuthorityName(c), map[string][]byte{
+		corev1.TLSCertKey:       certificate,
+		corev1.TLSPrivateKeyKey: key,
+	}), nil
+}
+
+// ReadDistributionAuthority is the authority in the Secret that DistributionAuthority made.
+func ReadDistributionAuthority(secret *corev1.Secret) (*pki.Authority, error) {
+	return pki.ParseAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+}
+
+// DistributionCertificate is the Secret with the nodes' certificate.
+func DistributionCertificate(c *v1alpha1.LiveStashCluster, leaf pki.Leaf) *corev1.Secret {
+	return tlsSecret(c, DistributionSecretName(c), map[string][]byte{
+		authoritiesKey:          leaf.Authorities,
+		corev1.TLSCertKey:       leaf.Certificate,
+		corev1.TLSPrivateKeyKey: leaf.Key,
+	})
+}
+
+// ReadDistributionCertificate is what DistributionCertificate put into the Secret.
+func ReadDistributionCertificate(secret *corev1.Secret) pki.Leaf {
+	return pki.Leaf{
+		Authorities: secret.Data[authoritiesKey],
+		Certificate: secret.Data[corev1.TLSCertKey],
+		Key:         secret.Data[corev1.TLSPrivateKeyKey],
+	}
+}
+
+func tlsSecret(c *v1alpha1.LiveStashCluster, name string, data map[string][]byte) *corev1.Secret {
+	secret := &corev1.Secret{TypeMeta: secretType, ObjectMeta: objectMeta(c, name), Type: corev1.SecretTypeTLS, Data: data}
+	secret.OwnerReferences = []metav1.OwnerReference{ownerReference(c)}
+	return secret
+}
+
+// IssuedCertificate asks cert-manager for the nodes' certificate. Nil when the fleet has an authority of its own.
+func IssuedCertificate(c *v1alpha1.LiveStashCluster, in Inputs) *unstructured.Unstructured {
+	issuer := c.Spec.Clustering.TLS.IssuerRef
+	if issuer == nil {
+		return nil
+	}
+	certificate := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"secretName": DistributionSecretName(c),
+			"dnsNames":   []any{DistributionDNSName(c, in)},
+			"issuerRef":  map[string]any{"name": issuer.Name, "kind": issuer.Kind, "group": issuer.Group},
+			"usages":     []any{"digital signature", "server auth", "client auth"},
+			"duration":   pki.LeafLife.String(),
+			"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "encoding": "PKCS8", "rotationPolicy": "Always"},
+		},
+	}}
+	certificate.SetGroupVersionKind(CertificateKind)
+	certificate.SetNamespace(c.Namespace)
+	certificate.SetName(DistributionSecretName(c))
+	certificate.SetLabels(Labels(c))
+	certificate.SetOwnerReferences([]metav1.OwnerReference{ownerReference(c)})
+	return certificate
+}
+
+// DistributionOptions is the ConfigMap with Erlang's options for TLS between nodes. Nil without TLS.
+func DistributionOptions(c *v1alpha1.LiveStashCluster, in Inputs) *corev1.ConfigMap {
+	if !c.TLSEnabled() {
+		return nil
+	}
+	// Any host of the fleet will do: the certificate stands for all of them.
+	host := strings.Replace(DistributionDNSName(c, in), "*", "node", 1)
+	return &corev1.ConfigMap{
+		TypeMeta:   configMapType,
+		ObjectMeta: objectMeta(c, distributionOptionsName(c)),
+		Data:       map[string]string{distributionOptionsKey: fmt.Sprintf(distributionOptions, host)},
+	}
+}
+
+// distributionOptions is an Erlang expression, which the virtual machine evaluates as it boots. A client checks the host of
+// the server that it connects to; for that a match function is needed, because Erlang takes no wildcards without. A server
+// knows no host to check, and Erlang would let in every certificate of the authority: the verify function asks for the
+// fleet's name in it.
+const distributionOptions = `%%%% Made by the LiveStash operator: TLS between the nodes of this fleet, each side with a certificate of it.
+[{server,
+  [{certfile, "` + tlsDir + `/tls.crt"},
+   {keyfile, "` + tlsDir + `/tls.key"},
+   {cacertfile, "` + tlsDir + `/ca.crt"},
+   {versions, ['tlsv1.3', 'tlsv1.2']},
+   {secure_renegotiate, true},
+   {verify, verify_peer},
+   {fail_if_no_peer_cert, true},
+   {verify_fun,
+    {fun(_, {bad_cert, _} = Why, _) -> {fail, Why};
+        (_, {extension, _}, State) -> {unknown, State};
+        (_, valid, State) -> {valid, State};
+        (Certificate, valid_peer, State) ->
+            case public_key:pkix_verify_hostname(
+                   Certificate, [{dns_id, "%s"}],
+                   [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]) of
+                true -> {valid, State};
+                false -> {fail, {bad_cert, hostname_check_failed}}
+            end
+     end, []}}]},
+ {client,
+  [{certfile, "` + tlsDir + `/tls.crt"},
+   {keyfile, "` + tlsDir + `/tls.key"},
+   {cacertfile, "` + tlsDir + `/ca.crt"},
+   {versions, ['tlsv1.3', 'tlsv1.2']},
+   {secure_renegotiate, true},
+   {verify, verify_peer},
+   {customize_hostname_check, [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]}]}].
+`
+
+// withDistributionTLS gives the pods the certificate and the options. Files that change in the Secret change in the pods,
+// and Erlang reads them again, so a renewal does not show in the template and restarts nothing.
+func withDistributionTLS(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster) {
+	app := &spec.Containers[0]
+	app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: tlsVolume, MountPath: tlsDir, ReadOnly: true})
+	var files []corev1.KeyToPath
+	for _, key := range []string{authoritiesKey, corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		files = append(files, corev1.KeyToPath{Key: key, Path: key})
+	}
+	spec.Volumes = append(spec.Volumes, corev1.Volume{
+		Name: tlsVolume,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			// Through the pod's fsGroup, the application's user may read the key.
+			DefaultMode: ptr.To[int32](0o440),
+			Sources: []corev1.VolumeProjection{
+				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: DistributionSecretName(c)}, Items: files}},
+				{ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: distributionOptionsName(c)},
+					Items:                []corev1.KeyToPath{{Key: distributionOptionsKey, Path: distributionOptionsKey}},
+				}},
+			},
+		}},
+	})
+}
