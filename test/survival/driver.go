@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,7 +114,7 @@ func choose(o options) ([]event, error) {
 
 // installOperator installs or upgrades the operator from the checkout, with its image under this tag.
 func (d *driver) installOperator(ctx context.Context, tag string) error {
-	chart, err := filepath.Abs(filepath.Join("..", ".."))
+	chart, err := checkout()
 	if err != nil {
 		return err
 	}
@@ -123,6 +124,22 @@ func (d *driver) installOperator(ctx context.Context, tag string) error {
 		d.operatorTag = tag
 	}
 	return err
+}
+
+// checkout is the root of the repository: `go run` and `go test` start in different folders of it.
+func checkout() (string, error) {
+	for folder := "."; ; folder = filepath.Join(folder, "..") {
+		absolute, err := filepath.Abs(folder)
+		if err != nil {
+			return "", err
+		}
+		if _, err := os.Stat(filepath.Join(absolute, "Chart.yaml")); err == nil {
+			return absolute, nil
+		}
+		if absolute == "/" {
+			return "", errors.New("no folder above this one has a Chart.yaml: run it in a checkout")
+		}
+	}
 }
 
 // do is one event, from the opening of sessions to what they found.
