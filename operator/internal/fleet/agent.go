@@ -103,6 +103,8 @@ func agentHelper(c *v1alpha1.LiveStashCluster, in Inputs, name, command string) 
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 		VolumeMounts: []corev1.VolumeMount{{Name: agentVolume, MountPath: agentDir}},
+		// It ends with a sentence when it cannot do its work, for example because its port is taken.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 	if path := c.Spec.HTTP.ReadinessPath; path != "" {
 		container.Env = append(container.Env, value("LIVESTASH_READINESS_PATH", path))
