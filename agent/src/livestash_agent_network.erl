@@ -12,9 +12,9 @@
 -type bytes() :: {In :: non_neg_integer(), Out :: non_neg_integer()}.
 
 %% Milliseconds between samples: what a connection moves between its last sample and its end is taken for http.
--define(INTERVAL, 5000).
-%% Samples between two counts of all connections.
--define(RECOUNT, 12).
+-define(SAMPLE, 5000).
+%% Milliseconds between two counts of all connections.
+-define(RECOUNT, 60000).
 %% LiveStash's connection to Redis.
 -define(REDIS, 'Elixir.LiveStash.Adapters.Redis.Conn').
 
@@ -33,14 +33,14 @@ counts() ->
 -spec init([]) -> {ok, map()}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
-    self() ! tick,
+    self() ! recount,
+    self() ! sample,
     {ok, #{
         http => {0, 0},
         distribution => {0, 0},
         redis => {0, 0},
         %% What each connection had moved when it was last looked at.
         seen => #{},
-        ticks => 0,
         %% Ports that are not connections of clients.
         others => erlang:system_info(port_count)
     }}.
@@ -57,10 +57,13 @@ handle_cast(_Message, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), map()) -> {noreply, map()}.
-handle_info(tick, #{ticks := Ticks} = State) ->
-    erlang:send_after(?INTERVAL, self(), tick),
-    Ticks rem ?RECOUNT =:= 0 andalso recount(livestash_agent_config:get(app_port)),
-    {noreply, sample(State#{ticks := Ticks + 1})};
+handle_info(sample, State) ->
+    erlang:send_after(?SAMPLE, self(), sample),
+    {noreply, sample(State)};
+handle_info(recount, State) ->
+    erlang:send_after(?RECOUNT, self(), recount),
+    ok = recount(livestash_agent_config:get(app_port)),
+    {noreply, State};
 handle_info({others, Others}, State) ->
     {noreply, State#{others := Others}};
 handle_info(_Message, State) ->
