@@ -13,7 +13,7 @@
 -module(livestash_agent_handoff).
 
 -export([hand_over/3]).
--export([accept/3, held/2]).
+-export([accept/3]).
 
 -export_type([answer/0, result/0]).
 
@@ -24,10 +24,11 @@
 
 -define(BATCH_ROWS, 200).
 -define(BATCH_BYTES, 1048576).
-%% Batches that are inserted at a peer and not yet deleted here; with the limits above the memory that a hand-over takes.
--define(MAX_UNSETTLED, 4).
+%% Batches on their way at the same time; with the limits above the memory that a hand-over takes, and with ?OVERLAP its rate.
+-define(MAX_BATCHES, 4).
 %% Milliseconds.
 -define(OVERLAP, 50).
+-define(LOOK_AGAIN, 10).
 -define(PEER_TIMEOUT, 2000).
 %% Bytes per millisecond that a connection to a peer should carry at least.
 -define(SLOWEST, 4096).
@@ -36,25 +37,18 @@
 -define(MAX_QUIET, 3000).
 -define(POLL, 100).
 
--record(batch, {
-    %% Monotonic milliseconds.
-    accepted_at :: integer(),
-    %% Which peer has inserted which rows.
-    rows :: [{node(), [tuple()]}]
-}).
-
 -record(pass, {
     table :: atom(),
     key_position :: pos_integer(),
     %% Monotonic milliseconds.
     deadline :: integer(),
-    %% Peers that stay and answer, sorted: both sides of a row's life that several draining nodes know pick the same one.
+    %% Peers that stay and answer, sorted: several draining nodes that have the same key pick the same one.
     peers :: [node()],
     %% The next batch, and its size in bytes.
     rows = [] :: [tuple()],
     bytes = 0 :: non_neg_integer(),
-    %% Oldest first.
-    unsettled = [] :: [#batch{}],
+    %% The processes of the batches that are on their way, oldest first.
+    batches = [] :: [{pid(), reference()}],
     moved = 0 :: non_neg_integer(),
     %% Rows whose key is at a peer: nothing is lost with them.
     superseded = 0 :: non_neg_integer()
@@ -76,19 +70,11 @@ hand_over(Tables, Peers, Within) ->
 accept(Table, Rows, Offer) ->
     case refusal(Table, Offer) of
         none ->
-            Answers = [answer(fun() -> ets:insert_new(Table, Row) end) || Row <- Rows],
+            Answers = [answer(ets:insert_new(Table, Row)) || Row <- Rows],
             livestash_agent_state:count(handoffs_received, length([accepted || accepted <- Answers])),
             Answers;
         Refusal ->
             [Refusal || _ <- Rows]
-    end.
-
-%% Which of the keys this node's table has.
--spec held(atom(), [term()]) -> [term()].
-held(Table, Keys) ->
-    case ets:whereis(Table) of
-        undefined -> [];
-        _ -> [Key || Key <- Keys, ets:member(Table, Key)]
     end.
 
 refusal(Table, Offer) ->
@@ -180,7 +166,7 @@ pass(#pass{table = Table} = Pass) ->
     %% So that the walk goes on behind a row that is deleted meanwhile.
     true = ets:safe_fixtable(Table, true),
     try
-        settle_all(flush(walk(ets:first(Table), Pass)))
+        await_all(send(walk(ets:first(Table), Pass)))
     after
         ets:safe_fixtable(Table, false)
     end.
@@ -199,96 +185,108 @@ collect([], Pass) ->
     Pass;
 collect([Row], #pass{rows = Rows, bytes = Bytes} = Pass) ->
     Size = erlang:external_size(Row),
-    case Bytes + Size > ?BATCH_BYTES orelse length(Rows) >= ?BATCH_ROWS of
-        true -> collect([Row], flush(Pass));
+    case Rows =/= [] andalso (Bytes + Size > ?BATCH_BYTES orelse length(Rows) >= ?BATCH_ROWS) of
+        true -> collect([Row], send(Pass));
         false -> Pass#pass{rows = [Row | Rows], bytes = Bytes + Size}
     end.
 
-%% Sends the batch that was collected.
-flush(#pass{rows = []} = Pass) ->
+%% Sends the rows that were collected on their way, as one batch.
+send(#pass{batches = [_ | _] = Batches} = Pass) when length(Batches) >= ?MAX_BATCHES ->
+    send(await_oldest(Pass));
+send(#pass{rows = Rows, peers = Peers} = Pass) when Rows =:= []; Peers =:= [] ->
     Pass;
-flush(Pass) ->
-    Settled = settle_due(Pass),
-    {Free, Asked} = free_rows(Settled),
-    Offered = offer(Free, Asked),
-    Offered#pass{rows = [], bytes = 0}.
+send(#pass{batches = Batches} = Pass) ->
+    Batch = spawn_monitor(fun() -> exit({?MODULE, move(Pass)}) end),
+    Pass#pass{rows = [], bytes = 0, batches = Batches ++ [Batch]}.
 
-%% The rows whose keys no peer has.
+await_all(#pass{batches = []} = Pass) -> Pass;
+await_all(Pass) -> await_all(await_oldest(Pass)).
+
+await_oldest(#pass{batches = [{Pid, Monitor} | Batches], peers = Peers} = Pass) ->
+    receive
+        {'DOWN', Monitor, process, Pid, {?MODULE, {Moved, Superseded, Useless}}} ->
+            Gone = [Peer || Peer <- Peers, lists:member(Peer, Useless)],
+            [logger:warning("livestash agent: ~ts takes no stashes from this node.", [Peer]) || Peer <- Gone],
+            Pass#pass{
+                batches = Batches,
+                peers = Peers -- Gone,
+                moved = Pass#pass.moved + Moved,
+                superseded = Pass#pass.superseded + Superseded
+            };
+        {'DOWN', Monitor, process, Pid, Reason} ->
+            exit(Reason)
+    end.
+
+%% Moves one batch. Returns how many rows were moved, how many are at a peer anyway, and which peers are of no use.
+move(#pass{rows = Rows} = Pass) ->
+    {Free, Silent} = free_rows(Pass),
+    Offers = offer(Free, Pass#pass{peers = Pass#pass.peers -- Silent}),
+    AcceptedAt = now_ms(),
+    [take_back(Peer, Share, Pass) || {Peer, Share, {error, _}} <- Offers],
+    Accepted = [{Peer, [Row || {Row, accepted} <- lists:zip(Share, Answers)]} || {Peer, Share, {ok, Answers}} <- Offers],
+    Taken = length([taken || {_Peer, _Share, {ok, Answers}} <- Offers, taken <- Answers]),
+    {Moved, Lost} = settle(watch(Accepted, AcceptedAt + ?OVERLAP, Pass), Pass),
+    {Moved, length(Rows) - length(Free) + Taken, Silent ++ Lost ++ refusing(Offers)}.
+
+%% The rows whose keys no peer has, and the peers that did not say.
 free_rows(#pass{table = Table, key_position = Position, rows = Rows, peers = Peers} = Pass) ->
     Keys = [element(Position, Row) || Row <- Rows],
-    Outcomes = ask(Pass, [{Peer, fun() -> held_at(Peer, Table, Keys) end} || Peer <- Peers]),
-    Held = maps:from_keys(lists:append([Some || {_Peer, {ok, Some}} <- Outcomes]), []),
-    Free = [Row || Row <- Rows, not is_map_key(element(Position, Row), Held)],
-    Superseded = Pass#pass.superseded + length(Rows) - length(Free),
-    {Free, without([Peer || {Peer, {error, _}} <- Outcomes], Pass#pass{superseded = Superseded})}.
+    Outcomes = ask(Pass, [{Peer, fun() -> at_peer(Peer, fun ets:member/2, Table, Keys) end} || Peer <- Peers]),
+    Held = [Key || {_Peer, {ok, Members}} <- Outcomes, {Key, true} <- lists:zip(Keys, Members)],
+    HeldSet = maps:from_keys(Held, []),
+    {
+        [Row || Row <- Rows, not is_map_key(element(Position, Row), HeldSet)],
+        [Peer || {Peer, {error, _}} <- Outcomes]
+    }.
 
-offer(Rows, #pass{table = Table, peers = Peers} = Pass) when Rows =/= [], Peers =/= [] ->
+%% What each peer answers to its share of the rows.
+offer(_Rows, #pass{peers = []}) ->
+    [];
+offer(Rows, #pass{table = Table} = Pass) ->
     Shares = maps:to_list(maps:groups_from_list(fun(Row) -> choose(Row, Pass) end, Rows)),
     Outcomes = ask(Pass, [{Peer, fun() -> insert_at(Peer, Table, Share) end} || {Peer, Share} <- Shares]),
-    Answered = lists:zipwith(fun({Peer, Share}, {Peer, Outcome}) -> {Peer, Share, Outcome} end, Shares, Outcomes),
-    lists:foldl(fun answered/2, Pass#pass{unsettled = Pass#pass.unsettled ++ [accepted(Answered)]}, Answered);
-offer(_Rows, Pass) ->
-    Pass.
+    lists:zipwith(fun({Peer, Share}, {Peer, Outcome}) -> {Peer, Share, Outcome} end, Shares, Outcomes).
 
 choose(Row, #pass{key_position = Position, peers = Peers}) ->
     lists:nth(1 + erlang:phash2(element(Position, Row), length(Peers)), Peers).
 
-accepted(Answered) ->
-    Rows = [{Peer, [Row || {Row, accepted} <- lists:zip(Share, Answers)]} || {Peer, Share, {ok, Answers}} <- Answered],
-    #batch{accepted_at = now_ms(), rows = Rows}.
-
-answered({Peer, _Share, {ok, Answers}}, Pass) ->
-    Superseded = Pass#pass.superseded + length([taken || taken <- Answers]),
-    Useless = [Peer || Answer <- [no_table, draining, withdrawn], lists:member(Answer, Answers)],
-    without(Useless, Pass#pass{superseded = Superseded});
-answered({Peer, Share, {error, _}}, Pass) ->
-    take_back(Peer, Share, Pass),
-    without([Peer], Pass).
-
-without(Useless, #pass{peers = Peers} = Pass) ->
-    [logger:warning("livestash agent: ~ts takes no sessions from this node.", [Peer]) || Peer <- lists:usort(Useless)],
-    Pass#pass{peers = Peers -- Useless}.
+refusing(Offers) ->
+    [Peer || {Peer, _Share, {error, _}} <- Offers] ++
+        [Peer || {Peer, _Share, {ok, Answers}} <- Offers, Answer <- [no_table, draining, withdrawn], lists:member(Answer, Answers)].
 
 %% A large row must not make a good peer look like a dead one.
 ask(#pass{deadline = Deadline, bytes = Bytes}, Tasks) ->
     Limit = ?PEER_TIMEOUT + Bytes div ?SLOWEST,
     livestash_agent_tasks:run(Tasks, min(Limit, max(0, Deadline - now_ms()))).
 
-%% Settles what is old enough, and waits for that when too much is unsettled.
-settle_due(#pass{unsettled = []} = Pass) ->
-    Pass;
-settle_due(#pass{unsettled = [#batch{accepted_at = At} = Oldest | Rest]} = Pass) ->
-    case now_ms() >= At + ?OVERLAP of
-        true ->
-            settle_due(settle(Oldest, Pass#pass{unsettled = Rest}));
-        false when length(Rest) >= ?MAX_UNSETTLED ->
-            timer:sleep(At + ?OVERLAP - now_ms()),
-            settle_due(Pass);
-        false ->
-            Pass
+%% Until the lookups that do not know of the copies are over. Copies of rows that are pulled from here meanwhile are
+%% taken back at once: their clients live on elsewhere, and must not find them.
+watch(Accepted, Until, Pass) ->
+    Left = [{Peer, still_here(Peer, Rows, Pass)} || {Peer, Rows} <- Accepted],
+    case Until - now_ms() of
+        Time when Time > 0 ->
+            timer:sleep(min(Time, ?LOOK_AGAIN)),
+            watch(Left, Until, Pass);
+        _ ->
+            Left
     end.
 
-settle_all(#pass{unsettled = []} = Pass) ->
-    Pass;
-settle_all(#pass{unsettled = [#batch{accepted_at = At} = Oldest | Rest]} = Pass) ->
-    timer:sleep(max(0, At + ?OVERLAP - now_ms())),
-    settle_all(settle(Oldest, Pass#pass{unsettled = Rest})).
+still_here(Peer, Rows, #pass{table = Table, key_position = Position} = Pass) ->
+    {Here, Gone} = lists:partition(fun(Row) -> ets:member(Table, element(Position, Row)) end, Rows),
+    take_back(Peer, Gone, Pass),
+    Here.
 
-settle(#batch{rows = Rows}, Pass) ->
-    lists:foldl(fun settle_peer/2, Pass, Rows).
+%% Deletes here what peers have. A peer that is gone died with it. Returns how many rows were deleted, and who is gone.
+settle(Accepted, Pass) ->
+    {Alive, Dead} = lists:partition(fun({Peer, _Rows}) -> lists:member(Peer, nodes()) end, Accepted),
+    Moved = lists:sum([delete(Peer, Rows, Pass) || {Peer, Rows} <- Alive]),
+    livestash_agent_state:count(handoffs_sent, Moved),
+    {Moved, [Peer || {Peer, _Rows} <- Dead]}.
 
-settle_peer({Peer, Rows}, Pass) ->
-    case lists:member(Peer, nodes()) of
-        true -> settle_rows(Peer, Rows, Pass);
-        %% It died with the copies.
-        false -> without([Peer], Pass)
-    end.
-
-settle_rows(Peer, Rows, #pass{table = Table, moved = Moved} = Pass) ->
+delete(Peer, Rows, #pass{table = Table} = Pass) ->
     {Deleted, Changed} = lists:partition(fun(Row) -> ets:select_delete(Table, exactly([Row], Pass)) =:= 1 end, Rows),
-    livestash_agent_state:count(handoffs_sent, length(Deleted)),
     take_back(Peer, Changed, Pass),
-    Pass#pass{moved = Moved + length(Deleted)}.
+    length(Deleted).
 
 %% Not waited for: the peer may be frozen, and what it does later is right at any time.
 take_back(_Peer, [], _Pass) ->
@@ -307,36 +305,22 @@ exactly(Rows, #pass{key_position = Position}) ->
      || Row <- Rows
     ].
 
-%% What a peer is asked. One without the agent has no functions for it, and is asked row by row.
-
-held_at(Peer, Table, Keys) ->
-    with_agent(
-        fun() -> erpc:call(Peer, ?MODULE, held, [Table, Keys]) end,
-        fun() -> [Key || Key <- Keys, erpc:call(Peer, ets, member, [Table, Key])] end
-    ).
-
+%% A peer without the agent cannot refuse, so it is just told to insert.
 insert_at(Peer, Table, Rows) ->
     Offer = self(),
-    with_agent(
-        fun() -> erpc:call(Peer, ?MODULE, accept, [Table, Rows, Offer]) end,
-        fun() -> [answer(fun() -> erpc:call(Peer, ets, insert_new, [Table, Row]) end) || Row <- Rows] end
-    ).
-
-with_agent(Ask, AskWithout) ->
     try
-        Ask()
+        erpc:call(Peer, ?MODULE, accept, [Table, Rows, Offer])
     catch
-        error:{exception, undef, [{?MODULE, _, _, _} | _]} -> AskWithout()
+        error:{exception, undef, [{?MODULE, accept, _, _} | _]} ->
+            [answer(Inserted) || Inserted <- at_peer(Peer, fun ets:insert_new/2, Table, Rows)]
     end.
 
-answer(InsertNew) ->
-    try InsertNew() of
-        true -> accepted;
-        false -> taken
-    catch
-        error:badarg -> no_table;
-        error:{exception, badarg, _} -> no_table
-    end.
+answer(true) -> accepted;
+answer(false) -> taken.
+
+%% One call for all, of functions that every peer has.
+at_peer(Peer, Function, Table, Arguments) ->
+    erpc:call(Peer, lists, zipwith, [Function, [Table || _ <- Arguments], Arguments]).
 
 now_ms() ->
     erlang:monotonic_time(millisecond).

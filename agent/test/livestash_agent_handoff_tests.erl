@@ -1,0 +1,316 @@
+-module(livestash_agent_handoff_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-define(TABLE, live_stash_server_storage).
+-define(KEY, 2).
+-define(F, livestash_agent_fixture).
+
+%% Called in other VMs.
+-export([make_table/0, halt_when_rows_come/0, hand_over_other/3, start_clients/3, clients_found/0, visit/2]).
+
+%% Four nodes: the first hands over, the last has no agent.
+
+all_test_() ->
+    {setup, fun start/0, fun stop/1, fun(Vms) ->
+        [
+            {Name, {timeout, 100, fun() -> reset(Vms), Test(Vms) end}}
+         || {Name, Test} <- [
+                {"every row arrives once and unchanged", fun rows_arrive/1},
+                {"a row whose key is at a peer stays", fun old_rows_stay/1},
+                {"also when that peer is not the one that would take it", fun old_rows_stay_everywhere/1},
+                {"a draining peer takes nothing", fun draining_peer/1},
+                {"a peer without the table takes nothing", fun peer_without_table/1},
+                {"a peer without the agent takes rows", fun peer_without_agent/1},
+                {"a frozen peer takes nothing, also not later", fun frozen_peer/1},
+                {"a peer that dies before its rows are deleted here", fun dying_peer/1},
+                {"nobody is there", fun nobody/1},
+                {"no time", fun no_time/1},
+                {"rows larger than a batch", fun large_rows/1},
+                {"an offer that was withdrawn", fun withdrawn_offer/1},
+                {"tables that cannot be handed over", fun other_tables/1},
+                {"clients pull their rows at the same time", fun clients/1}
+            ]
+        ]
+    end}.
+
+start() ->
+    Vms = [?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}) || _ <- [1, 2, 3]],
+    Plain = ?F:start(#{environment => #{"ERL_AFLAGS" => ""}}),
+    [?F:eventually(fun() -> ?F:call(Vm, erlang, module_loaded, [livestash_agent_handoff]) end) || Vm <- Vms],
+    All = Vms ++ [Plain],
+    [connect(Vm, All) || Vm <- All],
+    All.
+
+%% And gives the VM this module.
+connect(Vm, All) ->
+    ok = ?F:call(Vm, fun() -> ok end),
+    [true = ?F:call(Vm, net_kernel, connect_node, [Node]) || #{node := Node} <- All].
+
+stop(Vms) ->
+    [?F:stop(Vm) || Vm <- Vms].
+
+reset(Vms) ->
+    [?F:call(Vm, ?MODULE, make_table, []) || Vm <- Vms],
+    [?F:call(Vm, livestash_agent_state, set_draining, [none]) || Vm <- lists:droplast(Vms)].
+
+%% The owner runs none of this module's code, and so survives that it is loaded again.
+make_table() ->
+    case whereis(table_owner) of
+        undefined -> ok;
+        Old -> kill(Old)
+    end,
+    Owner = spawn(timer, sleep, [infinity]),
+    register(table_owner, Owner),
+    Options = [set, public, named_table, {keypos, ?KEY}, {write_concurrency, true}, {decentralized_counters, true}],
+    true = ets:give_away(ets:new(?TABLE, Options), Owner, given).
+
+kill(Pid) ->
+    Monitor = monitor(process, Pid),
+    exit(Pid, kill),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> ok
+    end.
+
+row(Key, Value) ->
+    {state, Key, undefined, 0, #{value => Value}, nil}.
+
+fill(Vm, Rows) ->
+    true = ?F:call(Vm, ets, insert, [?TABLE, Rows]),
+    Rows.
+
+rows(Vm) ->
+    ?F:call(Vm, ets, tab2list, [?TABLE]).
+
+%% In any order. Sorting would take 1 and 1.0 for the same.
+same(Rows, Others) ->
+    Rows -- Others =:= [] andalso Others -- Rows =:= [].
+
+hand_over(Vm, Peers) ->
+    hand_over(Vm, Peers, 20000).
+
+hand_over(Vm, Peers, Within) ->
+    ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Node || #{node := Node} <- Peers], Within]).
+
+rows_arrive([Me, P1, P2 | _]) ->
+    %% Terms that mean something in patterns, and keys of many kinds.
+    Keys = ['_', '$1', '$_', {'_', a}, #{a => 1}, [], 1.0, 1, <<"k">>] ++ [integer_to_binary(N) || N <- lists:seq(1, 1000)],
+    Rows = fill(Me, [row(Key, {'_', '$1', fun erlang:abs/1, #{'_' => Key}}) || Key <- Keys]),
+    ?assertEqual(#{handed_over => length(Rows), left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual([], rows(Me)),
+    ?assert(same(Rows, rows(P1) ++ rows(P2))),
+    %% Spread.
+    ?assert(length(rows(P1)) > 300),
+    ?assert(length(rows(P2)) > 300).
+
+old_rows_stay([Me, P1 | _]) ->
+    fill(Me, [row(N, old) || N <- lists:seq(1, 10)]),
+    New = fill(P1, [row(N, new) || N <- lists:seq(1, 5)]),
+    ?assertEqual(#{handed_over => 5, left => 0, reason => ""}, hand_over(Me, [P1])),
+    ?assert(same(New ++ [row(N, old) || N <- lists:seq(6, 10)], rows(P1))).
+
+old_rows_stay_everywhere([Me, P1, P2 | _]) ->
+    Keys = lists:seq(1, 300),
+    fill(Me, [row(N, old) || N <- Keys]),
+    New = fill(P1, [row(N, new) || N <- Keys]),
+    ?assertEqual(#{handed_over => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assert(same(New, rows(P1))),
+    ?assertEqual([], rows(P2)).
+
+draining_peer([Me, P1, P2 | _]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
+    ?F:call(P1, livestash_agent_state, set_draining, [waiting]),
+    ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual([], rows(P1)),
+    ?assert(same(Rows, rows(P2))).
+
+peer_without_table([Me, P1, P2 | _]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
+    ?F:call(P1, ets, delete, [?TABLE]),
+    ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assert(same(Rows, rows(P2))).
+
+peer_without_agent([Me, P1, P2, Plain]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
+    fill(Plain, [row(1, new)]),
+    ?assertEqual(#{handed_over => 499, left => 0, reason => ""}, hand_over(Me, [P1, P2, Plain])),
+    ?assert(length(rows(Plain)) > 100),
+    ?assert(same([row(1, new) | Rows -- [row(1, 1)]], rows(P1) ++ rows(P2) ++ rows(Plain))).
+
+frozen_peer([Me, P1, P2 | _]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
+    Pid = ?F:call(P1, os, getpid, []),
+    "" = os:cmd("kill -STOP " ++ Pid),
+    try
+        ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+        ?assert(same(Rows, rows(P2)))
+    after
+        "" = os:cmd("kill -CONT " ++ Pid)
+    end,
+    %% Whatever it was asked while it was frozen is done once it has answered this.
+    timer:sleep(500),
+    ?assertEqual([], rows(P1)).
+
+%% The rows are at the peer, and the node that hands over has not deleted them yet.
+dying_peer([Me, P1 | _]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
+    Third = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    ?F:eventually(fun() -> ?F:call(Third, erlang, module_loaded, [livestash_agent_handoff]) end),
+    connect(Third, [Me]),
+    ?F:call(Third, ?MODULE, make_table, []),
+    ?F:call(Third, ?MODULE, halt_when_rows_come, []),
+    ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, Third])),
+    ?assert(same(Rows, rows(P1))),
+    ?assertEqual([], rows(Me)).
+
+halt_when_rows_come() ->
+    spawn(fun Wait() ->
+        case maps:get(handoffs_received, livestash_agent_state:counters()) of
+            0 ->
+                erlang:yield(),
+                Wait();
+            _ ->
+                timer:sleep(5),
+                erlang:halt(0, [{flush, false}])
+        end
+    end),
+    ok.
+
+nobody([Me | _]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 5)]),
+    ?assertMatch(#{handed_over := 0, left := 5, reason := [_ | _]}, hand_over(Me, [])),
+    ?assert(same(Rows, rows(Me))).
+
+no_time([Me, P1 | _]) ->
+    fill(Me, [row(N, N) || N <- lists:seq(1, 5)]),
+    ?assertMatch(#{handed_over := 0, left := 5, reason := [_ | _]}, hand_over(Me, [P1], 0)),
+    ?assertEqual([], rows(P1)).
+
+large_rows([Me, P1, P2 | _]) ->
+    Rows = fill(Me, [row(N, binary:copy(<<N>>, 3 * 1024 * 1024)) || N <- lists:seq(1, 6)]),
+    ?assertEqual(#{handed_over => 6, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assert(same(Rows, rows(P1) ++ rows(P2))).
+
+withdrawn_offer([Me, P1 | _]) ->
+    Dead = ?F:call(Me, erlang, spawn, [erlang, now, []]),
+    ?F:eventually(fun() -> not ?F:call(Me, erlang, is_process_alive, [Dead]) end),
+    ?assertEqual([withdrawn], ?F:call(P1, livestash_agent_handoff, accept, [?TABLE, [row(1, 1)], Dead])),
+    ?assertEqual([], rows(P1)).
+
+other_tables([Me, #{node := Peer} | _]) ->
+    [
+        ?assertMatch(#{handed_over := 0, left := 1, reason := [_ | _]}, ?F:call(Me, ?MODULE, hand_over_other, [Type, Access, Peer]))
+     || {Type, Access} <- [{bag, public}, {duplicate_bag, public}, {set, protected}, {set, private}]
+    ].
+
+hand_over_other(Type, Access, Peer) ->
+    Table = ets:new(other, [Type, Access, named_table]),
+    ets:insert(Table, {key, value}),
+    try
+        livestash_agent_handoff:hand_over([Table], [Peer], 1000)
+    after
+        ets:delete(Table)
+    end.
+
+%% Half of the clients come back while their rows are on their way, and some of them a second time, each looking for its row as
+%% LiveStash does. Whoever comes back must find what it stashed last, and in the end there must be one row for each,
+%% the right one.
+clients([Me, P1, P2, P3] = Vms) ->
+    Keys = lists:seq(1, 8000),
+    fill(Me, [row(Key, 1) || Key <- Keys]),
+    #{node := Source} = Me,
+    Nodes = [Node || #{node := Node} <- [P1, P2, P3]],
+    Returning = lists:zip(lists:seq(1, 8000, 2), lists:sublist(lists:append(lists:duplicate(4000, Nodes)), 4000)),
+    [
+        ?F:call(Vm, ?MODULE, start_clients, [[Key || {Key, At} <- Returning, At =:= Node], Source, Nodes])
+     || #{node := Node} = Vm <- [P1, P2, P3]
+    ],
+    #{left := 0, reason := "", handed_over := HandedOver} = hand_over(Me, [P1, P2, P3]),
+    Found = lists:append([?F:call(Vm, ?MODULE, clients_found, []) || Vm <- [P1, P2, P3]]),
+    %% The race has to have taken place.
+    ?assert(HandedOver < 8000),
+    ?assert(HandedOver > 4000),
+    %% Everybody has found something, and the last that was stashed.
+    ?assertEqual([], [Client || {_Key, Visits} = Client <- Found, Visits =/= lists:seq(1, length(Visits))]),
+    ?assertEqual(4000, length(Found)),
+    Rows = [{Key, Value} || Vm <- Vms, {state, Key, _, _, #{value := Value}, _} <- rows(Vm)],
+    Expected = maps:to_list(maps:merge(
+        maps:from_keys(Keys, 1), maps:from_list([{Key, 1 + length(Visits)} || {Key, Visits} <- Found])
+    )),
+    ?assert(same(Expected, Rows)).
+
+%% The clients of this node wait until the first rows have arrived somewhere, then come back within a second.
+start_clients(Keys, Source, Nodes) ->
+    register(clients, spawn(fun() ->
+        await_rows(Nodes),
+        Clients = [spawn_monitor(fun() -> client(Key, Source, Nodes) end) || Key <- Keys],
+        Found = [
+            receive
+                {'DOWN', Monitor, process, Pid, Visits} -> Visits
+            end
+         || {Pid, Monitor} <- Clients
+        ],
+        receive
+            {From, found} -> From ! {found, Found}
+        end
+    end)),
+    ok.
+
+clients_found() ->
+    clients ! {self(), found},
+    receive
+        {found, Found} -> Found
+    end.
+
+await_rows(Nodes) ->
+    case lists:any(fun(Node) -> erpc:call(Node, ets, info, [?TABLE, size]) > 0 end, Nodes) of
+        true -> ok;
+        false -> await_rows(Nodes)
+    end.
+
+client(Key, Source, Nodes) ->
+    timer:sleep(rand:uniform(1000)),
+    Hint = lists:nth(rand:uniform(4), [Source, Source, Source, none]),
+    First = visit(Key, Hint),
+    Second =
+        case rand:uniform(3) of
+            1 ->
+                timer:sleep(200 + rand:uniform(300)),
+                Elsewhere = lists:nth(rand:uniform(length(Nodes)), Nodes),
+                Here = node(),
+                [erpc:call(Elsewhere, ?MODULE, visit, [Key, Here])];
+            _ ->
+                []
+        end,
+    exit({Key, [First | Second]}).
+
+visit(Key, Hint) ->
+    case find(Key, Hint) of
+        not_found ->
+            not_found;
+        Value ->
+            ets:insert(?TABLE, {state, Key, self(), 1, #{value => Value + 1}, nil}),
+            Value
+    end.
+
+%% LiveStash: here, else at the hinted node, else at all others at once.
+find(Key, Hint) ->
+    case ets:lookup(?TABLE, Key) of
+        [{_, _, _, _, #{value := Value}, _}] -> Value;
+        [] -> pop_hinted(Key, Hint)
+    end.
+
+pop_hinted(Key, Hint) when Hint =/= none, Hint =/= node() ->
+    case erpc:call(Hint, ets, take, [?TABLE, Key]) of
+        [{_, _, _, _, #{value := Value}, _}] -> Value;
+        [] -> pop_others(Key, nodes() -- [Hint])
+    end;
+pop_hinted(Key, _Hint) ->
+    pop_others(Key, nodes()).
+
+pop_others(Key, Nodes) ->
+    Popped = [Value || {ok, [{_, _, _, _, #{value := Value}, _}]} <- erpc:multicall(Nodes, ets, take, [?TABLE, Key])],
+    case Popped of
+        [Value | _] -> Value;
+        [] -> not_found
+    end.
