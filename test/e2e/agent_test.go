@@ -43,7 +43,9 @@ func TestAgent(t *testing.T) {
 
 	t.Run("a rollout loses nothing", func(t *testing.T) {
 		s := s.in(t)
-		s.apply("adapter: ETS\nreplicas: 3\nenv: [{name: ROLLED, value: yes}]")
+		s.apply(`adapter: ETS
+replicas: 3
+env: [{name: ROLLED, value: "1"}]`)
 		s.settled()
 		s.stashes(300)
 		s.eventually(time.Minute, func() error {
