@@ -251,6 +251,21 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.clustering.distributionPort", "4369, epmd's port"},
 		},
 		{
+			name: "an issuer without TLS",
+			spec: `{image: a, adapter: ETS, clustering: {tls: {issuerRef: {name: ca}}}}`,
+			says: []string{"spec.clustering.tls", "issuerRef is only read with enabled: true"},
+		},
+		{
+			name: "an issuer without a name",
+			spec: `{image: a, adapter: ETS, clustering: {tls: {enabled: true, issuerRef: {kind: Issuer}}}}`,
+			says: []string{"spec.clustering.tls.issuerRef.name: Required value"},
+		},
+		{
+			name: "an issuer of a kind that cert-manager does not have",
+			spec: `{image: a, adapter: ETS, clustering: {tls: {enabled: true, issuerRef: {name: ca, kind: VaultIssuer}}}}`,
+			says: []string{"spec.clustering.tls.issuerRef.kind", "kind must be Issuer or ClusterIssuer"},
+		},
+		{
 			name: "readiness path that is no path",
 			spec: `{image: a, adapter: ETS, http: {readinessPath: healthz}}`,
 			says: []string{"spec.http.readinessPath", "must start with '/'"},
@@ -311,6 +326,9 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"own cookie":                `{image: a, adapter: ETS, clustering: {cookie: {secretRef: {name: s, key: k}}}}`,
 		"generated cookie":          `{image: a, adapter: ETS, clustering: {cookie: {generate: true}}}`,
 		"a sidecar":                 `{image: a, adapter: ETS, podTemplate: {spec: {nodeSelector: {disk: ssd}, containers: [{name: log, image: b}, {name: app, lifecycle: {}}]}}}`,
+		"TLS":                       `{image: a, adapter: ETS, clustering: {tls: {enabled: true}}}`,
+		"TLS of a ClusterIssuer":    `{image: a, adapter: ETS, clustering: {tls: {enabled: true, issuerRef: {name: ca, kind: ClusterIssuer}}}}`,
+		"TLS of another issuer":     `{image: a, adapter: ETS, clustering: {tls: {enabled: true, issuerRef: {name: ca, kind: AWSPCAIssuer, group: awspca.cert-manager.io}}}}`,
 		"a distribution port below": `{image: a, adapter: ETS, clustering: {distributionPort: 4359}}`,
 	}
 	for name, spec := range cases {
@@ -321,6 +339,51 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 			}
 			if refusal := apply(t, object, spec); refusal != nil {
 				t.Errorf("it was refused:\n%v", refusal)
+			}
+		})
+	}
+}
+
+// Nodes with and without TLS, or with certificates of two issuers, cannot talk to each other.
+func TestTLSChangesOnlyWithoutPods(t *testing.T) {
+	const plain, tls = `{}`, `{tls: {enabled: true}}`
+	const issued, issuedByOther = `{tls: {enabled: true, issuerRef: {name: a}}}`, `{tls: {enabled: true, issuerRef: {name: b}}}`
+	cases := map[string]struct {
+		replicas, clustering       string
+		newReplicas, newClustering string
+		refused                    bool
+	}{
+		"on while pods run":                {"3", plain, "3", tls, true},
+		"off while pods run":               {"3", tls, "3", plain, true},
+		"an issuer while pods run":         {"3", tls, "3", issued, true},
+		"another issuer while pods run":    {"3", issued, "3", issuedByOther, true},
+		"on while scaling":                 {"3", plain, "2", tls, true},
+		"on when scaling to zero":          {"3", plain, "0", tls, false},
+		"on when scaling from zero":        {"0", plain, "3", tls, false},
+		"off at zero":                      {"0", tls, "0", plain, false},
+		"another issuer when back from it": {"0", issued, "3", issuedByOther, false},
+		"scaling with TLS":                 {"3", tls, "5", tls, false},
+		"another change with TLS":          {"3", tls, "3", `{tls: {enabled: true}, distributionPort: 9200}`, false},
+	}
+	spec := func(replicas, clustering string) string {
+		return "{image: a, adapter: ETS, replicas: " + replicas + ", clustering: " + clustering + "}"
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			created, err := clusters.Create(t.Context(), clusterObject(t, "tls", spec(c.replicas, c.clustering)), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = clusters.Delete(context.Background(), "tls", metav1.DeleteOptions{}) }()
+
+			changed := clusterObject(t, "tls", spec(c.newReplicas, c.newClustering))
+			changed.SetResourceVersion(created.GetResourceVersion())
+			_, err = clusters.Update(t.Context(), changed, metav1.UpdateOptions{})
+			if !c.refused && err != nil {
+				t.Errorf("it was refused: %v", err)
+			}
+			if c.refused && (err == nil || !strings.Contains(err.Error(), "scale to 0 replicas first")) {
+				t.Errorf("Update = %v, want a refusal that says what to do", err)
 			}
 		})
 	}

@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/pki"
+)
+
+func withTLS(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.TLS.Enabled = true }
+
+func secretNamed(t *testing.T, cluster *v1alpha1.LiveStashCluster, name string) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
+	must(t, get(t, secret))
+	return secret
+}
+
+// nodesAccept checks that nodes that have read one Secret accept those that have read the other one.
+func nodesAccept(t *testing.T, one, other *corev1.Secret) {
+	t.Helper()
+	for _, pair := range [][2]*corev1.Secret{{one, other}, {other, one}} {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(pair[0].Data["ca.crt"])
+		shown, err := tls.X509KeyPair(pair[1].Data["tls.crt"], pair[1].Data["tls.key"])
+		must(t, err)
+		_, err = shown.Leaf.Verify(x509.VerifyOptions{
+			Roots:       roots,
+			DNSName:     "shop-17.shop-nodes." + one.Namespace + ".svc.cluster.local",
+			KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			CurrentTime: operatorTime.Now(),
+		})
+		must(t, err)
+	}
+}
+
+// later lets time pass for the operator alone, and has it look at the LiveStashCluster.
+func later(t *testing.T, cluster *v1alpha1.LiveStashCluster, by time.Duration) {
+	t.Helper()
+	operatorTime.ahead.Add(int64(by))
+	t.Cleanup(func() { operatorTime.ahead.Add(-int64(by)) })
+	eventually(t, func() error {
+		_, err := underTest.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
+		return err
+	})
+}
+
+// changedSecret waits until a Secret has another certificate than before.
+func changedSecret(t *testing.T, cluster *v1alpha1.LiveStashCluster, before *corev1.Secret, key string) *corev1.Secret {
+	t.Helper()
+	after := before.DeepCopy()
+	eventually(t, func() error {
+		if err := get(t, after); err != nil {
+			return err
+		}
+		if bytes.Equal(after.Data[key], before.Data[key]) {
+			return fmt.Errorf("%s of Secret %s of %s has not changed", key, before.Name, cluster.Name)
+		}
+		return nil
+	})
+	return after
+}
+
+func TestCertificatesAreMadeBeforePods(t *testing.T) {
+	cluster := newCluster(t, namespace(t), withTLS)
+	reconciled(t, cluster)
+	authority, nodes := secretNamed(t, cluster, "shop-distribution-ca"), secretNamed(t, cluster, "shop-distribution-tls")
+	nodesAccept(t, nodes, nodes)
+	if bytes.Contains(nodes.Data["tls.key"], authority.Data["tls.key"]) || len(nodes.Data) != 3 {
+		t.Errorf("pods get more than they need: %d keys", len(nodes.Data))
+	}
+
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
+	must(t, get(t, set))
+	options := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-distribution"}}
+	must(t, get(t, options))
+	for _, child := range []client.Object{authority, nodes, options} {
+		if !metav1.IsControlledBy(child, cluster) {
+			t.Errorf("%s has no controller: it would outlive its LiveStashCluster", child.GetName())
+		}
+		if set.CreationTimestamp.Before(ptr.To(child.GetCreationTimestamp())) {
+			t.Errorf("%s was made after the pods that need it", child.GetName())
+		}
+	}
+	for _, secret := range []*corev1.Secret{authority, nodes} {
+		if strings.Contains(logs.String(), string(secret.Data["tls.key"])) {
+			t.Errorf("the key in Secret %s is in the log", secret.Name)
+		}
+	}
+	hasEvent(t, cluster, v1alpha1.ReasonCertificateAuthorityGenerated)
+}
+
+func TestNoCertificatesWithoutTLS(t *testing.T) {
+	cluster := newCluster(t, namespace(t), nil)
+	reconciled(t, cluster)
+	secrets := &corev1.SecretList{}
+	must(t, api.List(t.Context(), secrets, client.InNamespace(cluster.Namespace)))
+	for _, secret := range secrets.Items {
+		if secret.Type == corev1.SecretTypeTLS {
+			t.Errorf("there is a Secret %s", secret.Name)
+		}
+	}
+}
+
+func TestSteadyCertificatesCostNoRequests(t *testing.T) {
+	cluster := newCluster(t, namespace(t), withTLS)
+	reconciled(t, cluster)
+	// Let the passes that the first writes brought about end.
+	time.Sleep(time.Second)
+
+	before := requests.Load()
+	result, err := underTest.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
+	must(t, err)
+	if after := requests.Load(); after != before {
+		t.Errorf("a pass over a steady cluster cost %d requests", after-before)
+	}
+	if result.RequeueAfter <= 0 || result.RequeueAfter > pki.LeafLife {
+		t.Errorf("the next look is in %s: the certificate would not be renewed", result.RequeueAfter)
+	}
+}
+
+func TestCertificateIsRenewedAndNoPodRestarts(t *testing.T) {
+	cluster := newCluster(t, namespace(t), withTLS)
+	reconciled(t, cluster)
+	first := secretNamed(t, cluster, "shop-distribution-tls")
+	authority := secretNamed(t, cluster, "shop-distribution-ca")
+	template := templateOf(t, cluster)
+
+	later(t, cluster, 30*24*time.Hour)
+	if early := secretNamed(t, cluster, "shop-distribution-tls"); !bytes.Equal(early.Data["tls.crt"], first.Data["tls.crt"]) {
+		t.Error("it was renewed after a third of its life")
+	}
+	later(t, cluster, 35*24*time.Hour)
+	second := changedSecret(t, cluster, first, "tls.crt")
+	nodesAccept(t, first, second)
+	if bytes.Equal(first.Data["tls.key"], second.Data["tls.key"]) {
+		t.Error("the key is the old one")
+	}
+	if again := secretNamed(t, cluster, "shop-distribution-ca"); !bytes.Equal(again.Data["tls.crt"], authority.Data["tls.crt"]) {
+		t.Error("the authority is another one")
+	}
+	if templateOf(t, cluster) != template {
+		t.Error("the pod template has changed: a renewal would restart the fleet")
+	}
+	hasEvent(t, cluster, v1alpha1.ReasonCertificateRenewed)
+}
+
+func templateOf(t *testing.T, cluster *v1alpha1.LiveStashCluster) string {
+	t.Helper()
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
+	must(t, get(t, set))
+	return set.Spec.Template.String()
+}
+
+func TestScalingNeedsNoOtherCertificate(t *testing.T) {
+	cluster := newCluster(t, namespace(t), withTLS)
+	reconciled(t, cluster)
+	before := secretNamed(t, cluster, "shop-distribution-tls")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](18) })
+	reconciled(t, cluster)
+	after := secretNamed(t, cluster, "shop-distribution-tls")
+	if after.ResourceVersion != before.ResourceVersion {
+		t.Error("the Secret was written")
+	}
+	nodesAccept(t, after, after) // under the name of shop-17
+}
+
+func TestLostCertificateComesBack(t *testing.T) {
+	cluster := newCluster(t, namespace(t), withTLS)
+	reconciled(t, cluster)
+	lost := secretNamed(t, cluster, "shop-distribution-tls")
+	must(t, api.Delete(t.Context(), lost))
+	eventually(t, func() error { return get(t, lost.DeepCopy()) })
+	nodesAccept(t, lost, secretNamed(t, cluster, "shop-distribution-tls"))
+}
+
+// A lost authority is replaced in steps, and at no time nodes refuse each other.
+func TestLostAuthorityIsReplaced(t *testing.T) {
+	cluster := newCluster(t, namespace(t), withTLS)
+	reconciled(t, cluster)
+	lost, first := secretNamed(t, cluster, "shop-distribution-ca"), secretNamed(t, cluster, "shop-distribution-tls")
+	must(t, api.Delete(t.Context(), lost))
+
+	both := changedSecret(t, cluster, first, "ca.crt")
+	hasEvent(t, cluster, v1alpha1.ReasonCertificateAuthorityReplaced)
+	if !bytes.Equal(both.Data["tls.crt"], first.Data["tls.crt"]) {
+		t.Error("the certificate changed before the nodes know the new authority")
+	}
+	nodesAccept(t, first, both)
+
+	later(t, cluster, pki.Spread)
+	second := changedSecret(t, cluster, both, "tls.crt")
+	nodesAccept(t, both, second)
+
+	later(t, cluster, pki.Spread)
+	last := changedSecret(t, cluster, second, "ca.crt")
+	nodesAccept(t, second, last)
+	if got, want := last.Data["ca.crt"], secretNamed(t, cluster, "shop-distribution-ca").Data["tls.crt"]; !bytes.Equal(got, want) {
+		t.Error("in the end nodes accept not the new authority alone")
+	}
+}
+
+func TestUnreadableAuthorityIsReplaced(t *testing.T) {
+	cluster := newCluster(t, namespace(t), withTLS)
+	reconciled(t, cluster)
+	broken := secretNamed(t, cluster, "shop-distribution-ca")
+	broken.Data["tls.key"] = []byte("-----")
+	must(t, api.Update(t.Context(), broken))
+	// Nobody looks into the Secret before something is due.
+	later(t, cluster, 65*24*time.Hour)
+	whole := changedSecret(t, cluster, broken, "tls.key")
+	if _, err := fleet.ReadDistributionAuthority(whole); err != nil {
+		t.Error(err)
+	}
+	hasEvent(t, cluster, v1alpha1.ReasonCertificateAuthorityReplaced)
+}
+
+func TestForeignCertificateIsLeftAlone(t *testing.T) {
+	namespace := namespace(t)
+	foreign := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-distribution-tls"},
+		StringData: map[string]string{"tls.crt": "mine"},
+	}
+	must(t, api.Create(t.Context(), foreign))
+	cluster := newCluster(t, namespace, withTLS)
+	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonNameConflict)
+	if !strings.Contains(message, "Secret shop-distribution-tls exists and does not belong to this LiveStashCluster") {
+		t.Errorf("the condition says %q", message)
+	}
+	must(t, get(t, foreign))
+	if string(foreign.Data["tls.crt"]) != "mine" {
+		t.Error("it was overwritten")
+	}
+}
+
+// The whole way with cert-manager, whose part the test plays: its kind is not served, is served, and has made the Secret.
+func TestCertificateOfCertManager(t *testing.T) {
+	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Clustering.TLS = v1alpha1.DistributionTLSSpec{Enabled: true, IssuerRef: &v1alpha1.IssuerReference{Name: "fleet-ca", Kind: "ClusterIssuer"}}
+	})
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
+
+	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCertManagerMissing)
+	if !strings.Contains(message, "install cert-manager, or remove issuerRef") {
+		t.Errorf("the condition says %q", message)
+	}
+	if err := get(t, set); !apierrors.IsNotFound(err) {
+		t.Errorf("there are pods that cannot start: %v", err)
+	}
+
+	serveCertificates(t)
+	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCertificateMissing)
+	certificate := &unstructured.Unstructured{}
+	certificate.SetGroupVersionKind(fleet.CertificateKind)
+	certificate.SetNamespace(cluster.Namespace)
+	certificate.SetName("shop-distribution-issued")
+	must(t, get(t, certificate))
+	if !metav1.IsControlledBy(certificate, cluster) {
+		t.Error("the Certificate would outlive its LiveStashCluster")
+	}
+
+	must(t, api.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-distribution-issued"},
+		Type:       corev1.SecretTypeTLS,
+		StringData: map[string]string{"ca.crt": "a", "tls.crt": "b", "tls.key": "c"},
+	}))
+	reconciled(t, cluster)
+	must(t, get(t, set))
+	if err := get(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-distribution-ca"}}); !apierrors.IsNotFound(err) {
+		t.Errorf("there is an authority that nobody asked for: %v", err)
+	}
+
+	time.Sleep(time.Second) // let the passes that the last writes brought about end
+	before := requests.Load()
+	later(t, cluster, 0)
+	if after := requests.Load(); after != before {
+		t.Errorf("a pass over a steady cluster cost %d requests", after-before)
+	}
+
+	must(t, api.Delete(t.Context(), certificate))
+	gone := certificate.GetUID()
+	eventually(t, func() error {
+		later(t, cluster, lookAtIssued)
+		if err := get(t, certificate); err != nil {
+			return err
+		}
+		if certificate.GetUID() == gone {
+			return fmt.Errorf("it is still the old one")
+		}
+		return nil
+	})
+}
+
+// serveCertificates has the API server serve cert-manager's Certificates.
+func serveCertificates(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "certificates.yaml"))
+	must(t, err)
+	definition := &unstructured.Unstructured{}
+	must(t, yaml.Unmarshal(text, &definition.Object))
+	must(t, api.Create(t.Context(), definition))
+}
