@@ -26,17 +26,25 @@ start() ->
     spawn(fun guard/0).
 
 guard() ->
-    {Pid, Monitor} = spawn_monitor(fun drain/0),
+    try
+        watch(spawn_monitor(fun drain/0))
+    after
+        init:stop()
+    end.
+
+watch({Pid, Monitor}) ->
     receive
-        {'DOWN', Monitor, process, Pid, normal} -> ok;
-        {'DOWN', Monitor, process, Pid, Reason} -> logger:error("livestash agent: the drain failed, this node stops without the rest of it: ~tp", [Reason])
-    after limit() -> logger:error("livestash agent: the drain took too long, this node stops without the rest of it.")
-    end,
-    init:stop().
+        {'DOWN', Monitor, process, Pid, normal} ->
+            ok;
+        {'DOWN', Monitor, process, Pid, Reason} ->
+            logger:error("livestash agent: the drain failed, this node stops without the rest of it: ~tp", [Reason])
+    after limit() ->
+        logger:error("livestash agent: the drain took too long, this node stops without the rest of it.")
+    end.
 
 limit() ->
-    lists:sum([livestash_agent_config:get(Part) || Part <- [drain_endpoint_wait, drain_close_timeout, drain_handoff_timeout]]) +
-        ?SLACK.
+    Parts = [drain_endpoint_wait, drain_close_timeout, drain_handoff_timeout],
+    lists:sum([livestash_agent_config:get(Part) || Part <- Parts]) + ?SLACK.
 
 drain() ->
     Drain = begin_drain(),

@@ -1,0 +1,232 @@
+-module(livestash_agent_drain_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-define(F, livestash_agent_fixture).
+-define(MNESIA, 'Elixir.LiveStash.Adapters.Mnesia.State').
+-define(TABLE, live_stash_server_storage).
+
+%% Each test ends nodes by SIGTERM, as the kubelet does, and looks at what they have left: rows at peers and a report.
+
+all_test_() ->
+    [
+        {Name, {timeout, 100, Test}}
+     || {Name, Test} <- [
+            {"sessions and sockets move to the peers", fun rolling/0},
+            {"a second SIGTERM changes nothing", fun second_signal/0},
+            {"a fleet that stops as a whole waits for nothing", fun whole_fleet/0},
+            {"a node without peers waits for nothing", fun single_node/0},
+            {"a peer that is not connected is waited for", fun unconnected_peer/0},
+            {"an adapter without tables", fun redis/0},
+            {"a table that is missing", fun missing_table/0},
+            {"a Mnesia table of which a peer has a copy", fun mnesia_copy_elsewhere/0},
+            {"a Mnesia table of which nobody else has a copy", fun only_mnesia_copy/0},
+            {"an endpoint that does not stop", fun stuck_endpoint/0},
+            {"an agent that has given up", fun given_up/0},
+            {"a drain that fails", fun failing_drain/0},
+            {"a report that cannot be written", fun unwritable_report/0}
+        ]
+    ].
+
+rolling() ->
+    [Vm, P1, P2] = Vms = fleet(3, #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "1500"}),
+    serve(Vm, {7, plain}),
+    fill(Vm, 300),
+    terminate(Vm),
+    ?F:eventually(fun() -> ?F:call(P1, erpc, call, [node_of(Vm), livestash_agent_state, draining, []]) end),
+    ?assertEqual(300, rows(Vm)),
+    ended(Vm),
+    Report = report(Vm),
+    ?assertMatch(#{before := 300, closed := 7, handed_off := 300, left := 0, reason := ""}, Report),
+    ?assert(maps:get(seconds, Report) >= 1.5),
+    ?assertEqual(300, rows(P1) + rows(P2)),
+    stop(Vms).
+
+second_signal() ->
+    [Vm, P1] = Vms = fleet(2, #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "2000"}),
+    fill(Vm, 10),
+    [terminate(Vm) || _ <- lists:seq(1, 5)],
+    ?F:eventually(fun() -> ?F:call(Vm, livestash_agent_state, draining, []) end),
+    terminate(Vm),
+    ?assertMatch(#{drains := 1}, ?F:call(Vm, livestash_agent_state, counters, [])),
+    ended(Vm),
+    Report = report(Vm),
+    ?assertMatch(#{handed_off := 10}, Report),
+    ?assert(maps:get(seconds, Report) >= 2.0),
+    ?assertEqual(10, rows(P1)),
+    stop(Vms).
+
+%% They would wait for ten minutes.
+whole_fleet() ->
+    Vms = fleet(3, #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "600000"}),
+    [serve(Vm, {1, plain}) || Vm <- Vms],
+    [fill(Vm, 5) || Vm <- Vms],
+    lists:foreach(fun(Vm) -> terminate(Vm), timer:sleep(300) end, Vms),
+    [ended(Vm) || Vm <- Vms],
+    [?assertMatch(#{before := 5, closed := 1, handed_off := 0, left := 5, reason := [_ | _]}, report(Vm)) || Vm <- Vms].
+
+single_node() ->
+    [Vm] = fleet(1, #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "600000"}),
+    fill(Vm, 5),
+    terminate(Vm),
+    ended(Vm),
+    ?assertMatch(#{before := 5, handed_off := 0, left := 5, reason := [_ | _]}, report(Vm)).
+
+%% It may serve, and be what clients find.
+unconnected_peer() ->
+    Environment = maps:merge(environment(), #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "600000"}),
+    livestash_agent_dns:with_dns(
+        ["gone.nodes.test"],
+        "app",
+        fun(Vm, _Server) ->
+            ?F:eventually(fun() -> maps:get(missing, ?F:call(Vm, livestash_agent_mesh, peers, [])) =/= [] end),
+            terminate(Vm),
+            ?F:eventually(fun() -> ?F:call(Vm, livestash_agent_state, draining, []) end),
+            timer:sleep(1000),
+            ?assertEqual(waiting, ?F:call(Vm, livestash_agent_state, phase, []))
+        end,
+        #{environment => Environment}
+    ).
+
+redis() ->
+    [Vm, P1] = Vms = fleet(2, #{"LIVE_STASH_ADAPTER" => "redis"}),
+    fill(Vm, 5),
+    terminate(Vm),
+    ended(Vm),
+    ?assertMatch(#{before := 0, handed_off := 0, left := 0, reason := ""}, report(Vm)),
+    ?assertEqual(0, rows(P1)),
+    stop(Vms).
+
+missing_table() ->
+    [Vm | _] = Vms = fleet(2, #{}),
+    true = ?F:call(Vm, ets, delete, [?TABLE]),
+    terminate(Vm),
+    ended(Vm),
+    ?assertMatch(#{before := 0, handed_off := 0, left := 0, reason := [_ | _]}, report(Vm)),
+    stop(Vms).
+
+%% Nor does the application then, so the kubelet would have to kill it: the sessions are safe before.
+stuck_endpoint() ->
+    [Vm, P1] = Vms = fleet(2, #{"LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS" => "300"}),
+    serve(Vm, {1, slow}),
+    fill(Vm, 5),
+    Pid = ?F:call(Vm, os, getpid, []),
+    terminate(Vm),
+    ?F:eventually(fun() -> ?F:call(Vm, livestash_agent_state, phase, []) =:= done end),
+    ?assertMatch(#{closed := 1, handed_off := 5, left := 0}, report(Vm)),
+    ?assertEqual(5, rows(P1)),
+    os:cmd("kill -KILL " ++ Pid),
+    ended(Vm),
+    stop(Vms).
+
+given_up() ->
+    [Vm, P1] = Vms = fleet(2, #{}),
+    fill(Vm, 5),
+    ok = ?F:call(Vm, application, stop, [livestash_agent]),
+    terminate(Vm),
+    ended(Vm),
+    ?assertMatch(#{handed_off := 5}, report(Vm)),
+    ?assertEqual(5, rows(P1)),
+    stop(Vms).
+
+failing_drain() ->
+    [Vm] = fleet(1, #{}),
+    true = ?F:call(Vm, persistent_term, erase, [livestash_agent_state]),
+    true = ?F:call(Vm, persistent_term, erase, [livestash_agent_config]),
+    terminate(Vm),
+    ended(Vm).
+
+unwritable_report() ->
+    [Vm, P1] = Vms = fleet(2, #{"LIVESTASH_TERMINATION_LOG" => "/nonexistent/log"}),
+    fill(Vm, 5),
+    terminate(Vm),
+    ended(Vm),
+    ?assertEqual(5, rows(P1)),
+    stop(Vms).
+
+mnesia_copy_elsewhere() ->
+    [Vm, Other] = Vms = mnesia_fleet(),
+    {atomic, ok} = ?F:call(Other, mnesia, add_table_copy, [?MNESIA, node_of(Other), ram_copies]),
+    terminate(Vm),
+    ended(Vm),
+    ?assertMatch(#{before := 1, handed_off := 0, left := 0, reason := ""}, report(Vm)),
+    stop(Vms).
+
+only_mnesia_copy() ->
+    [Vm | _] = Vms = mnesia_fleet(),
+    terminate(Vm),
+    ended(Vm),
+    ?assertMatch(#{before := 1, handed_off := 0, left := 1, reason := [_ | _]}, report(Vm)),
+    stop(Vms).
+
+%% Two nodes with one schema, and the table at the first.
+mnesia_fleet() ->
+    Settings = #{"LIVE_STASH_ADAPTER" => "mnesia", "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS" => "1000"},
+    [Vm, Other] = Vms = fleet(2, Settings),
+    [ok = ?F:call(Each, mnesia, start, []) || Each <- Vms],
+    {ok, [_]} = ?F:call(Other, mnesia, change_config, [extra_db_nodes, [node_of(Vm)]]),
+    {atomic, ok} = ?F:call(Vm, mnesia, create_table, [?MNESIA, [{ram_copies, [node_of(Vm)]}]]),
+    ok = ?F:call(Vm, mnesia, dirty_write, [{?MNESIA, key, value}]),
+    Vms.
+
+%% Nodes that are connected to each other, each with a table of stashes.
+fleet(Size, Settings) ->
+    Vms = [start(Settings) || _ <- lists:seq(1, Size)],
+    [true = ?F:call(Vm, net_kernel, connect_node, [node_of(Other)]) || Vm <- Vms, Other <- Vms],
+    Vms.
+
+%% Remembers where its report will be.
+start(Settings) ->
+    Environment = maps:merge(environment(), Settings),
+    %% Mnesia is loaded on demand.
+    Vm = ?F:start(#{environment => Environment, mode => "interactive"}),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [livestash_agent])) end),
+    [] = ?F:call(Vm, fun livestash_agent_endpoint_tests:'__sockets__'/0),
+    true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0),
+    Vm#{report => maps:get("LIVESTASH_TERMINATION_LOG", Environment)}.
+
+environment() ->
+    Report = lists:concat([os:getenv("TESTS"), "/report.", erlang:unique_integer([positive])]),
+    #{
+        "LIVE_STASH_ADAPTER" => "ets",
+        "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0",
+        "LIVESTASH_TERMINATION_LOG" => Report
+    }.
+
+node_of(#{node := Node}) ->
+    Node.
+
+serve(Vm, What) ->
+    ok = ?F:call(Vm, livestash_agent_endpoint_tests, serve, [What]).
+
+fill(Vm, Count) ->
+    Rows = [{state, {node_of(Vm), N}, undefined, 0, #{}, nil} || N <- lists:seq(1, Count)],
+    true = ?F:call(Vm, ets, insert, [?TABLE, Rows]).
+
+rows(Vm) ->
+    ?F:call(Vm, ets, info, [?TABLE, size]).
+
+terminate(Vm) ->
+    "" = os:cmd("kill -TERM " ++ ?F:call(Vm, os, getpid, [])).
+
+ended(#{peer := Peer}) ->
+    ?F:eventually(fun() -> not is_process_alive(Peer) end).
+
+%% Those that are left.
+stop(Vms) ->
+    [?F:stop(Vm) || #{peer := Peer} = Vm <- Vms, is_process_alive(Peer)].
+
+report(#{report := File}) ->
+    {ok, Text} = file:read_file(File),
+    Format =
+        "^{\"livestash\":1,\"sessionsBefore\":([0-9]+),\"socketsClosed\":([0-9]+),\"handedOff\":([0-9]+),"
+        "\"notHandedOff\":([0-9]+),\"reason\":\"([^\"]*)\",\"seconds\":([0-9]+\\.[0-9])}$",
+    {match, [Before, Closed, HandedOff, Left, Reason, Seconds]} = re:run(Text, Format, [{capture, all_but_first, list}]),
+    #{
+        before => list_to_integer(Before),
+        closed => list_to_integer(Closed),
+        handed_off => list_to_integer(HandedOff),
+        left => list_to_integer(Left),
+        reason => Reason,
+        seconds => list_to_float(Seconds)
+    }.
