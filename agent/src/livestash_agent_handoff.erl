@@ -49,6 +49,8 @@
     bytes = 0 :: non_neg_integer(),
     %% The processes of the batches that are on their way, oldest first.
     batches = [] :: [{pid(), reference()}],
+    %% Rows that peers have inserted, and those of them that were deleted here then.
+    accepted = 0 :: non_neg_integer(),
     moved = 0 :: non_neg_integer(),
     %% Rows whose key is at a peer: nothing is lost with them.
     superseded = 0 :: non_neg_integer()
@@ -147,13 +149,13 @@ hand_over_rows(Table, _Size, Peers, Deadline) ->
     Pass = #pass{table = Table, key_position = ets:info(Table, keypos), deadline = Deadline, peers = Peers},
     passes(Pass, 0).
 
-%% Rows that a peer refused stay, and so do rows that changed while they were moved; the next pass finds them. It is the last one when it
-%% neither moves anything nor finds out that a peer is of no use.
+%% Rows that a peer refused stay, and so do rows that changed while they were moved; the next pass finds them. The last
+%% one is that in which no peer accepts anything, and none turns out to be of no use.
 passes(Pass, Moved) ->
-    Done = pass(Pass#pass{moved = 0, superseded = 0}),
+    Done = pass(Pass#pass{accepted = 0, moved = 0, superseded = 0}),
     Total = Moved + Done#pass.moved,
     Left = max(0, row_count(Done#pass.table) - Done#pass.superseded),
-    Stuck = Done#pass.moved =:= 0 andalso Done#pass.peers =:= Pass#pass.peers,
+    Stuck = Done#pass.accepted =:= 0 andalso Done#pass.peers =:= Pass#pass.peers,
     case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
         {0, _, _} -> result(Total, 0, "");
         {_, [], _} -> result(Total, Left, "No peer took the remaining rows.");
@@ -204,12 +206,13 @@ await_all(Pass) -> await_all(await_oldest(Pass)).
 
 await_oldest(#pass{batches = [{Pid, Monitor} | Batches], peers = Peers} = Pass) ->
     receive
-        {'DOWN', Monitor, process, Pid, {?MODULE, {Moved, Superseded, Useless}}} ->
+        {'DOWN', Monitor, process, Pid, {?MODULE, {Accepted, Moved, Superseded, Useless}}} ->
             Gone = [Peer || Peer <- Peers, lists:member(Peer, Useless)],
             [logger:warning("livestash agent: ~ts takes no stashes from this node.", [Peer]) || Peer <- Gone],
             Pass#pass{
                 batches = Batches,
                 peers = Peers -- Gone,
+                accepted = Pass#pass.accepted + Accepted,
                 moved = Pass#pass.moved + Moved,
                 superseded = Pass#pass.superseded + Superseded
             };
@@ -217,16 +220,20 @@ await_oldest(#pass{batches = [{Pid, Monitor} | Batches], peers = Peers} = Pass) 
             exit(Reason)
     end.
 
-%% Moves one batch. Returns how many rows were moved, how many are at a peer anyway, and which peers are of no use.
+%% Moves one batch. Returns how many rows peers accepted, how many of them were moved, how many are at a peer anyway, and
+%% which peers are of no use.
 move(#pass{rows = Rows} = Pass) ->
     {Free, Silent} = free_rows(Pass),
     Offers = offer(Free, Pass#pass{peers = Pass#pass.peers -- Silent}),
     AcceptedAt = now_ms(),
     [take_back(Peer, Share, Pass) || {Peer, Share, {error, _}} <- Offers],
     Accepted = [{Peer, [Row || {Row, accepted} <- lists:zip(Share, Answers)]} || {Peer, Share, {ok, Answers}} <- Offers],
-    Taken = length([taken || {_Peer, _Share, {ok, Answers}} <- Offers, taken <- Answers]),
+    Taken = count(taken, Offers),
     {Moved, Lost} = settle(watch(Accepted, AcceptedAt + ?OVERLAP, Pass), Pass),
-    {Moved, length(Rows) - length(Free) + Taken, Silent ++ Lost ++ refusing(Offers)}.
+    {count(accepted, Offers), Moved, length(Rows) - length(Free) + Taken, Silent ++ Lost ++ refusing(Offers)}.
+
+count(Answer, Offers) ->
+    length([Given || {_Peer, _Share, {ok, Answers}} <- Offers, Given <- Answers, Given =:= Answer]).
 
 %% The rows whose keys no peer has, and the peers that did not say.
 free_rows(#pass{table = Table, key_position = Position, rows = Rows, peers = Peers} = Pass) ->

@@ -7,7 +7,7 @@
 -define(F, livestash_agent_fixture).
 
 %% Called in other VMs.
--export([make_table/0, halt_when_rows_come/0, hand_over_other/3, start_clients/3, clients_found/0, visit/2]).
+-export([make_table/0, halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0, start_clients/3, clients_found/0, visit/2]).
 
 %% Four nodes: the first hands over, the last has no agent.
 
@@ -24,6 +24,7 @@ all_test_() ->
                 {"a peer without the agent takes rows", fun peer_without_agent/1},
                 {"a frozen peer takes nothing, also not later", fun frozen_peer/1},
                 {"a peer that dies before its rows are deleted here", fun dying_peer/1},
+                {"rows that are changed here while peers have copies", fun changing_rows/1},
                 {"nobody is there", fun nobody/1},
                 {"no time", fun no_time/1},
                 {"rows larger than a batch", fun large_rows/1},
@@ -175,6 +176,48 @@ halt_when_rows_come() ->
         end
     end),
     ok.
+
+%% As a process does that the endpoint could not stop in time. That there is time for it is also what saves a client that
+%% has looked at the peer too early, and looks here next.
+changing_rows([#{node := Source} = Me, P1 | _]) ->
+    Keys = lists:seq(1, 100),
+    Rows = fill(Me, [row(N, old) || N <- Keys]),
+    ?F:call(P1, ?MODULE, start_changing, [Source, Keys]),
+    ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(Me, [P1])),
+    Changed = ?F:call(P1, ?MODULE, changed, []),
+    ?assert(length(Changed) > 50),
+    ?assert(same([row(N, new) || N <- Changed] ++ [Row || {_, N, _, _, _, _} = Row <- Rows, not lists:member(N, Changed)], rows(P1))).
+
+%% Changes a row at its source as soon as its copy has been here for a moment.
+start_changing(Source, Keys) ->
+    register(changing, spawn(fun() ->
+        await_here(hd(Keys)),
+        timer:sleep(5),
+        Changed = [Key || Key <- Keys, change(Source, Key) =:= 1],
+        receive
+            {From, changed} -> From ! {changed, Changed}
+        end
+    end)),
+    ok.
+
+await_here(Key) ->
+    case ets:member(?TABLE, Key) of
+        true ->
+            ok;
+        false ->
+            erlang:yield(),
+            await_here(Key)
+    end.
+
+change(Source, Key) ->
+    Change = [{{state, Key, '_', '_', '_', '_'}, [], [{const, row(Key, new)}]}],
+    erpc:call(Source, ets, select_replace, [?TABLE, Change]).
+
+changed() ->
+    changing ! {self(), changed},
+    receive
+        {changed, Changed} -> Changed
+    end.
 
 nobody([Me | _]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 5)]),
