@@ -17,10 +17,10 @@ defmodule Workload.Socket do
 
   @type kind :: :live | :room
 
-  @doc "Asks every open socket of this node to close with code 1012 (service restart)."
+  @doc "Asks every open socket of this node to close with code 1012 (service restart), as Phoenix's drainer does."
   @spec drain_all() :: :ok
   def drain_all,
-    do: Registry.dispatch(__MODULE__, :open, fn entries -> for {pid, _} <- entries, do: send(pid, :drain) end)
+    do: Registry.dispatch(__MODULE__, :open, fn entries -> for {pid, _} <- entries, do: send(pid, :socket_drain) end)
 
   @doc "How many sockets are open on this node."
   @spec count() :: non_neg_integer()
@@ -78,7 +78,7 @@ defmodule Workload.Socket do
 
   @impl true
   def websocket_info({:push, frame}, state), do: {[{:text, frame}], state}
-  def websocket_info(:drain, state), do: {[{:close, 1012, ""}], state}
+  def websocket_info(:socket_drain, state), do: {[{:close, 1012, ""}], state}
 
   def websocket_info({:closed, channel}, state) do
     case pop_channel(channel, state) do
