@@ -37,6 +37,9 @@ type options struct {
 	keep     bool
 }
 
+// notesShown is how many sessions of a result are spoken of.
+const notesShown = 5
+
 // driver does events to fleets.
 type driver struct {
 	*cluster
@@ -162,7 +165,7 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet) []result {
 			s.up = false
 		}
 		d.say("%s", r.line())
-		for _, note := range r.report.Notes {
+		for _, note := range r.report.Notes[:min(len(r.report.Notes), notesShown)] {
 			d.say("    %s", note)
 		}
 		results[i] = r
@@ -198,6 +201,9 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 	_ = inParallel(subjects, func(s *subject) error {
 		report, err := s.verify(ctx)
 		s.report = report
+		if took := time.Since(opened); err == nil && took > d.options.ttl {
+			err = fmt.Errorf("the event took %.0f s, longer than a stash lives: set -ttl above %s", took.Seconds(), d.options.ttl)
+		}
 		if err = errors.Join(err, s.order(ctx, "stop", nil)); s.problem == nil {
 			s.problem = err
 		}

@@ -172,14 +172,41 @@ func scaleTo(replicas int) func(context.Context, *subject) error {
 func restartOperator(ctx context.Context, d *driver, fleets []*subject) error {
 	return rolled(ctx, fleets, func() error {
 		try(fleets, func(s *subject) error {
+			before, err := s.lives(ctx)
+			if err != nil {
+				return err
+			}
 			s.rollout++
 			if err := s.apply(ctx); err != nil {
 				return err
 			}
-			return s.midway(ctx)
+			return s.midway(ctx, before)
 		})
 		_, err := d.kubectl(ctx, "", "--namespace", operatorNamespace, "delete", "pod", "--selector", operatorPods, "--timeout=2m")
 		return err
+	})
+}
+
+// midway waits until a rollout has replaced a pod of before.
+func (s *subject) midway(ctx context.Context, before map[string]types.UID) error {
+	return eventually(ctx, settleTime, func(ctx context.Context) error {
+		now, err := s.lives(ctx)
+		if err != nil {
+			return err
+		}
+		left := 0
+		for name, uid := range before {
+			if now[name] == uid {
+				left++
+			}
+		}
+		if left == len(before) {
+			return errors.New("the rollout has not replaced a pod")
+		}
+		if left == 0 {
+			return fmt.Errorf("the rollout had replaced all pods when the operator's was to be deleted")
+		}
+		return nil
 	})
 }
 
@@ -213,23 +240,6 @@ func rolled(ctx context.Context, fleets []*subject, do func() error) error {
 		try([]*subject{s}, func(s *subject) error { return s.replaced(ctx, before[i]) })
 	}
 	return nil
-}
-
-// midway waits until the first pod of a rollout was replaced.
-func (s *subject) midway(ctx context.Context) error {
-	return eventually(ctx, settleTime, func(ctx context.Context) error {
-		set, err := s.statefulSet(ctx)
-		if err != nil {
-			return err
-		}
-		if set.Status.ObservedGeneration != set.Generation || set.Status.UpdatedReplicas == 0 {
-			return errors.New("the rollout has not begun")
-		}
-		if set.Status.UpdatedReplicas == int32(s.replicas) {
-			s.remark("the rollout was over before the operator's pod was deleted")
-		}
-		return nil
-	})
 }
 
 func killPod(ctx context.Context, s *subject) error {
@@ -268,11 +278,10 @@ func splitPod(ctx context.Context, s *subject) error {
 	}
 	err = s.order(ctx, "effect", nil)
 	if err == nil {
-		select {
-		case <-time.After(splitTime):
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+		err = pause(ctx, splitTime)
+	}
+	if err == nil && s.options.agent {
+		err = s.noticed(ctx)
 	}
 	if err := errors.Join(err, heal()); err != nil {
 		return err
@@ -293,4 +302,25 @@ func splitPod(ctx context.Context, s *subject) error {
 	}
 	s.remark("whole again %.0f s after the split", time.Since(healed).Seconds())
 	return nil
+}
+
+// noticed fails when the pods that were not cut off still take the one that was for a peer: such a split proves nothing.
+func (s *subject) noticed(ctx context.Context) error {
+	peers, err := s.peers(ctx, fmt.Sprintf("%s-%d", fleetName, s.replicas-1))
+	if err != nil {
+		return err
+	}
+	if len(peers.Missing) == 0 {
+		return fmt.Errorf("after %s the peers of %s still take it for one of them: %v", splitTime, s.lowest(), peers.Connected)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -301,6 +301,26 @@ func (f *fleet) addresses(ctx context.Context) (pods []string, service, host str
 
 func podHost(ordinal int) string { return fmt.Sprintf("%s-%d.%s-nodes", fleetName, ordinal, fleetName) }
 
+// peers are what the agent of a pod says of its BEAM's peers.
+type peers struct {
+	Connected []string `json:"connected"`
+	Missing   []string `json:"missing"`
+}
+
+func (f *fleet) peers(ctx context.Context, pod string) (peers, error) {
+	var s struct {
+		Peers peers `json:"peers"`
+	}
+	raw, err := f.raw(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%s/proxy/status", f.namespace, pod, agentPort))
+	if err != nil {
+		return s.Peers, fmt.Errorf("agent of %s: %w", pod, err)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s.Peers, fmt.Errorf("agent of %s: %w", pod, err)
+	}
+	return s.Peers, nil
+}
+
 // missingPeers is which peers the pods' agents miss; empty when the mesh is whole.
 func (f *fleet) missingPeers(ctx context.Context) (string, error) {
 	pods, err := f.pods(ctx)
@@ -309,21 +329,12 @@ func (f *fleet) missingPeers(ctx context.Context) (string, error) {
 	}
 	var missing []string
 	for _, pod := range pods {
-		raw, err := f.raw(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%s/proxy/status", f.namespace, pod.Name, agentPort))
+		p, err := f.peers(ctx, pod.Name)
 		if err != nil {
-			return "", fmt.Errorf("agent of %s: %w", pod.Name, err)
+			return "", err
 		}
-		var s struct {
-			Peers struct {
-				Connected []string `json:"connected"`
-				Missing   []string `json:"missing"`
-			} `json:"peers"`
-		}
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return "", fmt.Errorf("agent of %s: %w", pod.Name, err)
-		}
-		if len(s.Peers.Missing) > 0 || len(s.Peers.Connected) != f.replicas-1 {
-			missing = append(missing, fmt.Sprintf("%s sees %d of %d peers", pod.Name, len(s.Peers.Connected), f.replicas-1))
+		if len(p.Missing) > 0 || len(p.Connected) != f.replicas-1 {
+			missing = append(missing, fmt.Sprintf("%s sees %d of %d peers", pod.Name, len(p.Connected), f.replicas-1))
 		}
 	}
 	return strings.Join(missing, ", "), nil

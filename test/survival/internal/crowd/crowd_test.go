@@ -35,8 +35,8 @@ func TestLedger(t *testing.T) {
 			if got := c.ledger.found(c.status, c.count); got != c.want {
 				t.Errorf("the verdict is %d, want %d", got, c.want)
 			}
-			if want := (ledger{acked: c.count}); c.ledger != want {
-				t.Errorf("the user goes on from %+v, want %+v", c.ledger, want)
+			if c.ledger.acked != c.count || c.ledger.unsure {
+				t.Errorf("the user goes on from %+v, not from %d", c.ledger, c.count)
 			}
 		})
 	}
@@ -47,6 +47,29 @@ func TestLedger(t *testing.T) {
 	}
 	if got := l.acknowledged(4); got != stale {
 		t.Errorf("an answer with the count of before is %d", got)
+	}
+}
+
+func TestLedgerAfterALoss(t *testing.T) {
+	l := ledger{acked: 3}
+	for i, step := range []struct {
+		status string
+		count  int
+		want   verdict
+	}{
+		{"not_found", 0, lost},
+		{"not_found", 0, lost},
+		{"recovered", 3, recovered}, // nothing is newer
+		{"not_found", 0, lost},
+	} {
+		if got := l.found(step.status, step.count); got != step.want {
+			t.Errorf("step %d: the verdict is %d, want %d", i, got, step.want)
+		}
+	}
+	l.sent()
+	l.acknowledged(1)
+	if got := l.found("recovered", 3); got != stale {
+		t.Errorf("the state of the life before is %d, although there is a newer one", got)
 	}
 }
 

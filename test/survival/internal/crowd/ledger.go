@@ -1,13 +1,13 @@
 package crowd
 
-// verdict is what became of a session's state, from best to worst.
+// verdict is what became of a session's state, from best to worst: a user who finds wrong state may not even notice.
 type verdict int
 
 const (
 	unseen verdict = iota
 	recovered
-	stale
 	lost
+	stale
 )
 
 // ledger is what a user knows of its own counter.
@@ -16,6 +16,8 @@ type ledger struct {
 	acked int
 	// unsure is whether a later stash was sent that nobody acknowledged: it may count or not.
 	unsure bool
+	// former is what the user knew before it found nothing, until it has stashed anew: such a state may yet turn up.
+	former *ledger
 }
 
 // sent notes that a stash is on its way.
@@ -35,11 +37,16 @@ func (l *ledger) acknowledged(count int) verdict {
 func (l *ledger) found(status string, count int) verdict {
 	before := *l
 	*l = ledger{acked: count}
-	if status != "recovered" {
+	switch {
+	case status != "recovered":
+		l.former = &before
 		return lost
-	}
-	if count == before.acked || before.unsure && count == before.acked+1 {
+	case before.allows(count):
 		return recovered
 	}
 	return stale
+}
+
+func (l *ledger) allows(count int) bool {
+	return count == l.acked || l.unsure && count == l.acked+1 || l.former != nil && l.former.allows(count)
 }

@@ -30,11 +30,11 @@ type Report struct {
 	// Closed is how many lost their socket during the event, by no doing of their own.
 	Closed int `json:"closed"`
 
-	// Every session checked is one of these three: it found what it knew at every reconnect; it found another counter at
-	// one of them; it found nothing at one of them, or was not back in time.
-	Recovered int `json:"recovered"`
+	// Every session checked is one of these three: it found another counter than its own at some reconnect; else it found
+	// nothing at some reconnect, or was not back in time; else it found what it knew at every reconnect.
 	Stale     int `json:"stale"`
 	Lost      int `json:"lost"`
+	Recovered int `json:"recovered"`
 
 	// Times from a closed socket to the recovered page. Nil when no socket was closed.
 	Times *Times `json:"times,omitempty"`

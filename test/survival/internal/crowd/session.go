@@ -245,8 +245,8 @@ func (s *session) rejoin(ctx context.Context) error {
 		return err
 	}
 	s.socket, s.heard = socket, time.Now()
-	known := s.ledger
-	s.judge(s.ledger.found(s.view.Status, s.view.Count), "knew %+v and found %s with %d", known, s.view.Status, s.view.Count)
+	known := s.ledger.acked
+	s.judge(s.ledger.found(s.view.Status, s.view.Count), "had stashed %d and found %s with %d", known, s.view.Status, s.view.Count)
 	return nil
 }
 
