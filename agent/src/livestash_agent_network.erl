@@ -41,7 +41,7 @@ init([]) ->
         redis => {0, 0},
         %% What each connection had moved when it was last looked at.
         seen => #{},
-        %% Ports that are not connections of clients.
+        %% Ports that are connections neither of clients nor to the agent.
         others => erlang:system_info(port_count)
     }}.
 
@@ -69,15 +69,15 @@ handle_info({others, Others}, State) ->
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% Adds what each connection has moved since it was last seen. The sum is read last, so that http never shrinks because
-%% of the time between the two.
+%% Adds what each connection has moved since it was last seen. The VM's sum is read first: what moves meanwhile is missing
+%% from http until the next sample, and never counted twice.
 sample(#{seen := Seen, distribution := Distribution, redis := Redis, http := Http} = State) ->
+    {{input, In}, {output, Out}} = erlang:statistics(io),
     Distributed = [Port || #{port := Port} <- livestash_agent_dist:connections(), is_port(Port)],
     ForRedis = redis_ports(),
     Now = maps:from_list([{Port, bytes(Port)} || Port <- Distributed ++ ForRedis]),
     NewDistribution = add_moved(Distributed, Now, Seen, Distribution),
     NewRedis = add_moved(ForRedis, Now, Seen, Redis),
-    {{input, In}, {output, Out}} = erlang:statistics(io),
     State#{
         seen := Now,
         distribution := NewDistribution,
@@ -114,20 +114,20 @@ links(Pid) ->
         undefined -> []
     end.
 
-%% Counts all connections of clients, which takes microseconds for each: in a process that gives way to all others.
+%% Looks at every port, which takes microseconds for each: in a process that gives way to all others.
 recount(undefined) ->
     ok;
 recount(AppPort) ->
     Network = self(),
-    _ = spawn_opt(fun() -> Network ! {others, erlang:system_info(port_count) - clients(AppPort)} end, [{priority, low}]),
+    Served = [AppPort, livestash_agent_config:get(port)],
+    _ = spawn_opt(fun() -> Network ! {others, length([Port || Port <- erlang:ports(), not is_accepted(Port, Served)])} end, [
+        {priority, low}
+    ]),
     ok.
 
-clients(AppPort) ->
-    length([Port || Port <- erlang:ports(), is_client(Port, AppPort)]).
-
-is_client(Port, AppPort) ->
+is_accepted(Port, Served) ->
     case erlang:port_info(Port, name) of
-        {name, "tcp_inet"} -> local_port(Port) =:= AppPort andalso element(1, inet:peername(Port)) =:= ok;
+        {name, "tcp_inet"} -> lists:member(local_port(Port), Served) andalso element(1, inet:peername(Port)) =:= ok;
         _ -> false
     end.
 

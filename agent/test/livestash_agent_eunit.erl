@@ -8,6 +8,7 @@
 
 -spec run([module()]) -> no_return().
 run(Modules) ->
+    ok = io:setopts([{encoding, unicode}]),
     io:format("OTP ~s~n", [erlang:system_info(otp_release)]),
     %% What is expected to go wrong in tests would otherwise fill the screen.
     logger:set_primary_config(level, none),
