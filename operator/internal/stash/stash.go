@@ -30,11 +30,11 @@ type Adapter interface {
 type Home int
 
 const (
-	// Elsewhere: not in the pods. Pods come and go as they like.
+	// Elsewhere is not in the pods, which come and go as they like.
 	Elsewhere Home = iota
-	// OnePod: each stash in the memory of one pod. A pod that stops hands its stashes over to peers.
+	// OnePod is the memory of one pod for each stash. A pod that stops hands its stashes over to peers.
 	OnePod
-	// EveryPod: all stashes in the memory of all pods. A pod that starts must load them from a peer before it serves.
+	// EveryPod is the memory of all pods for every stash. A pod that starts must load them from a peer before it serves.
 	EveryPod
 )
 

@@ -13,12 +13,14 @@ func TestAdapters(t *testing.T) {
 		name    string
 		env     []string
 		secrets []v1alpha1.SecretKeyReference
+		home    Home
+		largest int64
 	}{
-		v1alpha1.AdapterNone:          {name: "none"},
-		v1alpha1.AdapterETS:           {name: "ets"},
-		v1alpha1.AdapterBrowserMemory: {name: "browser_memory"},
-		v1alpha1.AdapterMnesia:        {name: "mnesia"},
-		v1alpha1.AdapterRedis:         {name: "redis", env: []string{"LIVE_STASH_REDIS_URL"}, secrets: []v1alpha1.SecretKeyReference{redisURL}},
+		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere},
+		v1alpha1.AdapterETS:           {name: "ets", home: OnePod},
+		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 9500},
+		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod},
+		v1alpha1.AdapterRedis:         {name: "redis", home: Elsewhere, env: []string{"LIVE_STASH_REDIS_URL"}, secrets: []v1alpha1.SecretKeyReference{redisURL}},
 	}
 	if len(cases) != len(adapters) {
 		t.Errorf("%d adapters, %d of them tested", len(adapters), len(cases))
@@ -39,6 +41,9 @@ func TestAdapters(t *testing.T) {
 			}
 			if !slices.Equal(env, want.env) {
 				t.Errorf("Env sets %v, want %v", env, want.env)
+			}
+			if adapter.Home() != want.home || adapter.LargestStash() != want.largest {
+				t.Errorf("Home = %v, LargestStash = %d, want %v and %d", adapter.Home(), adapter.LargestStash(), want.home, want.largest)
 			}
 			if got := adapter.SecretRefs(cluster); !slices.Equal(got, want.secrets) {
 				t.Errorf("SecretRefs = %v, want %v", got, want.secrets)
