@@ -8,6 +8,7 @@
 %% Milliseconds.
 -define(ASK_PEER, 500).
 -define(POLL, 200).
+-define(RETRY, 1000).
 %% How much longer than its parts a drain may take before the node stops anyway.
 -define(SLACK, 5000).
 %% The least that is kept of the time for closing for the endpoint's own stop.
@@ -71,7 +72,9 @@ begin_drain() ->
     livestash_agent_state:count(drains, 1),
     {Sessions, _Bytes} = attempt(fun livestash_agent_store:size/0, {0, 0}),
     Known = nodes(),
-    logger:notice("livestash agent: SIGTERM, draining: ~b stashes on this node, ~b peers connected.", [Sessions, length(Known)]),
+    logger:notice("livestash agent: SIGTERM, draining: ~b stashes on this node, ~b peers connected.", [
+        Sessions, length(Known)
+    ]),
     #drain{began = now_ms(), known = Known, sessions = Sessions}.
 
 %% Waits until the pod is sent no new connections. Returns whether this node is alone: there is no peer that would take
@@ -136,7 +139,7 @@ stop(Endpoints, Within) ->
         [] ->
             logger:notice("livestash agent: stopped ~b web endpoints in ~b ms.", [length(Endpoints), now_ms() - Began]);
         Modules ->
-            logger:warning("livestash agent: these web endpoints have not stopped within ~b ms: ~tp.", [Within, Modules])
+            logger:warning("livestash agent: web endpoints that have not stopped in ~b ms: ~tp.", [Within, Modules])
     end.
 
 hand_over(Drain) ->
@@ -147,16 +150,16 @@ hand_over(Drain) ->
     Within = livestash_agent_config:get(drain_handoff_timeout),
     #{handed_over := HandedOver, left := Left, reason := Reason} = Result = hand_over(Adapter, Tables, Within, Drain),
     livestash_agent_state:count(handoffs_failed, Left),
-    logger:notice("livestash agent: handed ~b stashes over in ~b ms, ~b are left. ~ts", [
-        HandedOver, now_ms() - Began, Left, Reason
+    logger:notice("livestash agent: handed ~b stashes over in ~b ms, ~b are lost with this node.~ts", [
+        HandedOver, now_ms() - Began, Left, [[" ", Reason] || Reason =/= ""]
     ]),
     Result.
 
 hand_over(ets, [], _Within, #drain{sessions = Sessions}) ->
     {_, Reason} = livestash_agent_store:ready(),
     #{handed_over => 0, left => Sessions, reason => Reason};
-hand_over(ets, Tables, Within, _Drain) ->
-    livestash_agent_handoff:hand_over(Tables, staying_peers(), Within);
+hand_over(ets, Tables, Within, Drain) ->
+    hand_over_ets(Tables, now_ms() + Within, Drain, 0);
 hand_over(mnesia, Tables, Within, _Drain) ->
     Left = await_copies(Tables, staying_peers(), now_ms() + Within),
     Reason =
@@ -167,6 +170,19 @@ hand_over(mnesia, Tables, Within, _Drain) ->
     #{handed_over => 0, left => Left, reason => Reason};
 hand_over(_Adapter, _Tables, _Within, _Drain) ->
     #{handed_over => 0, left => 0, reason => ""}.
+
+%% Peers that could not take rows may soon be able to: one that starts, or one that DNS names and that is not connected.
+hand_over_ets(Tables, Deadline, Drain, Before) ->
+    #{handed_over := HandedOver, left := Left} =
+        Result = livestash_agent_handoff:hand_over(Tables, staying_peers(), max(0, Deadline - now_ms())),
+    Total = Before + HandedOver,
+    case Left > 0 andalso now_ms() < Deadline andalso not is_alone(Drain) of
+        true ->
+            timer:sleep(?RETRY),
+            hand_over_ets(Tables, Deadline, Drain, Total);
+        false ->
+            Result#{handed_over := Total}
+    end.
 
 %% With Mnesia every node has every stash, unless this one has the only loaded copy: then whoever is loading one has to
 %% be waited for. Returns how many stashes stop with this node.
@@ -184,7 +200,8 @@ await_copies(Tables, Peers, Deadline) ->
 common(Nodes, Others) ->
     [Node || Node <- Nodes, lists:member(Node, Others)].
 
-finish(#drain{began = Began, sessions = Sessions}, Closed, #{handed_over := HandedOver, left := Left, reason := Reason}) ->
+finish(#drain{began = Began, sessions = Sessions}, Closed, Result) ->
+    #{handed_over := HandedOver, left := Left, reason := Reason} = Result,
     Milliseconds = now_ms() - Began,
     livestash_agent_report:write(#{
         sessions_before => Sessions,

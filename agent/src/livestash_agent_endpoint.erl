@@ -3,9 +3,9 @@
 %% cluster go on.
 %%
 %% An endpoint is a child whose module exports '__sockets__'/0, as Phoenix endpoints do. Below it, a connection is
-%% what ThousandIsland (Bandit) or Ranch (Cowboy) supervises, and a socket is a connection that monitors a channel of the same
-%% endpoint. Such a process understands `socket_drain`, which Phoenix's own drainer has it sent: it closes with 1012,
-%% "service restart", so that clients come back at once. Everything else ends when the endpoint stops.
+%% what ThousandIsland (Bandit) or Ranch (Cowboy) supervises, and a socket is a connection that monitors a channel of
+%% the same endpoint. Such a process understands `socket_drain`, which Phoenix's own drainer has it sent: it closes
+%% with 1012, "service restart", so that clients come back at once. Everything else ends when the endpoint stops.
 -module(livestash_agent_endpoint).
 
 -export([find/0, close/2, stop/2]).
@@ -31,17 +31,17 @@
 %% The endpoints of all applications.
 -spec find() -> [endpoint()].
 find() ->
-    [{_, Outcome}] = livestash_agent_tasks:run([{find, fun() -> lists:flatmap(fun application/1, applications()) end}], ?FIND),
-    case Outcome of
-        {ok, Endpoints} ->
+    Find = fun() -> lists:flatmap(fun application/1, applications()) end,
+    case livestash_agent_tasks:run([{find, Find}], ?FIND) of
+        [{find, {ok, Endpoints}}] ->
             Endpoints;
-        {error, Reason} ->
+        [{find, {error, Reason}}] ->
             logger:warning("livestash agent: the web endpoints were not found: ~tp", [Reason]),
             []
     end.
 
-%% Asks all sockets to close, batch_size of them every batch_interval milliseconds, in batches as large as needed to be through
-%% within `within` milliseconds. Returns how many were asked.
+%% Asks all sockets to close, batch_size of them every batch_interval milliseconds, and more at once where that would
+%% take longer than `within` milliseconds. Returns how many were asked.
 -spec close([endpoint()], #{
     batch_size := pos_integer() | infinity, batch_interval := non_neg_integer(), within := non_neg_integer()
 }) -> non_neg_integer().
@@ -54,13 +54,12 @@ close(Endpoints, Options) ->
     await_gone(First ++ Late, ?LEAVE),
     length(First) + length(Late).
 
-%% Stops the endpoints and nothing else, all at once. Returns the modules of those that have not stopped in time; they go on stopping.
+%% Stops the endpoints and nothing else, all at once. Returns the modules of those that have not stopped in time; they
+%% go on stopping.
 -spec stop([endpoint()], Milliseconds :: non_neg_integer()) -> [module()].
 stop(Endpoints, Within) ->
     Deadline = now_ms() + Within,
     Monitors = [{Module, monitor(process, Pid)} || #endpoint{module = Module, pid = Pid} <- Endpoints],
-    %% Not as tasks: what is killed at the deadline would still have its request answered, but an exit in the middle of
-    %% a call is nothing to rely on.
     lists:foreach(fun(Endpoint) -> spawn(fun() -> terminate(Endpoint) end) end, Endpoints),
     [Module || {Module, Monitor} <- Monitors, not stopped(Monitor, Deadline)].
 

@@ -5,7 +5,7 @@
 %% moment, and that in the end no key has two. So each row is
 %% 1. left alone when a peer that stays has its key: its client is there, and the row here is old;
 %% 2. inserted at a peer, chosen by the key, unless the key is there;
-%% 3. left here ?OVERLAP milliseconds longer: a lookup that had looked at the peer before step 2 will look here before step 4;
+%% 3. left here a little longer: a lookup that had looked at the peer before step 2 will look here before step 4;
 %% 4. deleted here, if it is still the very same. If it is not, a client has pulled or changed it meanwhile, and the
 %%    copy at the peer is deleted, if that is still the very same.
 %% A peer whose answer does not come in time may or may not have inserted. Its insertion is withdrawn in two ways, by
@@ -24,7 +24,8 @@
 
 -define(BATCH_ROWS, 200).
 -define(BATCH_BYTES, 1048576).
-%% Batches on their way at the same time; with the limits above the memory that a hand-over takes, and with ?OVERLAP its rate.
+%% Batches on their way at the same time. With the limits above it bounds the memory that a hand-over takes, and with
+%% ?OVERLAP its rate.
 -define(MAX_BATCHES, 4).
 %% Milliseconds.
 -define(OVERLAP, 50).
@@ -32,7 +33,7 @@
 -define(PEER_TIMEOUT, 2000).
 %% Bytes per millisecond that a connection to a peer should carry at least.
 -define(SLOWEST, 4096).
-%% Clients that have lost their socket pull their rows during the next second. Waiting for them spares moving rows twice.
+%% Clients that have lost their socket pull their rows during the next second: waiting spares moving rows twice.
 -define(QUIET, 500).
 -define(MAX_QUIET, 3000).
 -define(POLL, 100).
@@ -67,7 +68,7 @@ hand_over(Tables, Peers, Within) ->
         Tables
     ).
 
-%% Takes rows for this node. Offer is a process of the node that hands over; once it is dead, nobody would know that the rows are here.
+%% Takes rows for this node. Offer is a process of the node that hands over; once it is dead, the rows may be elsewhere.
 -spec accept(atom(), [tuple()], pid()) -> [answer()].
 accept(Table, Rows, Offer) ->
     case refusal(Table, Offer) of
@@ -135,9 +136,9 @@ hand_over_table(Table, Peers, Deadline) ->
         {Size, public, Type} when Type =:= set; Type =:= ordered_set ->
             hand_over_rows(Table, Size, Peers, Deadline);
         {Size, public, Type} ->
-            result(0, Size, lists:concat(["The ETS table ", Table, " is a ", Type, ", and only a set can be handed over."]));
+            result(0, Size, lists:concat(["The ETS table ", Table, " is a ", Type, ", not a set."]));
         {Size, Protection, _} ->
-            result(0, Size, lists:concat(["The ETS table ", Table, " is ", Protection, ", and only a public one can be handed over."]))
+            result(0, Size, lists:concat(["The ETS table ", Table, " is ", Protection, ", not public."]))
     end.
 
 result(HandedOver, Left, Reason) ->
@@ -220,17 +221,20 @@ await_oldest(#pass{batches = [{Pid, Monitor} | Batches], peers = Peers} = Pass) 
             exit(Reason)
     end.
 
-%% Moves one batch. Returns how many rows peers accepted, how many of them were moved, how many are at a peer anyway, and
-%% which peers are of no use.
+%% Moves one batch. Returns how many rows peers accepted, how many of them were moved, how many are at a peer anyway,
+%% and which peers are of no use.
 move(#pass{rows = Rows} = Pass) ->
     {Free, Silent} = free_rows(Pass),
     Offers = offer(Free, Pass#pass{peers = Pass#pass.peers -- Silent}),
     AcceptedAt = now_ms(),
     [take_back(Peer, Share, Pass) || {Peer, Share, {error, _}} <- Offers],
-    Accepted = [{Peer, [Row || {Row, accepted} <- lists:zip(Share, Answers)]} || {Peer, Share, {ok, Answers}} <- Offers],
+    Accepted = [
+        {Peer, [Row || {Row, accepted} <- lists:zip(Share, Answers)]}
+     || {Peer, Share, {ok, Answers}} <- Offers
+    ],
     Taken = count(taken, Offers),
     {Moved, Lost} = settle(watch(Accepted, AcceptedAt + ?OVERLAP, Pass), Pass),
-    {count(accepted, Offers), Moved, length(Rows) - length(Free) + Taken, Silent ++ Lost ++ refusing(Offers)}.
+    {count(accepted, Offers), Moved, length(Rows) - length(Free) + Taken, Silent ++ Lost ++ useless(Offers)}.
 
 count(Answer, Offers) ->
     length([Given || {_Peer, _Share, {ok, Answers}} <- Offers, Given <- Answers, Given =:= Answer]).
@@ -257,9 +261,12 @@ offer(Rows, #pass{table = Table} = Pass) ->
 choose(Row, #pass{key_position = Position, peers = Peers}) ->
     lists:nth(1 + erlang:phash2(element(Position, Row), length(Peers)), Peers).
 
-refusing(Offers) ->
-    [Peer || {Peer, _Share, {error, _}} <- Offers] ++
-        [Peer || {Peer, _Share, {ok, Answers}} <- Offers, Answer <- [no_table, draining, withdrawn], lists:member(Answer, Answers)].
+%% A peer that takes rows answers nothing but these two.
+useless(Offers) ->
+    [Peer || {Peer, _Share, Outcome} <- Offers, not takes(Outcome)].
+
+takes({ok, Answers}) -> lists:all(fun(Answer) -> Answer =:= accepted orelse Answer =:= taken end, Answers);
+takes({error, _}) -> false.
 
 %% A large row must not make a good peer look like a dead one.
 ask(#pass{deadline = Deadline, bytes = Bytes}, Tasks) ->
@@ -303,8 +310,8 @@ take_back(Peer, Rows, #pass{table = Table} = Pass) ->
     spawn(fun() -> catch erpc:call(Peer, ets, select_delete, [Table, Copies]) end),
     ok.
 
-%% Matches these very rows. The pattern of each has its key, so that no other row is looked at; what is compared is the whole row, as a
-%% constant, because atoms such as '_' in a row would be wildcards in a pattern.
+%% Matches these very rows. The pattern of each has its key, so that no other row is looked at; what is compared is the
+%% whole row, as a constant, because atoms such as '_' in a row would be wildcards in a pattern.
 exactly(Rows, #pass{key_position = Position}) ->
     [
         {setelement(Position, erlang:make_tuple(tuple_size(Row), '_'), element(Position, Row)),

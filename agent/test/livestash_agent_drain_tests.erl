@@ -17,6 +17,7 @@ all_test_() ->
             {"a fleet that stops as a whole waits for nothing", fun whole_fleet/0},
             {"a node without peers waits for nothing", fun single_node/0},
             {"a peer that is not connected is waited for", fun unconnected_peer/0},
+            {"a peer that can take rows a little later", fun late_peer/0},
             {"an adapter without tables", fun redis/0},
             {"a table that is missing", fun missing_table/0},
             {"a Mnesia table of which a peer has a copy", fun mnesia_copy_elsewhere/0},
@@ -87,6 +88,19 @@ unconnected_peer() ->
         end,
         #{environment => Environment}
     ).
+
+late_peer() ->
+    [Vm, P1] = Vms = fleet(2, #{}),
+    fill(Vm, 5),
+    true = ?F:call(P1, ets, delete, [?TABLE]),
+    terminate(Vm),
+    ?F:eventually(fun() -> ?F:call(Vm, livestash_agent_state, phase, []) =:= handing_over end),
+    timer:sleep(1000),
+    true = ?F:call(P1, livestash_agent_handoff_tests, make_table, []),
+    ended(Vm),
+    ?assertMatch(#{handed_off := 5, left := 0, reason := ""}, report(Vm)),
+    ?assertEqual(5, rows(P1)),
+    stop(Vms).
 
 redis() ->
     [Vm, P1] = Vms = fleet(2, #{"LIVE_STASH_ADAPTER" => "redis"}),
@@ -221,7 +235,8 @@ report(#{report := File}) ->
     Format =
         "^{\"livestash\":1,\"sessionsBefore\":([0-9]+),\"socketsClosed\":([0-9]+),\"handedOff\":([0-9]+),"
         "\"notHandedOff\":([0-9]+),\"reason\":\"([^\"]*)\",\"seconds\":([0-9]+\\.[0-9])}$",
-    {match, [Before, Closed, HandedOff, Left, Reason, Seconds]} = re:run(Text, Format, [{capture, all_but_first, list}]),
+    {match, Values} = re:run(Text, Format, [{capture, all_but_first, list}]),
+    [Before, Closed, HandedOff, Left, Reason, Seconds] = Values,
     #{
         before => list_to_integer(Before),
         closed => list_to_integer(Closed),

@@ -66,9 +66,8 @@ deaf() ->
     {ok, proc_lib:spawn_link(fun() -> timer:sleep(infinity) end)}.
 
 with_application(Children, Test) ->
-    ok = application:load(
-        {application, fake, [{vsn, "1"}, {modules, []}, {applications, [kernel, stdlib]}, {mod, {?MODULE, {one_for_one, Children}}}]}
-    ),
+    Keys = [{vsn, "1"}, {modules, []}, {applications, [kernel, stdlib]}, {mod, {?MODULE, {one_for_one, Children}}}],
+    ok = application:load({application, fake, Keys}),
     ok = application:start(fake),
     try
         Test()
@@ -85,7 +84,7 @@ no_endpoint_test() ->
     end).
 
 all_endpoints_are_found_and_only_they_stop_test() ->
-    Deaf = #{id => deaf, start => {?MODULE, deaf, []}, type => supervisor, modules => [supervisor], shutdown => brutal_kill},
+    Deaf = (supervisor(deaf, []))#{start => {?MODULE, deaf, []}, shutdown => brutal_kill},
     Dynamic = #{
         id => dynamic,
         start => {?MODULE, tree, [simple_one_for_one, [endpoint(none, [])]]},
@@ -135,17 +134,19 @@ sockets_test_() ->
 
 batches_test_() ->
     [
-        {"of the size that is asked for", fun() -> ?assert(close_ten(#{batch_size => 4, batch_interval => 200, within => 10000}) >= 400) end},
+        {"of the size that is asked for", fun() -> ?assert(close_ten(4, 200, 10000) >= 400) end},
         {"larger when there is no time for so many", fun() ->
-            Took = close_ten(#{batch_size => 1, batch_interval => 1000, within => 2000}),
+            Took = close_ten(1, 1000, 2000),
             ?assert(Took >= 1000),
             ?assert(Took < 9000)
         end},
-        {"all at once", fun() -> ?assert(close_ten(#{batch_size => infinity, batch_interval => 5000, within => 100000}) < 5000) end},
-        {"no time at all", fun() -> ?assert(close_ten(#{batch_size => 1, batch_interval => 5000, within => 0}) < 5000) end}
+        {"all at once", fun() -> ?assert(close_ten(infinity, 5000, 100000) < 5000) end},
+        {"no time at all", fun() -> ?assert(close_ten(1, 5000, 0) < 5000) end}
     ].
 
-close_ten(Options) ->
+%% How many milliseconds it takes.
+close_ten(Size, Interval, Within) ->
+    Options = #{batch_size => Size, batch_interval => Interval, within => Within},
     with_endpoint(connection_sup, fun(Endpoints, Connections) ->
         Channel = start(Connections, channels, channel),
         [start(Connections, connection_sup, {socket, Channel}) || _ <- lists:seq(1, 10)],

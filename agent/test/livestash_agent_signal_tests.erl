@@ -35,7 +35,8 @@ installed_once_test_() ->
 %% An application that has put a handler of its own in the place of the runtime's keeps it, and gets no other one back.
 handler_of_the_application_test_() ->
     {timeout, 60, fun() ->
-        Vm = ?F:start(#{environment => #{"ERL_AFLAGS" => "-pa " ++ os:getenv("EBIN") ++ " " ++ os:getenv("TESTS")}, mode => "interactive"}),
+        Flags = "-pa " ++ os:getenv("EBIN") ++ " " ++ os:getenv("TESTS"),
+        Vm = ?F:start(#{environment => #{"ERL_AFLAGS" => Flags}, mode => "interactive"}),
         ok = ?F:call(Vm, ?MODULE, replace_handler, []),
         Pid = ?F:call(Vm, os, getpid, []),
         os:cmd("kill -USR1 " ++ Pid),
