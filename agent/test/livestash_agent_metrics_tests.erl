@@ -145,14 +145,13 @@ exchange(Peer, Data) ->
     ok.
 
 tls_options() ->
-    #{server_config := Server} = public_key:pkix_test_data(#{
-        server_chain => #{root => [], intermediates => [], peer => []},
-        client_chain => #{root => [], intermediates => [], peer => []}
-    }),
-    {_Type, Key} = proplists:get_value(key, Server),
+    Certificate = [{digest, sha256}, {key, {namedCurve, secp256r1}}],
+    Chain = #{root => Certificate, intermediates => [], peer => Certificate},
+    #{server_config := Server} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
+    {Type, Key} = proplists:get_value(key, Server),
     Pem = public_key:pem_encode([
         {'Certificate', proplists:get_value(cert, Server), not_encrypted},
-        {element(1, proplists:get_value(key, Server)), Key, not_encrypted}
+        {Type, Key, not_encrypted}
     ]),
     PemFile = filename:join(os:getenv("TESTS"), "dist.pem"),
     ok = file:write_file(PemFile, Pem),
