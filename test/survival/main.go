@@ -42,9 +42,9 @@ func main() {
 		fail(fmt.Errorf("-agent is %q, but must be on or off", agent))
 	}
 
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	results, err := run(ctx, o, os.Stdout)
+	stop()
 	if len(results) > 0 {
 		if err := printTable(os.Stdout, o, results); err != nil {
 			fail(err)

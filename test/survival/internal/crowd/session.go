@@ -106,11 +106,8 @@ func (s *session) live(ctx context.Context) ending {
 	pace, frames := s.crowd.pace, s.socket.Frames()
 	heartbeat := time.NewTicker(pace.Heartbeat)
 	defer heartbeat.Stop()
-	stash := time.NewTimer(s.untilStash())
+	stash := time.NewTimer(s.untilFirstStash())
 	defer stash.Stop()
-	if !s.ready {
-		stash.Reset(0)
-	}
 	silence := time.NewTimer(0)
 	silence.Stop()
 	defer silence.Stop()
@@ -124,15 +121,15 @@ func (s *session) live(ctx context.Context) ending {
 			if !open {
 				return s.ended(checked)
 			}
-			if err := s.handle(frame); err != nil {
-				return ending{since: time.Now(), why: err.Error(), checked: checked}
+			if broken := s.handle(frame); broken != "" {
+				return ending{since: s.heard, why: broken, checked: checked}
 			}
 			if !s.view.Stashing() {
 				silence.Stop()
 			}
 		case <-stash.C:
 			stash.Reset(s.untilStash())
-			if !s.view.Stashing() && s.wantsToStash() {
+			if s.wantsToStash() {
 				s.ledger.sent()
 				silence.Reset(pace.Reply)
 				s.send(ctx, s.view.Stash)
@@ -161,11 +158,12 @@ func (s *session) send(ctx context.Context, message func(context.Context, *livev
 	_ = message(ctx, s.socket)
 }
 
-func (s *session) handle(frame liveview.Frame) error {
+// handle takes in a message. It returns why the socket is of no more use, or nothing.
+func (s *session) handle(frame liveview.Frame) string {
 	s.heard = time.Now()
 	stashing := s.view.Stashing()
 	if err := s.view.Handle(frame); err != nil {
-		return err
+		return err.Error()
 	}
 	if stashing && !s.view.Stashing() {
 		acked := s.ledger.acked
@@ -174,7 +172,7 @@ func (s *session) handle(frame liveview.Frame) error {
 		s.ready = true
 		s.mu.Unlock()
 	}
-	return nil
+	return ""
 }
 
 func (s *session) ended(checked chan struct{}) ending {
@@ -276,7 +274,15 @@ func (s *session) untilStash() time.Duration {
 	return time.Duration((0.5 + rand.Float64()) * float64(s.crowd.every))
 }
 
-func (s *session) wantsToStash() bool { return !s.idle || !s.ready }
+// untilFirstStash is the same for the first stash on a socket: who has never stashed does so at once.
+func (s *session) untilFirstStash() time.Duration {
+	if !s.ready {
+		return 0
+	}
+	return s.untilStash()
+}
+
+func (s *session) wantsToStash() bool { return !s.view.Stashing() && (!s.idle || !s.ready) }
 
 func pause(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
