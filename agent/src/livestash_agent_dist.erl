@@ -7,7 +7,9 @@
 -export_type([connection/0]).
 
 %% Port: the socket. Over TLS it belongs to another process than the one that the VM knows.
--type connection() :: #{node := node(), type := dist | tls_sender, controller := port() | pid(), port := port() | undefined}.
+-type connection() :: #{
+    node := node(), type := dist | tls_sender, controller := port() | pid(), port := port() | undefined
+}.
 
 -define(INET, [
     {recv_bytes, recv_oct, "Bytes received by the socket."},
@@ -64,9 +66,9 @@ metrics() ->
     Ports = [{peer(Connection), Port} || #{port := Port} = Connection <- Connections, is_port(Port)],
     Sockets = [{Peer, Stat} || {Peer, Port} <- Ports, {ok, Stat} <- [inet:getstat(Port)]],
     Processes = processes(Connections),
-    [gauge(Name, Help, [{Peer, value(Key, Stat)} || {Peer, Stat} <- Sockets]) || {Name, Key, Help} <- ?INET] ++
+    [gauge(Name, Help, values(Key, Sockets)) || {Name, Key, Help} <- ?INET] ++
         [gauge(Name, Help, port_values(Key, Ports)) || {Name, Key, Help} <- ?PORT] ++
-        [gauge(Name, Help, [{Labels, value(Key, Info)} || {Labels, Info} <- Processes]) || {Name, Key, Help} <- ?PROCESS] ++
+        [gauge(Name, Help, values(Key, Processes)) || {Name, Key, Help} <- ?PROCESS] ++
         [
             gauge(node_state, "pending=1, up_pending=2, up=3.", [{peer(C), 3} || C <- Connections]),
             gauge(node_queue_size_bytes, "Bytes in the node's output queue.", queue_sizes(Connections))
@@ -78,12 +80,18 @@ gauge(Name, Help, Values) ->
 peer(#{node := Node}) ->
     [{peer, Node}].
 
+values(Key, All) ->
+    [{Labels, value(Key, Info)} || {Labels, Info} <- All].
+
 port_values(Key, Ports) ->
     [{Peer, Value} || {Peer, Port} <- Ports, {_, Value} <- [erlang:port_info(Port, Key)]].
 
 processes(Connections) ->
     Keys = [Key || {_Name, Key, _Help} <- ?PROCESS],
-    [{peer(C) ++ [{type, Type}], Info} || #{type := Type} = C <- Connections, Pid <- owner(C), Info <- [process_info(Pid, Keys)], is_list(Info)].
+    [
+        {peer(C) ++ [{type, Type}], Info}
+     || #{type := Type} = C <- Connections, Pid <- owner(C), Info <- [process_info(Pid, Keys)], is_list(Info)
+    ].
 
 owner(#{controller := Pid}) when is_pid(Pid) ->
     [Pid];

@@ -51,7 +51,7 @@ ask(Question) ->
 init(Interval) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     self() ! tick,
-    Asked = livestash_agent_config:get(dns_query) =/= undefined andalso livestash_agent_config:get(app_name) =/= undefined,
+    Asked = not lists:member(undefined, [livestash_agent_config:get(Key) || Key <- [dns_query, app_name]]),
     {ok, #{
         interval => Interval,
         asked => Asked,
@@ -78,7 +78,7 @@ handle_cast(_Message, State) ->
 handle_info(tick, #{interval := Interval, asked := Asked} = State) ->
     erlang:send_after(Interval, self(), tick),
     {noreply, connect_missing(look_up(Asked, State))};
-handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
+handle_info({'DOWN', Monitor, process, _, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
 handle_info(_Message, State) ->

@@ -120,9 +120,8 @@ recount(undefined) ->
 recount(AppPort) ->
     Network = self(),
     Served = [AppPort, livestash_agent_config:get(port)],
-    _ = spawn_opt(fun() -> Network ! {others, length([Port || Port <- erlang:ports(), not is_accepted(Port, Served)])} end, [
-        {priority, low}
-    ]),
+    Count = fun() -> Network ! {others, length([Port || Port <- erlang:ports(), not is_accepted(Port, Served)])} end,
+    _ = spawn_opt(Count, [{priority, low}]),
     ok.
 
 is_accepted(Port, Served) ->

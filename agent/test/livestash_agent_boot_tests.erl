@@ -37,8 +37,9 @@ second_vm_is_left_alone() ->
 
 vm_without_a_node_is_left_alone() ->
     Erl = "erl -noshell -pa $EBIN -eval '[livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]]' "
-        "-eval 'io:format(\"~p\", [{node(), lists:keymember(livestash_agent, 1, application:which_applications())}]), halt().'",
-    ?assertEqual("{nonode@nohost,false}", os:cmd(Erl)).
+        "-eval 'io:format(\"~p ~p\", [node(), lists:keymember(livestash_agent, 1, application:loaded_applications())])' "
+        "-eval 'halt().'",
+    ?assertEqual("nonode@nohost false", os:cmd(Erl)).
 
 missing_files_do_not_stop_the_boot() ->
     Flags = "-pa /nowhere -eval [livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]].",
@@ -49,7 +50,8 @@ missing_files_do_not_stop_the_boot() ->
 damaged_module_does_not_stop_the_boot() ->
     Folder = filename:join(os:getenv("TESTS"), "damaged"),
     ok = filelib:ensure_dir(filename:join(Folder, "x")),
-    [{ok, _} = file:copy(File, filename:join(Folder, filename:basename(File))) || File <- filelib:wildcard(os:getenv("EBIN") ++ "/*")],
+    Files = filelib:wildcard(os:getenv("EBIN") ++ "/*"),
+    [{ok, _} = file:copy(File, filename:join(Folder, filename:basename(File))) || File <- Files],
     ok = file:write_file(filename:join(Folder, "livestash_agent_http.beam"), <<"FOR1 and then nothing">>),
     Flags = "-pa " ++ Folder ++ " -eval [livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]].",
     Vm = start(#{environment => #{"ERL_AFLAGS" => Flags}}),
@@ -89,7 +91,7 @@ crash_loop_ends_with_one_line_and_the_vm_lives() ->
         not running(Vm)
     end),
     ?assertMatch({error, econnrefused}, request(Vm, "/healthz")),
-    ?assertMatch([_], [Line || Line <- call(Vm, fun lines/0), string:find(Line, "livestash agent: it has stopped") =/= nomatch]),
+    ?assertMatch([_], [Line || "livestash agent: it has stopped" ++ _ = Line <- call(Vm, fun lines/0)]),
     %% What a drain and the peers need goes on.
     ?assert(handles_signals(Vm)),
     ?assertEqual(false, call(Vm, livestash_agent_state, draining, [])),

@@ -46,8 +46,8 @@ start(Options) ->
         connection => standard_io,
         wait_boot => 20000,
         env => maps:to_list(Environment),
-        args => ["-mode", maps:get(mode, Options, "embedded"), "-setcookie", "tests", "-kernel", "prevent_overlapping_partitions", "false",
-            "-kernel", "logger_level", "error"] ++ maps:get(flags, Options, [])
+        args => ["-mode", maps:get(mode, Options, "embedded"), "-setcookie", "tests", "-kernel", "logger_level", "error",
+            "-kernel", "prevent_overlapping_partitions", "false"] ++ maps:get(flags, Options, [])
     }),
     #{peer => Peer, node => Node, port => list_to_integer(Port)}.
 

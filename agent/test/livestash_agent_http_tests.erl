@@ -80,7 +80,16 @@ scrapes(Vm) ->
 garbage(Vm) ->
     [
         ?assertEqual({Bytes, <<"400">>}, {Bytes, status(send(port(Vm), [Bytes, "\r\n\r\n"]))})
-     || Bytes <- [<<0>>, <<255, 254, 0, 1, 2>>, <<22, 3, 1, 2, 0, 1, 0>>, "GET", "GET / ", "   ", "GET \0 HTTP/9", [16#f0, 16#9f]]
+     || Bytes <- [
+            <<0>>,
+            <<255, 254, 0, 1, 2>>,
+            <<22, 3, 1, 2, 0, 1, 0>>,
+            <<16#f0, 16#9f>>,
+            "GET",
+            "GET / ",
+            "   ",
+            "GET \0 HTTP/9"
+        ]
     ].
 
 %% Every seed is another client, and a failure names it.

@@ -3,7 +3,8 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1, request/2, body/1, free_port/0, listen/1]).
+-import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1]).
+-import(livestash_agent_fixture, [request/2, body/1, free_port/0, listen/1]).
 
 rules_test_() ->
     Ready = #{
@@ -26,7 +27,7 @@ rules_test_() ->
             {"a peer is missing for too long", true, #{mesh => No, grace_over => true}},
             {"no store", false, #{store => No}},
             {"no store for too long", true, #{store => No, grace_over => true}},
-            {"a peer could give its copy, whatever the grace", false, #{store => No, copy_elsewhere => true, grace_over => true}},
+            {"a peer could give its copy", false, #{store => No, copy_elsewhere => true, grace_over => true}},
             {"the copy is here", true, #{copy_elsewhere => true}}
         ]
     ].
@@ -42,7 +43,8 @@ live_test_() ->
 port_is_asked() ->
     Port = free_port(),
     Vm = start(#{environment => #{"PORT" => integer_to_list(Port)}}),
-    eventually(fun() -> readiness(Vm) =:= {503, sentence("The application's port ~b accepts no connection.", [Port])} end),
+    Closed = io_lib:format("The application's port ~b accepts no connection.~n", [Port]),
+    eventually(fun() -> readiness(Vm) =:= {503, iolist_to_binary(Closed)} end),
     Listener = listen(Port),
     eventually(fun() -> readiness(Vm) =:= {200, <<"ready\n">>} end),
     exit(Listener, kill),
@@ -80,6 +82,3 @@ readiness(Vm) ->
         <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Answer -> {binary_to_integer(Status), body(Answer)};
         Other -> {0, Other}
     end.
-
-sentence(Format, Arguments) ->
-    iolist_to_binary([io_lib:format(Format, Arguments), $\n]).

@@ -19,4 +19,5 @@ handlers(Event) ->
     length(attached(Event)).
 
 attached(Event) ->
-    [{Function, Config} || {Events, Function, Config} <- maps:values(persistent_term:get(?MODULE, #{})), lists:member(Event, Events)].
+    Handlers = maps:values(persistent_term:get(?MODULE, #{})),
+    [{Function, Config} || {Events, Function, Config} <- Handlers, lists:member(Event, Events)].
