@@ -73,11 +73,12 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 		groups = append(groups, []*fleet{f})
 	}
 	var results []result
-	for _, fleets := range groups {
+	for i, fleets := range groups {
 		for _, e := range chosen {
 			results = append(results, d.do(ctx, e, fleets)...)
 		}
-		if !o.keep {
+		// A fleet that is kept is rolled along when the operator is upgraded under the next one.
+		if last := i == len(groups)-1; !o.keep || !last {
 			// Also when the run was stopped: a cluster of the user's own stays as it was.
 			err = errors.Join(err, inParallel(fleets, func(f *fleet) error { return f.remove(context.WithoutCancel(ctx)) }))
 		}

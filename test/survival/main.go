@@ -33,7 +33,7 @@ func main() {
 	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event. 0: not judged.")
 	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
-	flag.BoolVar(&o.keep, "keep", false, "Leave the fleets and the operator for a look.")
+	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
 	flag.Parse()
 	o.adapters, o.events = words(adapterNames), words(eventNames)
 	o.workload(workload)

@@ -61,6 +61,7 @@ type Crowd struct {
 	mu       sync.Mutex
 	phase    Phase
 	problem  string
+	begun    time.Time
 	effected time.Time
 	attempts map[string]int
 	endings  map[string]int
@@ -233,13 +234,14 @@ func (c *Crowd) note(sentence string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.notes) < maxNotes {
-		c.notes = append(c.notes, sentence)
+		c.notes = append(c.notes, fmt.Sprintf("after %.1f s %s", time.Since(c.begun).Seconds(), sentence))
 	}
 }
 
 // forget drops what was counted. The lock is held.
 func (c *Crowd) forget() {
-	c.attempts, c.endings, c.notes, c.effected = map[string]int{}, map[string]int{}, nil, time.Time{}
+	c.attempts, c.endings, c.notes = map[string]int{}, map[string]int{}, nil
+	c.begun, c.effected = time.Now(), time.Time{}
 }
 
 // tally is what the sessions' records add up to.

@@ -238,13 +238,15 @@ func (s *session) comeBack(ctx context.Context, end ending) {
 func (s *session) rejoin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.crowd.pace.Connect)
 	defer cancel()
+	from := s.view.Node
 	socket, err := s.view.Join(ctx, s.crowd.service)
 	if err != nil {
 		return err
 	}
 	s.socket, s.heard = socket, time.Now()
 	known := s.ledger.acked
-	s.judge(s.ledger.found(s.view.Status, s.view.Count), "had stashed %d and found %s with %d", known, s.view.Status, s.view.Count)
+	s.judge(s.ledger.found(s.view.Status, s.view.Count), "had stashed %d and found %s with %d, from %s on %s",
+		known, s.view.Status, s.view.Count, from, s.view.Node)
 	return nil
 }
 
@@ -265,7 +267,7 @@ func (s *session) judge(v verdict, why string, args ...any) {
 	s.record.worst = max(s.record.worst, v)
 	s.mu.Unlock()
 	if v > recovered {
-		s.crowd.note(fmt.Sprintf("session %d of %s ", s.index, s.pod) + fmt.Sprintf(why, args...))
+		s.crowd.note(fmt.Sprintf("session %d ", s.index) + fmt.Sprintf(why, args...))
 	}
 }
 

@@ -58,6 +58,8 @@ type View struct {
 	Status string
 	// Count is the counter that the page shows.
 	Count int
+	// Node is the BEAM node that the page names, for diagnosis. Empty when it names none.
+	Node string
 
 	client   *Client
 	page     page
@@ -258,6 +260,11 @@ func (v *View) apply(diff map[string]json.RawMessage) error {
 			return fmt.Errorf("the page's counter is not a number: %w", err)
 		}
 		v.Count = count
+	}
+	if raw, ok := diff["3"]; ok {
+		if err := json.Unmarshal(raw, &v.Node); err != nil {
+			return fmt.Errorf("the page's node is not a text: %w", err)
+		}
 	}
 	raw, ok := diff["e"]
 	if !ok {
