@@ -134,13 +134,17 @@ func DistributionOptions(c *v1alpha1.LiveStashCluster, in Inputs) *corev1.Config
 // the server that it connects to; for that a match function is needed, because Erlang takes no wildcards without. A server
 // knows no host to check, and Erlang would let in every certificate of the authority: the verify function asks for the
 // fleet's name in it.
+//
+// The version is the one that Erlang itself takes for distribution: with TLS 1.3, nodes of OTP 25 and 27 hang when a
+// connection that has carried some hundred gigabytes changes its keys. No session is resumed, so that every connection shows
+// its certificate.
 const distributionOptions = `%%%% Made by the LiveStash operator: TLS between the nodes of this fleet, each side with a certificate of it.
 [{server,
   [{certfile, "` + tlsDir + `/tls.crt"},
    {keyfile, "` + tlsDir + `/tls.key"},
    {cacertfile, "` + tlsDir + `/ca.crt"},
-   {versions, ['tlsv1.3', 'tlsv1.2']},
-   {secure_renegotiate, true},
+   {versions, ['tlsv1.2']},
+   {reuse_sessions, false},
    {verify, verify_peer},
    {fail_if_no_peer_cert, true},
    {verify_fun,
@@ -159,8 +163,8 @@ const distributionOptions = `%%%% Made by the LiveStash operator: TLS between th
   [{certfile, "` + tlsDir + `/tls.crt"},
    {keyfile, "` + tlsDir + `/tls.key"},
    {cacertfile, "` + tlsDir + `/ca.crt"},
-   {versions, ['tlsv1.3', 'tlsv1.2']},
-   {secure_renegotiate, true},
+   {versions, ['tlsv1.2']},
+   {reuse_sessions, false},
    {verify, verify_peer},
    {customize_hostname_check, [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]}]}].
 `
