@@ -27,15 +27,17 @@
 %% Batches on their way at the same time. With the limits above it bounds the memory that a hand-over takes, and with
 %% ?OVERLAP its rate.
 -define(MAX_BATCHES, 4).
-%% Milliseconds.
--define(OVERLAP, 50).
+%% Milliseconds. A lookup asks one node after the other: on a busy machine a call takes long to get its turn, and a row
+%% that is deleted here before that is found nowhere.
+-define(OVERLAP, 250).
 -define(LOOK_AGAIN, 10).
 -define(PEER_TIMEOUT, 2000).
 %% Bytes per millisecond that a connection to a peer should carry at least.
 -define(SLOWEST, 4096).
-%% Clients that have lost their socket pull their rows during the next second: waiting spares moving rows twice.
--define(QUIET, 500).
--define(MAX_QUIET, 3000).
+%% Clients that have lost their socket pull their rows during the next second: waiting spares moving rows twice, and
+%% whoever has come back cannot meet its row on its way.
+-define(QUIET, 1000).
+-define(MAX_QUIET, 5000).
 -define(POLL, 100).
 
 -record(pass, {
