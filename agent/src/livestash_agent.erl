@@ -71,5 +71,12 @@ stop(_State) ->
 init([]) ->
     {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, [
         #{id => Module, start => {Module, start_link, []}}
-     || Module <- [livestash_agent_mesh, livestash_agent_network, livestash_agent_ready, livestash_agent_http]
+     || Module <- [
+            livestash_agent_mesh,
+            livestash_agent_deletions,
+            livestash_agent_reunion,
+            livestash_agent_network,
+            livestash_agent_ready,
+            livestash_agent_http
+        ]
     ]}}.

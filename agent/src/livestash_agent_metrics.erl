@@ -20,7 +20,7 @@ livestash() ->
     {Stashes, Bytes} = livestash_agent_store:size(),
     #{sockets := Sockets} = Counts = livestash_agent_network:counts(),
     #{connected := Connected, missing := Missing} = livestash_agent_mesh:peers(),
-    Counters = #{drains := Drains, sockets_closed := Closed} = livestash_agent_state:counters(),
+    Counters = #{drains := Drains, sockets_closed := Closed, splits := Splits, reunited_rows := Reunited} = livestash_agent_state:counters(),
     [
         {"livestash_agent_info", gauge, "The agent, the VM and the adapter.", [
             {
@@ -44,6 +44,8 @@ livestash() ->
         {"livestash_draining", gauge, "1 while this node drains.", boolean(livestash_agent_state:draining())},
         {"livestash_sockets", gauge, "TCP connections of clients to the application's port.", Sockets},
         {"livestash_sockets_closed_total", counter, "Sockets closed by drains.", Closed},
+        {"livestash_splits_total", counter, "Network splits that ended.", Splits},
+        {"livestash_reunited_rows_total", counter, "Stashes that differed after a split and were repaired.", Reunited},
         {"livestash_peers", gauge, "Peers that DNS names.", [
             {[{state, connected}], length(Connected)}, {[{state, missing}], length(Missing)}
         ]},

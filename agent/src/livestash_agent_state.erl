@@ -9,10 +9,11 @@
 %% none: not draining. The others, in this order: waiting for the endpoints to drop the pod, closing sockets, stopping
 %% the web endpoints, handing rows over, done.
 -type phase() :: none | waiting | closing | stopping | handing_over | done.
--type counter() :: handoffs_sent | handoffs_received | handoffs_failed | drains | sockets_closed.
+-type counter() ::
+    handoffs_sent | handoffs_received | handoffs_failed | drains | sockets_closed | splits | reunited_rows.
 
 -define(PHASES, [none, waiting, closing, stopping, handing_over, done]).
--define(COUNTERS, [handoffs_sent, handoffs_received, handoffs_failed, drains, sockets_closed]).
+-define(COUNTERS, [handoffs_sent, handoffs_received, handoffs_failed, drains, sockets_closed, splits, reunited_rows]).
 
 %% Makes the state, unless an earlier start of the agent has. The first cell is the phase, the others are counters.
 -spec init() -> ok.

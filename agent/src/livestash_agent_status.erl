@@ -6,7 +6,7 @@
 -spec json() -> iodata().
 json() ->
     {Ready, Reason} = livestash_agent_ready:check(),
-    {StoreReady, StoreReason} = livestash_agent_store:ready(),
+    {StoreReady, StoreReason} = store(livestash_agent_store:ready()),
     {Stashes, Bytes} = livestash_agent_store:size(),
     #{handoffs_sent := Sent, handoffs_received := Received, handoffs_failed := Failed} = livestash_agent_state:counters(),
     #{expected := Expected, connected := Connected, missing := Missing} = livestash_agent_mesh:peers(),
@@ -30,3 +30,7 @@ json() ->
         {handoffs, {object, [{sent, Sent}, {received, Received}, {failed, Failed}]}},
         {uptimeSeconds, livestash_agent_state:uptime() div 1000}
     ]}).
+
+%% Readiness knows nothing of the second: a pod whose copies are being repaired goes on serving.
+store({true, _}) -> livestash_agent_reunion:whole();
+store({false, Reason}) -> {false, Reason}.

@@ -1,0 +1,284 @@
+%% Are the stashes whole again after a network split? Notices that a split has ended, has livestash_agent_copies compare
+%% what the nodes hold until nothing differs, and says so until then.
+%%
+%% A split has ended when a peer that was gone is back in the same VM: one that has restarted was not cut off, and
+%% LiveStash treats it as new. Every node compares for itself, the keys of which it is the first holder: there is no
+%% coordinator that could be lost.
+-module(livestash_agent_reunion).
+
+-behaviour(gen_server).
+
+-export([start_link/0, whole/0, standing/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-export_type([standing/0]).
+
+%% What decides between versions of a stash. connected: peers times seconds for which this node was connected while
+%% others were lost; more is the larger side of the split. births: processes with the monotonic millisecond at which
+%% they were started, youngest first.
+-type standing() :: #{connected := non_neg_integer(), births := [{pid(), integer()}]}.
+
+%% Milliseconds.
+-define(TICK, 1000).
+%% How long no peer may have come or gone before stashes are compared.
+-define(QUIET, 2000).
+-define(ASK_PEER, 5000).
+%% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
+-define(LOST, 600000).
+-define(APART_INTERVAL, 5000).
+%% A node that joins is apart for a moment.
+-define(APART, 15000).
+-define(MAX_PAUSE, 30000).
+%% After so many passes a node whose store is not there is no longer waited for.
+-define(PATIENT, 8).
+-define(MAX_PASSES, 30).
+%% Births that are remembered. A socket whose client has vanished is closed after a minute.
+-define(BIRTHS, 180).
+
+-spec start_link() -> {ok, pid()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Whether this node's stashes are the fleet's, and if not, a sentence that says so.
+-spec whole() -> {boolean(), iodata()}.
+whole() ->
+    try
+        gen_server:call(?MODULE, whole, 2000)
+    catch
+        exit:_ -> {true, ""}
+    end.
+
+-spec standing() -> standing().
+standing() ->
+    gen_server:call(?MODULE, standing).
+
+-spec init([]) -> {ok, map()}.
+init([]) ->
+    process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    ok = net_kernel:monitor_nodes(true),
+    self() ! tick,
+    %% What an earlier process of this VM knew is lost with it, so everything is compared once.
+    Again = persistent_term:get(?MODULE, false),
+    persistent_term:put(?MODULE, true),
+    {ok,
+        differ(Again, #{
+            kind => kind(livestash_agent_config:get(adapter)),
+            %% Node => what identifies the VM that was last seen under this name.
+            starts => #{},
+            %% Peers whose VM is known since they were last connected.
+            identified => [],
+            %% What runs: the monitor of a process => {identify, Node}, pass or apart.
+            running => #{},
+            %% Node => since when it is gone.
+            lost => #{},
+            connected => 0,
+            %% Whether the split that may be going on was counted.
+            counted => true,
+            weighed => now_ms(),
+            peers => length(nodes()),
+            births => [],
+            changed => now_ms(),
+            %% How often copies were found to differ, or not to; a pass answers for those before it.
+            splits => 0,
+            compared => 0,
+            passes => 0,
+            next => now_ms(),
+            rows => 0,
+            trouble => "",
+            %% Connected peers whose Mnesia does not know this node's, and since when there are any.
+            apart => [],
+            apart_since => now_ms(),
+            apart_asked => now_ms()
+        })}.
+
+kind(ets) -> ets;
+kind(mnesia) -> mnesia;
+kind(_) -> none.
+
+-spec handle_call(whole | standing, gen_server:from(), map()) -> {reply, term(), map()}.
+handle_call(whole, _From, State) ->
+    {reply, whole(State), State};
+handle_call(standing, _From, #{connected := Connected, births := Births} = State) ->
+    {reply, #{connected => Connected div 1000, births => Births}, State}.
+
+whole(#{apart := [_ | _] = Apart, apart_since := Since} = State) ->
+    case now_ms() - Since > ?APART of
+        true -> {false, ["Mnesia runs apart from that of ", names(Apart), ", which this node is connected to."]};
+        false -> whole(State#{apart := []})
+    end;
+whole(#{splits := Splits, compared := Splits}) ->
+    {true, ""};
+whole(#{passes := Passes, trouble := Trouble}) when Passes >= ?MAX_PASSES ->
+    {false, ["Copies of stashes may differ after a network split, and comparing them was given up: ", Trouble]};
+whole(_State) ->
+    {false, "Copies of stashes may differ after a network split; being repaired."}.
+
+%% A peer that saw a split of which this node saw nothing: its copies may differ all the same.
+-spec handle_cast(split, map()) -> {noreply, map()}.
+handle_cast(split, State) ->
+    {noreply, differ(true, State)};
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), map()) -> {noreply, map()}.
+handle_info(tick, State) ->
+    erlang:send_after(?TICK, self(), tick),
+    {noreply, compare(look_apart(identify_all(forget_deletions(forget_lost(birth(weigh(State)))))))};
+handle_info({nodedown, Node}, State) ->
+    {noreply, lost(Node, weigh(State))};
+handle_info({nodeup, Node}, State) ->
+    #{identified := Identified} = State,
+    {noreply, identify_all((weigh(State))#{identified := lists:delete(Node, Identified), changed := now_ms()})};
+handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
+    {What, Rest} = maps:take(Monitor, Running),
+    {noreply, finished(What, Result, State#{running := Rest})};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+lost(Node, #{lost := Lost, splits := Splits, compared := Compared} = State) ->
+    Connected =
+        case Lost =:= #{} andalso Splits =:= Compared of
+            true -> 0;
+            false -> maps:get(connected, State)
+        end,
+    remember_deletions(State),
+    #{identified := Identified, counted := Counted} = State,
+    State#{
+        lost := Lost#{Node => now_ms()},
+        counted := Counted andalso Lost =/= #{},
+        connected := Connected,
+        identified := lists:delete(Node, Identified),
+        changed := now_ms()
+    }.
+
+remember_deletions(#{kind := mnesia}) ->
+    [livestash_agent_deletions:remember(Table) || {mnesia, Table} <- livestash_agent_store:tables()],
+    ok;
+remember_deletions(_State) ->
+    ok.
+
+%% How many peers this node has had, and for how long, while others were lost.
+weigh(#{lost := Lost, weighed := Before, peers := Peers, connected := Connected} = State) ->
+    Now = now_ms(),
+    More =
+        case map_size(Lost) of
+            0 -> 0;
+            _ -> Peers * (Now - Before)
+        end,
+    State#{weighed := Now, peers := length(nodes()), connected := Connected + More}.
+
+%% The VM does not say when a process was started, but a later one is the greater one, until their numbers start again.
+birth(#{births := Births} = State) ->
+    State#{births := lists:sublist([{spawn(fun() -> ok end), now_ms()} | Births], ?BIRTHS)}.
+
+forget_lost(#{lost := Lost} = State) ->
+    State#{lost := maps:filter(fun(_Node, Since) -> now_ms() - Since < ?LOST end, Lost)}.
+
+forget_deletions(#{lost := Lost, splits := Splits, compared := Splits} = State) when Lost =:= #{} ->
+    livestash_agent_deletions:forget(),
+    State;
+forget_deletions(State) ->
+    State.
+
+identify_all(#{identified := Identified} = State) ->
+    lists:foldl(fun identify/2, State, nodes() -- Identified).
+
+identify(Node, State) ->
+    %% The creation of a node is a time in seconds.
+    Ask = [fun erlang:system_info/1, [creation, start_time]],
+    run({identify, Node}, fun() -> erpc:call(Node, lists, map, Ask, ?ASK_PEER) end, State).
+
+finished({identify, Node}, {ok, Start}, State) ->
+    #{identified := Identified, starts := Starts, lost := Lost} = State,
+    Back = is_map_key(Node, Lost) andalso Starts =:= Starts#{Node => Start},
+    Known = State#{
+        identified := [Node | Identified],
+        starts := Starts#{Node => Start},
+        lost := maps:remove(Node, Lost)
+    },
+    split_ended(Back, Node, Known);
+finished(pass, {ok, {Splits, {Rows, Trouble}}}, State) ->
+    passed(Splits, Rows, Trouble, State);
+finished(pass, Failure, State) ->
+    passed(0, 0, io_lib:format("~tp.", [Failure]), State);
+finished(apart, {ok, Nodes}, #{apart := Before, apart_since := Since} = State) ->
+    State#{
+        apart := Nodes,
+        apart_since :=
+            case Before of
+                [] -> now_ms();
+                _ -> Since
+            end
+    };
+finished(_What, _Failure, State) ->
+    State.
+
+split_ended(false, _Node, State) ->
+    State;
+split_ended(true, Node, #{counted := Counted} = State) ->
+    [livestash_agent_state:count(splits, 1) || not Counted],
+    logger:notice("livestash agent: ~ts is back after a network split.", [Node]),
+    spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, split) end),
+    differ(true, State#{counted := true}).
+
+differ(true, #{kind := Kind, splits := Splits} = State) when Kind =/= none ->
+    State#{splits := Splits + 1, passes := 0, next := now_ms()};
+differ(_, State) ->
+    State.
+
+compare(#{splits := Splits, compared := Splits} = State) ->
+    State;
+compare(#{kind := Kind, splits := Splits, passes := Passes, next := Next, changed := Changed} = State) ->
+    Due = Passes < ?MAX_PASSES andalso now_ms() >= Next andalso now_ms() - Changed >= ?QUIET,
+    case Due andalso not livestash_agent_state:draining() of
+        true -> run(pass, fun() -> {Splits, livestash_agent_copies:pass(Kind, Passes < ?PATIENT)} end, State);
+        false -> State
+    end.
+
+passed(Splits, 0, "", #{rows := Rows, splits := Splits} = State) ->
+    logger:notice("livestash agent: the stashes are whole after a network split; ~b were repaired.", [Rows]),
+    State#{compared := Splits, rows := 0, trouble := ""};
+passed(_Splits, Repaired, Trouble, #{rows := Rows, passes := Passes} = State) ->
+    [
+        logger:warning("livestash agent: comparing the stashes after a network split was given up: ~ts", [Trouble])
+     || Passes + 1 =:= ?MAX_PASSES
+    ],
+    State#{
+        rows := Rows + Repaired,
+        trouble := Trouble,
+        passes := Passes + 1,
+        next := now_ms() + min(?MAX_PAUSE, Passes * ?TICK)
+    }.
+
+%% A connected peer that Mnesia here does not know, though it runs there: nothing that is written here gets there.
+look_apart(#{kind := mnesia, apart_asked := Asked} = State) ->
+    case now_ms() - Asked >= ?APART_INTERVAL andalso erlang:module_loaded(mnesia) of
+        true -> run(apart, fun livestash_agent_copies:apart/0, State#{apart_asked := now_ms()});
+        false -> State
+    end;
+look_apart(State) ->
+    State.
+
+%% In a process of its own, once at a time.
+run(What, Fun, #{running := Running} = State) ->
+    case lists:member(What, maps:values(Running)) of
+        true ->
+            State;
+        false ->
+            {_Pid, Monitor} = spawn_monitor(fun() -> exit(outcome(Fun)) end),
+            State#{running := Running#{Monitor => What}}
+    end.
+
+%% Caught here, because a process that dies by an error would also write it to the log.
+outcome(Fun) ->
+    try
+        {ok, Fun()}
+    catch
+        _:Reason -> Reason
+    end.
+
+names(Nodes) ->
+    lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).

@@ -1,0 +1,390 @@
+%% Are stashes whole again after a split, and are they left alone when there was none? The splits are made of cookies:
+%% no node of one side can connect to one of the other.
+-module(livestash_agent_reunion_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1, request/2, body/1]).
+
+%% Called in other VMs.
+-export([make_table/0, count_up/2]).
+
+-define(ETS, live_stash_server_storage).
+-define(MNESIA, 'Elixir.LiveStash.Adapters.Mnesia.State').
+-define(FAR, 4000000000).
+
+all_test_() ->
+    [{timeout, 120, Test} || Test <- [
+        fun ets_user_who_moved_is_where_the_process_is_younger/0,
+        fun ets_living_owner_beats_dead_one/0,
+        fun ets_larger_side_beats_smaller/0,
+        fun ets_rows_without_owner/0,
+        fun ets_rows_of_one_node_stay/0,
+        fun restarted_node_was_not_cut_off/0,
+        fun row_is_dropped_only_as_it_was_compared/0,
+        fun draining_node_neither_drops_nor_keeps/0,
+        fun crashed_server_compares_again/0,
+        fun mnesia_copies_become_one/0,
+        fun mnesia_deleted_stash_stays_deleted/0,
+        fun mnesia_deletion_is_older_than_the_owner/0,
+        fun mnesia_expired_stash_is_not_brought_back/0,
+        fun mnesia_users_go_on/0,
+        fun mnesia_many_rows/0,
+        fun mnesia_apart/0
+    ]].
+
+ets_user_who_moved_is_where_the_process_is_younger() ->
+    with_ets(2, fun([A, B]) ->
+        Old = row(1, owner(A), first),
+        put_ets(A, [Old]),
+        younger(A),
+        split([A], [B]),
+        New = row(1, owner(B), second),
+        put_ets(B, [New]),
+        heal([A], [B]),
+        eventually(fun() -> {tab(A, ?ETS), tab(B, ?ETS)} =:= {[], [New]} end),
+        eventually(fun() -> whole(A) andalso whole(B) end),
+        ?assertMatch(#{splits := 1}, call(A, livestash_agent_state, counters, [])),
+        ?assertEqual(1, reunited([A, B])),
+        ?assertMatch({match, _}, re:run(request(A, "/metrics"), "\nlivestash_splits_total 1\n"))
+    end).
+
+ets_living_owner_beats_dead_one() ->
+    with_ets(3, fun([A, B, C]) ->
+        split([A], [B, C]),
+        Alive = row(1, owner(A), alive),
+        put_ets(A, [Alive]),
+        put_ets(B, [row(1, dead(B), dead)]),
+        heal([A], [B, C]),
+        eventually(fun() -> [tab(Vm, ?ETS) || Vm <- [A, B, C]] =:= [[Alive], [], []] end)
+    end).
+
+ets_larger_side_beats_smaller() ->
+    with_ets(3, fun([A, B, C]) ->
+        put_ets(A, [row(1, dead(A), small)]),
+        Large = row(1, dead(C), large),
+        put_ets(C, [Large]),
+        split([A], [B, C]),
+        eventually(fun() -> state(C, connected) > 3000 end),
+        heal([A], [B, C]),
+        eventually(fun() -> [tab(Vm, ?ETS) || Vm <- [A, B, C]] =:= [[], [], [Large]] end)
+    end).
+
+ets_rows_without_owner() ->
+    with_ets(2, fun([A, B]) ->
+        First = {entry, 1, first},
+        put_ets(A, [First]),
+        put_ets(B, [{entry, 1, second, third}]),
+        split([A], [B]),
+        heal([A], [B]),
+        eventually(fun() -> {tab(A, ?ETS), tab(B, ?ETS)} =:= {[First], []} end)
+    end).
+
+ets_rows_of_one_node_stay() ->
+    with_ets(3, fun([A, B, C] = Vms) ->
+        split([A], [B, C]),
+        Rows = [[row({Vm, N}, dead(Vm), N) || N <- lists:seq(1, 500)] || #{node := _} = Vm <- Vms],
+        [put_ets(Vm, Own) || {Vm, Own} <- lists:zip(Vms, Rows)],
+        [put_ets(Vm, [row(both, owner(Vm), Vm)]) || Vm <- [A, C]],
+        heal([A], [B, C]),
+        eventually(fun() -> lists:all(fun whole/1, Vms) end),
+        ?assertEqual([[], [], []], [Own -- tab(Vm, ?ETS) || {Vm, Own} <- lists:zip(Vms, Rows)]),
+        ?assertEqual(1501, length(lists:append([tab(Vm, ?ETS) || Vm <- Vms])))
+    end).
+
+restarted_node_was_not_cut_off() ->
+    with_ets(2, fun([A, B]) ->
+        stop(B),
+        eventually(fun() -> call(A, erlang, nodes, []) =:= [] end),
+        Again = vm(B, "ets"),
+        call(Again, ?MODULE, make_table, []),
+        [put_ets(Vm, [row(1, owner(Vm), Vm)]) || Vm <- [A, Again]],
+        join([A, Again]),
+        eventually(fun() -> knows(A, Again) end),
+        ?assertMatch(#{splits := 0}, call(A, livestash_agent_state, counters, [])),
+        ?assert(whole(A)),
+        stop(Again)
+    end).
+
+row_is_dropped_only_as_it_was_compared() ->
+    with_ets(2, fun([A, #{node := Best} = B]) ->
+        Row = row(1, owner(A), 1),
+        put_ets(A, [Row]),
+        [Version] = call(A, livestash_agent_copies, versions, [ets, ?ETS, [1]]),
+        Drop = fun(Expected) -> call(A, livestash_agent_copies, drop, [?ETS, Best, [{1, Expected}]]) end,
+        %% The better one is not there (any more).
+        ?assertEqual(0, Drop(Version)),
+        put_ets(B, [row(1, owner(B), 2)]),
+        ?assertEqual(0, Drop(Version + 1)),
+        ?assertEqual([Row], tab(A, ?ETS)),
+        ?assertEqual(1, Drop(Version)),
+        ?assertEqual([], tab(A, ?ETS))
+    end).
+
+draining_node_neither_drops_nor_keeps() ->
+    with_ets(2, fun([A, #{node := Best} = B] = Vms) ->
+        [put_ets(Vm, [row(1, owner(Vm), same)]) || Vm <- Vms],
+        [Version] = call(A, livestash_agent_copies, versions, [ets, ?ETS, [1]]),
+        [
+            begin
+                call(Draining, livestash_agent_state, set_draining, [closing]),
+                ?assertMatch({trouble, _}, call(A, fun() ->
+                    catch livestash_agent_copies:drop(?ETS, Best, [{1, Version}])
+                end)),
+                ?assertMatch([_], tab(A, ?ETS)),
+                call(Draining, livestash_agent_state, set_draining, [none])
+            end
+         || Draining <- [A, B]
+        ]
+    end).
+
+crashed_server_compares_again() ->
+    with_ets(2, fun([A, B] = Vms) ->
+        [put_ets(Vm, [row(1, dead(Vm), Vm)]) || Vm <- Vms],
+        true = call(A, erlang, exit, [call(A, erlang, whereis, [livestash_agent_reunion]), kill]),
+        eventually(fun() -> length(tab(A, ?ETS) ++ tab(B, ?ETS)) =:= 1 end),
+        eventually(fun() -> whole(A) end)
+    end).
+
+%% What LiveStash leaves after a split: one cluster, one table, three copies that differ.
+mnesia_copies_become_one() ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
+        Kept = stash(kept, owner(A), old),
+        Mine = stash(moved, owner(A), old),
+        Later = stash(later, owner(C), old),
+        [write(A, Row) || Row <- [Kept, Mine, Later]],
+        younger(A),
+        split([A], [B, C]),
+        Active = setelement(5, Kept, new),
+        write(A, Active),
+        Created = stash(created, dead(A), new),
+        write(A, Created),
+        Moved = stash(moved, owner(B), new),
+        write(B, Moved),
+        Written = setelement(5, Later, new),
+        write(B, Written),
+        Other = stash(other, dead(C), new),
+        write(C, Other),
+        [ok = call(Vm, sys, suspend, [livestash_agent_reunion]) || Vm <- Vms],
+        heal([A], [B, C]),
+        ?assertEqual(lists:sort([Active, Mine, Later, Created]), tab(A, ?MNESIA)),
+        ?assertEqual(lists:sort([Kept, Moved, Written, Other]), tab(B, ?MNESIA)),
+        [ok = call(Vm, sys, resume, [livestash_agent_reunion]) || Vm <- Vms],
+        eventually(fun() -> not whole(A) end),
+        <<"HTTP/1.1 200", _/binary>> = request(A, "/readyz"),
+        ?assertNotEqual(nomatch, binary:match(request(A, "/status"), <<"\"store\":{\"ready\":false,\"reason\":\"Copies of stashes ">>)),
+        Whole = lists:sort([Active, Moved, Written, Created, Other]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [Whole, Whole, Whole] end),
+        eventually(fun() -> lists:all(fun whole/1, Vms) end),
+        ?assertEqual(5, reunited(Vms)),
+        ?assertNotEqual(nomatch, binary:match(request(A, "/status"), <<"\"store\":{\"ready\":true,\"reason\":\"\"}">>)),
+        %% Deletions are watched while a peer is away, and not longer.
+        eventually(fun() -> call(A, mnesia, table_info, [?MNESIA, subscribers]) =:= [] end)
+    end).
+
+mnesia_deleted_stash_stays_deleted() ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
+        Again = stash(again, dead(B), old),
+        [write(A, Row) || Row <- [stash(gone, dead(A), old), stash(waiting, owner(A), old), Again]],
+        younger(A),
+        split([A], [B, C]),
+        [delete(C, Key) || Key <- [gone, waiting, again]],
+        write(C, Again),
+        heal([A], [B, C]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Again], [Again], [Again]] end)
+    end).
+
+mnesia_deletion_is_older_than_the_owner() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        write(A, stash(1, dead(A), old)),
+        split([A], [B]),
+        delete(B, 1),
+        younger(A),
+        New = stash(1, owner(A), new),
+        write(A, New),
+        heal([A], [B]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[New], [New]] end)
+    end).
+
+mnesia_expired_stash_is_not_brought_back() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        split([A], [B]),
+        Expired = setelement(4, stash(1, dead(A), old), 1),
+        Other = stash(2, dead(A), new),
+        [write(A, Row) || Row <- [Expired, Other]],
+        heal([A], [B]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Expired, Other], [Other]] end),
+        eventually(fun() -> whole(A) andalso whole(B) end),
+        ?assertEqual([Other], tab(B, ?MNESIA))
+    end).
+
+%% Nothing that is written while copies are being repaired is lost.
+mnesia_users_go_on() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        split([A], [B]),
+        [write(Vm, stash({Node, N}, dead(Vm), 0)) || #{node := Node} = Vm <- Vms, N <- lists:seq(1, 300)],
+        %% 100 users on both sides, each with a process of its own, and a version of the other side's in its way.
+        [write(Vm, stash(N, dead(Vm), old)) || Vm <- Vms, N <- lists:seq(1, 100)],
+        Counters = [call(Vm, erlang, spawn, [?MODULE, count_up, [?MNESIA, lists:seq(First, 100, 2)]]) || {Vm, First} <- [{A, 1}, {B, 2}]],
+        heal([A], [B]),
+        eventually(fun() -> length(tab(A, ?MNESIA)) =:= 700 end),
+        Last = [stop_counting(Vm, Counter) || {Vm, Counter} <- lists:zip(Vms, Counters)],
+        eventually(fun() -> tab(A, ?MNESIA) =:= tab(B, ?MNESIA) end),
+        eventually(fun() -> whole(A) andalso whole(B) end),
+        Found = maps:from_list([{Key, Value} || {_, Key, _, _, Value} <- tab(A, ?MNESIA), is_integer(Key)]),
+        ?assertEqual(maps:from_list(lists:append(Last)), Found)
+    end).
+
+mnesia_many_rows() ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
+        Owners = [{Vm, owner(Vm)} || Vm <- Vms],
+        Rows = fun(Value) -> [stash({Node, N}, Owner, {Value, N}) || {#{node := Node}, Owner} <- Owners, N <- lists:seq(1, 700)] end,
+        write_all(A, Rows(old)),
+        split([A], [B, C]),
+        %% Each side has what its own users wrote.
+        Own = fun(Side) -> [Row || {_, {Node, _}, _, _, _} = Row <- Rows(new), #{node := N} <- Side, N =:= Node] end,
+        write_all(A, Own([A])),
+        write_all(B, Own([B, C])),
+        heal([A], [B, C]),
+        Whole = lists:sort(Rows(new)),
+        eventually(fun() -> lists:all(fun(Vm) -> tab(Vm, ?MNESIA) =:= Whole end, Vms) end),
+        ?assertEqual(2100, reunited(Vms))
+    end).
+
+mnesia_apart() ->
+    Vms = [A, #{node := Peer}] = lists:sort(fun by_name/2, [vm(#{}, "mnesia") || _ <- [1, 2]]),
+    [make_mnesia(Vm, [Vm]) || Vm <- Vms],
+    join(Vms),
+    eventually(fun() -> call(A, livestash_agent_reunion, whole, []) =/= {true, []} end),
+    {false, Reason} = call(A, livestash_agent_reunion, whole, []),
+    ?assertEqual(
+        lists:concat(["Mnesia runs apart from that of ", Peer, ", which this node is connected to."]),
+        unicode:characters_to_list(Reason)
+    ),
+    <<"HTTP/1.1 200", _/binary>> = request(A, "/readyz"),
+    [stop(Vm) || Vm <- Vms].
+
+with_ets(Count, Test) ->
+    with(Count, "ets", fun(Vms) -> [call(Vm, ?MODULE, make_table, []) || Vm <- Vms] end, Test).
+
+with_mnesia(Count, Test) ->
+    with(Count, "mnesia", fun([A | _] = Vms) -> make_mnesia(A, Vms) end, Test).
+
+%% Nodes sorted by name that know each other.
+with(Count, Adapter, Make, Test) ->
+    Vms = lists:sort(fun by_name/2, [vm(#{}, Adapter) || _ <- lists:seq(1, Count)]),
+    join(Vms),
+    Make(Vms),
+    eventually(fun() -> lists:all(fun(Vm) -> lists:all(fun(Other) -> knows(Vm, Other) end, Vms -- [Vm]) end, Vms) end),
+    Test(Vms),
+    [catch stop(Vm) || Vm <- Vms].
+
+by_name(#{node := A}, #{node := B}) -> A =< B.
+
+vm(Like, Adapter) ->
+    Name = [#{name => hd(string:split(atom_to_list(Node), "@"))} || #{node := Node} <- [Like]],
+    Options = #{mode => "interactive", environment => #{"LIVE_STASH_ADAPTER" => Adapter, "LIVESTASH_READY_GRACE_MS" => "0"}},
+    Vm = start(lists:foldl(fun maps:merge/2, Options, Name)),
+    eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
+    ok = call(Vm, fun() -> ok end),
+    Vm.
+
+join(Vms) ->
+    [true = call(A, net_kernel, connect_node, [Node]) || A <- Vms, #{node := Node} = B <- Vms, A =/= B],
+    ok.
+
+%% Whether a node would notice that the other one was cut off.
+knows(Vm, #{node := Node}) ->
+    #{identified := Identified} = call(Vm, sys, get_state, [livestash_agent_reunion]),
+    lists:member(Node, Identified).
+
+split(Side, Other) ->
+    cookies(Side, Other, another),
+    [call(A, erlang, disconnect_node, [Node]) || A <- Side, #{node := Node} <- Other],
+    eventually(fun() ->
+        [Node || {Vms, Gone} <- [{Side, Other}, {Other, Side}], A <- Vms, #{node := Node} <- Gone,
+            lists:member(Node, call(A, erlang, nodes, []))] =:= []
+    end),
+    %% Until the agents have noticed.
+    eventually(fun() -> lists:all(fun(Vm) -> map_size(state(Vm, lost)) > 0 end, Side ++ Other) end).
+
+state(Vm, Key) ->
+    maps:get(Key, call(Vm, sys, get_state, [livestash_agent_reunion])).
+
+%% Connected again, and with Mnesia joined as LiveStash does it.
+heal(Side, Other) ->
+    cookies(Side, Other, tests),
+    join(Side ++ Other),
+    [
+        {ok, _} = call(Vm, mnesia, change_config, [extra_db_nodes, [Node || #{node := Node} <- Side ++ Other]])
+     || Vm <- Side ++ Other, call(Vm, mnesia, system_info, [is_running]) =:= yes
+    ],
+    ok.
+
+cookies(Side, Other, Cookie) ->
+    [
+        true = call(Vm, erlang, set_cookie, [Node, Cookie])
+     || {Vms, Peers} <- [{Side, Other}, {Other, Side}], Vm <- Vms, #{node := Node} <- Peers
+    ].
+
+%% Until a process that is started now is known to be younger than all that there are.
+younger(Vm) ->
+    [{Newest, _} | _] = state(Vm, births),
+    eventually(fun() -> element(1, hd(state(Vm, births))) =/= Newest end).
+
+make_table() ->
+    Owner = spawn(timer, sleep, [infinity]),
+    Options = [set, public, named_table, {keypos, 2}, {write_concurrency, true}, {decentralized_counters, true}],
+    true = ets:give_away(ets:new(?ETS, Options), Owner, given).
+
+make_mnesia(First = #{node := Node}, Vms) ->
+    [ok = call(Vm, mnesia, start, []) || Vm <- Vms],
+    {ok, _} = call(First, mnesia, change_config, [extra_db_nodes, [Other || #{node := Other} <- Vms, Other =/= Node]]),
+    Options = [{attributes, [id, pid, delete_at, state]}, {ram_copies, [Other || #{node := Other} <- Vms]}],
+    {atomic, ok} = call(First, mnesia, create_table, [?MNESIA, Options]).
+
+row(Key, Owner, Value) -> {state, Key, Owner, ?FAR, Value, nil}.
+
+stash(Key, Owner, Value) -> {?MNESIA, Key, Owner, ?FAR, Value}.
+
+owner(Vm) -> call(Vm, erlang, spawn, [timer, sleep, [infinity]]).
+
+dead(Vm) -> call(Vm, erlang, spawn, [erlang, node, []]).
+
+put_ets(Vm, Rows) -> true = call(Vm, ets, insert, [?ETS, Rows]).
+
+write(Vm, Row) -> write_all(Vm, [Row]).
+
+write_all(Vm, Rows) ->
+    {atomic, ok} = call(Vm, mnesia, sync_transaction, [fun lists:foreach/2, [fun mnesia:write/1, Rows]]).
+
+delete(Vm, Key) ->
+    {atomic, ok} = call(Vm, mnesia, sync_transaction, [fun mnesia:delete/1, [{?MNESIA, Key}]]).
+
+tab(Vm, Table) -> lists:sort(call(Vm, ets, tab2list, [Table])).
+
+whole(Vm) -> element(1, call(Vm, livestash_agent_reunion, whole, [])).
+
+reunited(Vms) -> lists:sum([maps:get(reunited_rows, call(Vm, livestash_agent_state, counters, [])) || Vm <- Vms]).
+
+%% Users who stash: only the owner writes, and what they have written last is what they must find.
+count_up(Table, Keys) ->
+    [{atomic, ok} = mnesia:transaction(fun() -> mnesia:write({Table, Key, self(), ?FAR, 0}) end) || Key <- Keys],
+    count_up(Table, Keys, 1).
+
+count_up(Table, Keys, Value) ->
+    [{atomic, ok} = mnesia:transaction(fun() -> mnesia:write({Table, Key, self(), ?FAR, Value}) end) || Key <- Keys],
+    receive
+        {stop, From} ->
+            From ! {self(), [{Key, Value} || Key <- Keys]},
+            timer:sleep(infinity)
+    after 1 -> count_up(Table, Keys, Value + 1)
+    end.
+
+stop_counting(Vm, Counter) ->
+    call(Vm, fun() ->
+        Counter ! {stop, self()},
+        receive
+            {Counter, Last} -> Last
+        end
+    end).
