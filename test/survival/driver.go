@@ -159,7 +159,7 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet) []result {
 	results := make([]result, len(subjects))
 	for i, s := range subjects {
 		r := newResult(s.adapter, e.name, s.report)
-		r.remarks, r.skipped = s.remarks, skipped
+		r.remarks, r.skipped, r.judged = s.remarks, skipped, d.options.agent
 		r.verdict = d.judge(e, r)
 		if s.problem != nil {
 			r.verdict = s.problem.Error()
@@ -261,6 +261,7 @@ type result struct {
 	remarks []string
 	verdict string
 	skipped bool
+	judged  bool
 }
 
 func newResult(adapter, event string, report crowd.Report) result {

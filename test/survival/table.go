@@ -26,6 +26,8 @@ func (r *result) word() string {
 		word = "skipped: it needs the processes of the pods, which only CLUSTER=local has on this machine"
 	case r.verdict != "":
 		word = "FAILED: " + r.verdict
+	case !r.judged:
+		word = "not judged"
 	}
 	return strings.Join(append([]string{word}, r.explained()...), "; ")
 }
