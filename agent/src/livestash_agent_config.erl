@@ -41,7 +41,7 @@ variables() ->
         {port, "LIVESTASH_AGENT_PORT", {1, 65535}, 9568},
         {ready_grace, "LIVESTASH_READY_GRACE_MS", {0, ?DAY}, 30000},
         {drain_endpoint_wait, "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS", {0, ?DAY}, 3000},
-        {drain_batch_size, "LIVESTASH_DRAIN_BATCH_SIZE", {1, 1000000}, 500},
+        {drain_batch_size, "LIVESTASH_DRAIN_BATCH_SIZE", {1, 1000000}, 50},
         {drain_batch_interval, "LIVESTASH_DRAIN_BATCH_INTERVAL_MS", {0, ?DAY}, 200},
         {drain_close_timeout, "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS", {0, ?DAY}, 30000},
         {drain_handoff_timeout, "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", {0, ?DAY}, 20000},

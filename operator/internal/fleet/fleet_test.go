@@ -45,7 +45,7 @@ func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
 	cluster.Spec.Agent = v1alpha1.AgentSpec{Port: 9568, ReadyGrace: ptr.To(metav1.Duration{Duration: 30 * time.Second})}
 	cluster.Spec.Drain = v1alpha1.DrainSpec{
 		EndpointWait:   ptr.To(metav1.Duration{Duration: 3 * time.Second}),
-		BatchSize:      500,
+		BatchSize:      50,
 		BatchInterval:  ptr.To(metav1.Duration{Duration: 200 * time.Millisecond}),
 		CloseTimeout:   ptr.To(metav1.Duration{Duration: 30 * time.Second}),
 		HandOffTimeout: ptr.To(metav1.Duration{Duration: 20 * time.Second}),
