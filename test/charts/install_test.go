@@ -72,6 +72,14 @@ func chartVersion(t *testing.T) string {
 	return part.AppVersion
 }
 
+// The agent is part of the operator's image, so it has the same version.
+func TestAgentHasTheChartsVersion(t *testing.T) {
+	application := string(readFile(t, root+"/agent/src/livestash_agent.app.src"))
+	if want := `{vsn, "` + chartVersion(t) + `"}`; !strings.Contains(application, want) {
+		t.Errorf("agent/src/livestash_agent.app.src does not say %s", want)
+	}
+}
+
 func TestOperatorDisabled(t *testing.T) {
 	if found := render(t, root, "operator: {enabled: false}"); len(found) != 0 {
 		t.Errorf("operator.enabled: false still installs %d objects", len(found))
