@@ -123,6 +123,10 @@ N ?= 300
 bench-operator: operator local-cluster-binaries ## Create N LiveStashClusters at once and measure the operator.
 	@cd test && go run ./scale -n $(N) -bin $(BIN)
 
+.PHONY: bench-overhead
+bench-overhead: $(CLUSTER_PROGRAMS) images ## What the agent costs its virtual machine (ROUNDS= USERS= WORKLOAD= CONTROL= CHECK=).
+	@hack/overhead
+
 ##@ Generated files
 
 .PHONY: generate
