@@ -24,7 +24,7 @@ remember(Table) ->
 forget() ->
     gen_server:cast(?MODULE, forget).
 
-%% For how many milliseconds the key has been deleted; none when it is not known to be.
+%% How many milliseconds ago the key was deleted; none when it is not known to be. It may have been written again.
 -spec since(term()) -> non_neg_integer() | none.
 since(Key) ->
     try ets:lookup(?MODULE, Key) of
@@ -63,9 +63,6 @@ handle_cast(forget, Table) ->
 -spec handle_info(term(), atom()) -> {noreply, atom()}.
 handle_info({mnesia_table_event, {delete, What, _Activity}}, Table) ->
     [ets:insert(?MODULE, {element(2, What), now_ms()}) || ets:info(?MODULE, size) < ?MAX_KEYS],
-    {noreply, Table};
-handle_info({mnesia_table_event, {write, Row, _Activity}}, Table) ->
-    true = ets:delete(?MODULE, element(2, Row)),
     {noreply, Table};
 handle_info(_Message, Table) ->
     {noreply, Table}.

@@ -21,7 +21,7 @@
 %% Milliseconds.
 -define(TICK, 1000).
 %% How long no peer may have come or gone before stashes are compared.
--define(QUIET, 2000).
+-define(QUIET, 1000).
 -define(ASK_PEER, 5000).
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
 -define(LOST, 600000).

@@ -29,6 +29,7 @@ all_test_() ->
         fun mnesia_deletion_is_older_than_the_owner/0,
         fun mnesia_expired_stash_is_not_brought_back/0,
         fun mnesia_users_go_on/0,
+        fun mnesia_user_who_writes_meanwhile_wins/0,
         fun mnesia_many_rows/0,
         fun mnesia_apart/0
     ]].
@@ -55,6 +56,7 @@ ets_living_owner_beats_dead_one() ->
         Alive = row(1, owner(A), alive),
         put_ets(A, [Alive]),
         put_ets(B, [row(1, dead(B), dead)]),
+        eventually(fun() -> state(B, connected) > 3000 end),
         heal([A], [B, C]),
         eventually(fun() -> [tab(Vm, ?ETS) || Vm <- [A, B, C]] =:= [[Alive], [], []] end)
     end).
@@ -128,9 +130,7 @@ draining_node_neither_drops_nor_keeps() ->
         [
             begin
                 call(Draining, livestash_agent_state, set_draining, [closing]),
-                ?assertMatch({trouble, _}, call(A, fun() ->
-                    catch livestash_agent_copies:drop(?ETS, Best, [{1, Version}])
-                end)),
+                ?assertException(throw, {trouble, _}, call(A, livestash_agent_copies, drop, [?ETS, Best, [{1, Version}]])),
                 ?assertMatch([_], tab(A, ?ETS)),
                 call(Draining, livestash_agent_state, set_draining, [none])
             end
@@ -235,6 +235,24 @@ mnesia_users_go_on() ->
         ?assertEqual(maps:from_list(lists:append(Last)), Found)
     end).
 
+%% A write waits for the decision that it could contradict, and comes after it.
+mnesia_user_who_writes_meanwhile_wins() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        Old = stash(1, owner(A), old),
+        write(A, Old),
+        true = call(B, ets, insert, [?MNESIA, setelement(5, Old, other)]),
+        %% The decision needs its answer.
+        ok = call(B, sys, suspend, [livestash_agent_reunion]),
+        Pass = call(A, erlang, spawn, [livestash_agent_copies, pass, [mnesia, true]]),
+        eventually(fun() -> call(A, mnesia, system_info, [held_locks]) =/= [] end),
+        New = setelement(5, Old, new),
+        User = call(B, erlang, spawn, [mnesia, sync_transaction, [fun mnesia:write/1, [New]]]),
+        ok = call(B, sys, resume, [livestash_agent_reunion]),
+        eventually(fun() -> not (call(A, erlang, is_process_alive, [Pass]) orelse call(B, erlang, is_process_alive, [User])) end),
+        ?assertEqual(1, reunited(Vms)),
+        ?assertEqual([[New], [New]], [tab(Vm, ?MNESIA) || Vm <- Vms])
+    end).
+
 mnesia_many_rows() ->
     with_mnesia(3, fun([A, B, C] = Vms) ->
         Owners = [{Vm, owner(Vm)} || Vm <- Vms],
@@ -277,7 +295,8 @@ with(Count, Adapter, Make, Test) ->
     Make(Vms),
     eventually(fun() -> lists:all(fun(Vm) -> lists:all(fun(Other) -> knows(Vm, Other) end, Vms -- [Vm]) end, Vms) end),
     Test(Vms),
-    [catch stop(Vm) || Vm <- Vms].
+    %% A test may have stopped one itself.
+    [stop(Vm) || #{peer := Peer} = Vm <- Vms, is_process_alive(Peer)].
 
 by_name(#{node := A}, #{node := B}) -> A =< B.
 
