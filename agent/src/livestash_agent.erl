@@ -73,7 +73,7 @@ init([]) ->
         #{id => Module, start => {Module, start_link, []}}
      || Module <- [
             livestash_agent_mesh,
-            livestash_agent_deletions,
+            livestash_agent_journal,
             livestash_agent_reunion,
             livestash_agent_network,
             livestash_agent_ready,

@@ -44,7 +44,7 @@
 pass(Kind, Patient) ->
     process_flag(priority, low),
     try
-        compare(Kind, holders(Kind, Patient))
+        restore_and_compare(Kind, holders(Kind, Patient))
     catch
         throw:{trouble, Trouble} -> {0, Trouble}
     end.
@@ -97,6 +97,19 @@ describe(Kind) ->
 joining(false) -> none;
 joining(no) -> none;
 joining(_Running) -> joining.
+
+restore_and_compare(Kind, Table) ->
+    Restored = restore(Kind, Table),
+    {Repaired, Trouble} = compare(Kind, Table),
+    {Restored + Repaired, Trouble}.
+
+%% First, because what was lost on all nodes is no difference between them.
+restore(mnesia, {Table, _Nodes}) ->
+    Restored = livestash_agent_journal:restore(Table),
+    livestash_agent_state:count(reunited_rows, Restored),
+    Restored;
+restore(_Kind, _None) ->
+    0.
 
 compare(_Kind, none) ->
     {0, ""};
@@ -245,7 +258,7 @@ candidates(Kind, Table, Keys) ->
     [candidate(Kind, Key, row(Table, Key, End), Standing) || Key <- Keys].
 
 candidate(mnesia, Key, [], _Standing) ->
-    case livestash_agent_deletions:since(Key) of
+    case livestash_agent_journal:deleted(Key) of
         none -> absent;
         Age -> {deleted, Age}
     end;

@@ -106,8 +106,12 @@ whole(#{apart := [_ | _] = Apart, apart_since := Since} = State) ->
         true -> {false, ["Mnesia runs apart from that of ", names(Apart), ", which this node is connected to."]};
         false -> whole(State#{apart := []})
     end;
-whole(#{splits := Splits, compared := Splits}) ->
-    {true, ""};
+whole(#{splits := Splits, compared := Splits, lost := Lost}) ->
+    case [Node || Node <- nodes(), is_map_key(Node, Lost)] of
+        [] -> {true, ""};
+        %% Not yet known whether it was cut off or has restarted.
+        Back -> {false, ["Back after they were lost: ", names(Back), "; comparing stashes."]}
+    end;
 whole(#{passes := Passes, trouble := Trouble}) when Passes >= ?MAX_PASSES ->
     {false, ["Copies of stashes may differ after a network split, and comparing them was given up: ", Trouble]};
 whole(_State) ->
@@ -123,7 +127,7 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info(tick, State) ->
     erlang:send_after(?TICK, self(), tick),
-    {noreply, compare(look_apart(identify_all(forget_deletions(forget_lost(birth(weigh(State)))))))};
+    {noreply, compare(look_apart(identify_all(forget_changes(forget_lost(birth(weigh(State)))))))};
 handle_info({nodedown, Node}, State) ->
     {noreply, lost(Node, weigh(State))};
 handle_info({nodeup, Node}, State) ->
@@ -141,7 +145,7 @@ lost(Node, #{lost := Lost, splits := Splits, compared := Compared} = State) ->
             true -> 0;
             false -> maps:get(connected, State)
         end,
-    remember_deletions(State),
+    remember_changes(State),
     #{identified := Identified, counted := Counted} = State,
     State#{
         lost := Lost#{Node => now_ms()},
@@ -151,10 +155,10 @@ lost(Node, #{lost := Lost, splits := Splits, compared := Compared} = State) ->
         changed := now_ms()
     }.
 
-remember_deletions(#{kind := mnesia}) ->
-    [livestash_agent_deletions:remember(Table) || {mnesia, Table} <- livestash_agent_store:tables()],
+remember_changes(#{kind := mnesia}) ->
+    [livestash_agent_journal:remember(Table) || {mnesia, Table} <- livestash_agent_store:tables()],
     ok;
-remember_deletions(_State) ->
+remember_changes(_State) ->
     ok.
 
 %% How many peers this node has had, and for how long, while others were lost.
@@ -174,10 +178,11 @@ birth(#{births := Births} = State) ->
 forget_lost(#{lost := Lost} = State) ->
     State#{lost := maps:filter(fun(_Node, Since) -> now_ms() - Since < ?LOST end, Lost)}.
 
-forget_deletions(#{lost := Lost, splits := Splits, compared := Splits} = State) when Lost =:= #{} ->
-    livestash_agent_deletions:forget(),
+forget_changes(#{lost := Lost, splits := Splits, compared := Splits} = State) when Lost =:= #{} ->
+    livestash_agent_journal:forget(),
     State;
-forget_deletions(State) ->
+forget_changes(State) ->
+    remember_changes(State),
     State.
 
 identify_all(#{identified := Identified} = State) ->

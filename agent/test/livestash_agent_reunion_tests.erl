@@ -31,6 +31,7 @@ all_test_() ->
         fun mnesia_users_go_on/0,
         fun mnesia_user_who_writes_meanwhile_wins/0,
         fun mnesia_many_rows/0,
+        fun mnesia_what_an_old_table_has_replaced_comes_back/0,
         fun mnesia_apart/0
     ]].
 
@@ -267,6 +268,26 @@ mnesia_many_rows() ->
         Whole = lists:sort(Rows(new)),
         eventually(fun() -> lists:all(fun(Vm) -> tab(Vm, ?MNESIA) =:= Whole end, Vms) end),
         ?assertEqual(2100, reunited(Vms))
+    end).
+
+%% LiveStash may have all nodes take the table of the one with the lowest name, though that one was cut off.
+mnesia_what_an_old_table_has_replaced_comes_back() ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
+        Write = fun(Vm, Key, Owner, Value, Time) -> write(Vm, setelement(4, stash(Key, Owner, Value), ?FAR + Time)) end,
+        [OfA, OfB, OfC] = [owner(A), owner(B), owner(C)],
+        Write(A, written, OfB, old, 0),
+        Write(A, moved, OfA, old, 0),
+        Old = tab(A, ?MNESIA),
+        split([A], [B, C]),
+        Write(B, written, OfB, new, 1),
+        Write(B, moved, OfC, new, 1),
+        Write(B, created, OfB, new, 1),
+        New = tab(B, ?MNESIA),
+        [true = call(Vm, ets, delete_all_objects, [?MNESIA]) || Vm <- [B, C]],
+        [true = call(Vm, ets, insert, [?MNESIA, Old]) || Vm <- [B, C]],
+        heal([A], [B, C]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [New, New, New] end),
+        eventually(fun() -> lists:all(fun whole/1, Vms) end)
     end).
 
 mnesia_apart() ->
