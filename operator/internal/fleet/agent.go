@@ -89,7 +89,7 @@ func agentHelper(c *v1alpha1.LiveStashCluster, in Inputs, name, command string) 
 			value("DNS_CLUSTER_QUERY", serviceHost(c, in, HeadlessName(c))),
 			value("PORT", strconv.Itoa(int(c.Spec.HTTP.Port))),
 			value("LIVESTASH_AGENT_PORT", strconv.Itoa(int(c.Spec.Agent.Port))),
-			value("LIVESTASH_NET_TICKTIME", strconv.FormatInt(int64(duration(c.Spec.Clustering.NetTickTime)/time.Second), 10)),
+			value("LIVESTASH_NET_TICKTIME", strconv.FormatInt(int64(netTickTime(c)/time.Second), 10)),
 			value("LIVESTASH_SYNC_TIMEOUT_MS", strconv.FormatInt(syncTimeout.Milliseconds(), 10)),
 		},
 		// So that pods are admitted where a quota wants requests and limits, and a leak would stay in here.
@@ -110,6 +110,13 @@ func agentHelper(c *v1alpha1.LiveStashCluster, in Inputs, name, command string) 
 		container.Env = append(container.Env, value("LIVESTASH_READINESS_PATH", path))
 	}
 	return container
+}
+
+func netTickTime(c *v1alpha1.LiveStashCluster) time.Duration {
+	if own := c.Spec.Clustering.NetTickTime; own != nil {
+		return own.Duration
+	}
+	return stash.For(c).NetTickTime()
 }
 
 // probePort answers the kubelet's readiness probe.

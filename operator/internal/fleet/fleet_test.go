@@ -41,7 +41,6 @@ func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
 	}
 	cluster.Spec.HTTP = v1alpha1.HTTPSpec{Port: 4000, Service: v1alpha1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Port: 80}}
 	cluster.Spec.Clustering.DistributionPort = 9100
-	cluster.Spec.Clustering.NetTickTime = ptr.To(metav1.Duration{Duration: 20 * time.Second})
 	cluster.Spec.Agent = v1alpha1.AgentSpec{Port: 9568, ReadyGrace: ptr.To(metav1.Duration{Duration: 30 * time.Second})}
 	cluster.Spec.Drain = v1alpha1.DrainSpec{
 		EndpointWait:   ptr.To(metav1.Duration{Duration: 3 * time.Second}),

@@ -7,7 +7,10 @@ import (
 )
 
 // redis keeps stashes in a Redis server. Pods hold nothing.
-type redis struct{ anySize }
+type redis struct {
+	anySize
+	patient
+}
 
 func (redis) Name() string { return "redis" }
 

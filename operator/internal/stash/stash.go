@@ -3,6 +3,8 @@
 package stash
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -21,6 +23,9 @@ type Adapter interface {
 
 	// Home is where the stashes are, and so what a stopping pod has to do about them.
 	Home() Home
+
+	// NetTickTime is after how long a silent peer is given up, unless the user says so: what needs a peer waits as long.
+	NetTickTime() time.Duration
 
 	// LargestStash is the size in bytes from which on a browser cannot bring a stash back. 0: any size will do.
 	LargestStash() int64
@@ -52,7 +57,15 @@ func For(c *v1alpha1.LiveStashCluster) Adapter {
 }
 
 // storeless is embedded by the adapters that need nothing besides the pods.
-type storeless struct{ anySize }
+type storeless struct {
+	anySize
+	patient
+}
+
+// patient is embedded by the adapters that seldom need a peer, or none.
+type patient struct{}
+
+func (patient) NetTickTime() time.Duration { return 20 * time.Second }
 
 // anySize is embedded by the adapters that keep stashes of any size.
 type anySize struct{}

@@ -1,8 +1,10 @@
 package stash
 
 import (
+	"cmp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
@@ -15,11 +17,12 @@ func TestAdapters(t *testing.T) {
 		secrets []v1alpha1.SecretKeyReference
 		home    Home
 		largest int64
+		tick    time.Duration
 	}{
 		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere},
 		v1alpha1.AdapterETS:           {name: "ets", home: OnePod},
 		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 9500},
-		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod},
+		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod, tick: 8 * time.Second},
 		v1alpha1.AdapterRedis:         {name: "redis", home: Elsewhere, env: []string{"LIVE_STASH_REDIS_URL"}, secrets: []v1alpha1.SecretKeyReference{redisURL}},
 	}
 	if len(cases) != len(adapters) {
@@ -41,6 +44,9 @@ func TestAdapters(t *testing.T) {
 			}
 			if !slices.Equal(env, want.env) {
 				t.Errorf("Env sets %v, want %v", env, want.env)
+			}
+			if got := adapter.NetTickTime(); got != cmp.Or(want.tick, 20*time.Second) {
+				t.Errorf("NetTickTime = %s, want %s", got, want.tick)
 			}
 			if adapter.Home() != want.home || adapter.LargestStash() != want.largest {
 				t.Errorf("Home = %v, LargestStash = %d, want %v and %d", adapter.Home(), adapter.LargestStash(), want.home, want.largest)
