@@ -330,7 +330,8 @@ client(Key, Source, Nodes) ->
     Second =
         case rand:uniform(3) of
             1 ->
-                timer:sleep(200 + rand:uniform(300)),
+                %% Several times longer than a row has two homes, as on a real way back.
+                timer:sleep(1000 + rand:uniform(500)),
                 Elsewhere = lists:nth(rand:uniform(length(Nodes)), Nodes),
                 Here = node(),
                 [erpc:call(Elsewhere, ?MODULE, visit, [Key, Here])];
