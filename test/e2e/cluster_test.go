@@ -9,11 +9,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/program"
 )
 
 const (
@@ -54,13 +55,8 @@ func TestMain(m *testing.M) {
 }
 
 // run runs a program with input on its standard input, and returns its output, standard error included.
-func run(input, program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, args...)
-	command.Stdin = strings.NewReader(input)
-	out, err := command.CombinedOutput()
-	return string(out), err
+func run(input, name string, args ...string) (string, error) {
+	return program.Run(context.Background(), input, name, args...)
 }
 
 // space is a namespace for one test that admits only restricted pods. It goes with the test.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/program"
 )
 
 const (
@@ -77,7 +79,7 @@ func run(ctx context.Context, o options) (rounds []round, err error) {
 		{client: client, options: o, namespace: "overhead-b"},
 	}
 	o.say("install the operator")
-	_, err = execute(ctx, "", "helm", "upgrade", "--install", operatorRelease, root, "--namespace", operatorNamespace, "--create-namespace", "--wait", "--timeout", "3m")
+	_, err = program.Run(ctx, "", "helm", "upgrade", "--install", operatorRelease, root, "--namespace", operatorNamespace, "--create-namespace", "--wait", "--timeout", "3m")
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +106,7 @@ func run(ctx context.Context, o options) (rounds []round, err error) {
 
 func remove(ctx context.Context, fleets [2]*fleet) error {
 	err := atOnce(fleets[0], fleets[1], func(f *fleet) error { return f.remove(ctx) })
-	_, uninstalled := execute(ctx, "", "helm", "uninstall", operatorRelease, "--namespace", operatorNamespace, "--wait")
+	_, uninstalled := program.Run(ctx, "", "helm", "uninstall", operatorRelease, "--namespace", operatorNamespace, "--wait")
 	return errors.Join(err, uninstalled)
 }
 

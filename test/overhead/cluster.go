@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -25,20 +22,6 @@ func openCluster() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
 	return kubernetes.NewForConfig(config)
-}
-
-// execute runs a program with input on its standard input, and returns its output, standard error included.
-func execute(ctx context.Context, input, program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, args...)
-	command.Stdin = strings.NewReader(input)
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", program, args, err, strings.TrimSpace(output.String()))
-	}
-	return strings.TrimSpace(output.String()), nil
 }
 
 // checkout is the root of the repository, which has the chart and the load test's Job.

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/livestash-dev/livestash/test/internal/podprocess"
+	"github.com/livestash-dev/livestash/test/internal/program"
 	"github.com/livestash-dev/livestash/test/overhead/vm"
 )
 
@@ -44,19 +46,19 @@ type pod struct {
 }
 
 func (f *fleet) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	return execute(ctx, input, "kubectl", append([]string{"--namespace", f.namespace}, args...)...)
+	return program.Run(ctx, input, "kubectl", append([]string{"--namespace", f.namespace}, args...)...)
 }
 
 func (f *fleet) create(ctx context.Context) error {
-	if _, err := execute(ctx, "", "kubectl", "create", "namespace", f.namespace); err != nil {
+	if _, err := program.Run(ctx, "", "kubectl", "create", "namespace", f.namespace); err != nil {
 		return err
 	}
-	_, err := execute(ctx, "", "kubectl", "label", "namespace", f.namespace, "pod-security.kubernetes.io/enforce=restricted")
+	_, err := program.Run(ctx, "", "kubectl", "label", "namespace", f.namespace, "pod-security.kubernetes.io/enforce=restricted")
 	return err
 }
 
 func (f *fleet) remove(ctx context.Context) error {
-	_, err := execute(ctx, "", "kubectl", "delete", "namespace", f.namespace, "--ignore-not-found", "--wait", "--timeout=4m")
+	_, err := program.Run(ctx, "", "kubectl", "delete", "namespace", f.namespace, "--ignore-not-found", "--wait", "--timeout=4m")
 	return err
 }
 
@@ -118,10 +120,13 @@ func (f *fleet) find(ctx context.Context) error {
 
 func (f *fleet) findPod(p *corev1.Pod) (found pod, err error) {
 	found.name = p.Name
-	if found.beam, err = findProcess(p, "app", "beam.smp"); err != nil || !f.agent {
+	beam, err := podprocess.Find(p, "app", "beam.smp")
+	found.beam = process(beam)
+	if err != nil || !f.agent {
 		return found, err
 	}
-	found.probe, err = findProcess(p, "livestash-probe", "podagent")
+	probe, err := podprocess.Find(p, "livestash-probe", "podagent")
+	found.probe = process(probe)
 	return found, err
 }
 

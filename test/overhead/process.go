@@ -4,50 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // process is a process of a pod on this machine, which is the pod's node.
 type process int
-
-// findProcess is the first process of a container with this name.
-func findProcess(pod *corev1.Pod, container, name string) (process, error) {
-	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
-	if i < 0 {
-		return 0, fmt.Errorf("pod %s has no container %s", pod.Name, container)
-	}
-	_, id, found := strings.Cut(pod.Status.ContainerStatuses[i].ContainerID, "://")
-	if !found || id == "" {
-		return 0, fmt.Errorf("container %s of pod %s does not run", container, pod.Name)
-	}
-	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		return 0, err
-	}
-	var pids []int
-	for _, file := range files {
-		// A process may end while this goes on.
-		groups, _ := os.ReadFile(file)
-		comm, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "comm"))
-		if !strings.Contains(string(groups), id) || strings.TrimSpace(string(comm)) != name {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			return 0, err
-		}
-		pids = append(pids, pid)
-	}
-	if len(pids) == 0 {
-		return 0, fmt.Errorf("no process %s of pod %s is on this machine: measure with CLUSTER=local, as root", name, pod.Name)
-	}
-	return process(slices.Min(pids)), nil
-}
 
 // cpu is the CPU time of all threads that the process has, to the nanosecond. The processes measured here keep theirs.
 func (p process) cpu() (time.Duration, error) {

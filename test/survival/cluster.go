@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/livestash-dev/livestash/test/internal/program"
 )
 
 // pollEvery is how often a state of the cluster is looked at. It is the API server's work on the machine that is measured.
@@ -41,26 +40,12 @@ func openCluster() (*cluster, error) {
 }
 
 func (c *cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	return execute(ctx, input, "kubectl", args...)
+	return program.Run(ctx, input, "kubectl", args...)
 }
 
 // raw is the answer to a GET of a path of the API.
 func (c *cluster) raw(ctx context.Context, path string) ([]byte, error) {
 	return c.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
-}
-
-// execute runs a program with input on its standard input, and returns its output, standard error included.
-func execute(ctx context.Context, input, program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, args...)
-	command.Stdin = strings.NewReader(input)
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	if err := command.Run(); err != nil {
-		return output.String(), fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
-	}
-	return strings.TrimSpace(output.String()), nil
 }
 
 // eventually waits until check has nothing to say.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/livestash-dev/livestash/test/internal/program"
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
@@ -87,7 +88,7 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 		return slices.Index(o.adapters, a.Adapter) - slices.Index(o.adapters, b.Adapter)
 	})
 	if !o.keep {
-		_, uninstalled := execute(context.WithoutCancel(ctx), "", "helm", "uninstall", operatorRelease, "--namespace", operatorNamespace, "--wait")
+		_, uninstalled := program.Run(context.WithoutCancel(ctx), "", "helm", "uninstall", operatorRelease, "--namespace", operatorNamespace, "--wait")
 		err = errors.Join(err, uninstalled)
 	}
 	return results, errors.Join(err, ctx.Err())
@@ -122,7 +123,7 @@ func (d *driver) installOperator(ctx context.Context, tag string) error {
 	if err != nil {
 		return err
 	}
-	_, err = execute(ctx, "", "helm", "upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
+	_, err = program.Run(ctx, "", "helm", "upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
 		"--create-namespace", "--set", "operator.image.tag="+tag, "--wait", "--timeout", "3m")
 	if err == nil {
 		d.operatorTag = tag

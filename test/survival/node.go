@@ -5,50 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-// beam is the name of the BEAM's process.
-const beam = "beam.smp"
+	"github.com/livestash-dev/livestash/test/internal/podprocess"
+	"github.com/livestash-dev/livestash/test/internal/program"
+)
 
 // beamOf is the process id of a pod's BEAM on this machine, which is the pod's node.
 func beamOf(pod *corev1.Pod) (int, error) {
-	container, err := app(pod)
-	if err != nil {
-		return 0, err
-	}
-	_, id, found := strings.Cut(container.ContainerID, "://")
-	if !found || id == "" {
-		return 0, fmt.Errorf("pod %s has no running container", pod.Name)
-	}
-	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	if err != nil {
-		return 0, err
-	}
-	var pids []int
-	for _, file := range files {
-		// A process may end while this goes on.
-		groups, _ := os.ReadFile(file)
-		name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "comm"))
-		if strings.Contains(string(groups), id) && strings.TrimSpace(string(name)) == beam {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			if err != nil {
-				return 0, err
-			}
-			pids = append(pids, pid)
-		}
-	}
-	if len(pids) == 0 {
-		return 0, fmt.Errorf("no process %s of pod %s is on this machine", beam, pod.Name)
-	}
-	// The first one of the pod: another would be a `bin/app rpc`.
-	return slices.Min(pids), nil
+	return podprocess.Find(pod, appContainer, "beam.smp")
 }
 
 // kill ends a pod's BEAM with SIGKILL.
@@ -90,12 +57,12 @@ func (f *fleet) cut(ctx context.Context, name string) (heal func() error, err er
 		return nil, err
 	}
 	network := fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), namespace.Fd())
-	if _, err := execute(ctx, rules, "nsenter", network, "nft", "-f", "-"); err != nil {
+	if _, err := program.Run(ctx, rules, "nsenter", network, "nft", "-f", "-"); err != nil {
 		return nil, errors.Join(err, namespace.Close())
 	}
 	return func() error {
 		// Also when the run was stopped.
-		_, err := execute(context.WithoutCancel(ctx), "", "nsenter", network, "nft", "delete", "table", "inet", cutTable)
+		_, err := program.Run(context.WithoutCancel(ctx), "", "nsenter", network, "nft", "delete", "table", "inet", cutTable)
 		return errors.Join(err, namespace.Close())
 	}, nil
 }
