@@ -26,7 +26,7 @@ func TestAgentOverhead(t *testing.T) {
 	const (
 		mostMemory = 3 << 20
 		// mostShare is the percentage of the reductions under load. The load is small: a bigger one has a smaller share.
-		mostShare = 5
+		mostShare = 3
 	)
 	s := newSpace(t, "overhead")
 	s.apply("adapter: ETS\nreplicas: 2")
