@@ -26,8 +26,9 @@
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
 -define(LOST, 600000).
 -define(APART_INTERVAL, 5000).
-%% A node that joins is apart for a moment.
+%% A node that joins is apart for a moment, and without a copy.
 -define(APART, 15000).
+-define(WITHOUT, 10000).
 -define(MAX_PAUSE, 30000).
 %% After so many passes a node whose store is not there is no longer waited for.
 -define(PATIENT, 8).
@@ -88,7 +89,9 @@ init([]) ->
             %% Connected peers whose Mnesia does not know this node's, and since when there are any.
             apart => [],
             apart_since => now_ms(),
-            apart_asked => now_ms()
+            apart_asked => now_ms(),
+            %% Since when this node has no copy of the table.
+            without => none
         })}.
 
 kind(ets) -> ets;
@@ -127,7 +130,7 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info(tick, State) ->
     erlang:send_after(?TICK, self(), tick),
-    {noreply, compare(look_apart(identify_all(forget_changes(forget_lost(birth(weigh(State)))))))};
+    {noreply, compare(look_for_copy(look_apart(identify_all(forget_changes(forget_lost(birth(weigh(State))))))))};
 handle_info({nodedown, Node}, State) ->
     {noreply, lost(Node, weigh(State))};
 handle_info({nodeup, Node}, State) ->
@@ -263,6 +266,19 @@ look_apart(#{kind := mnesia, apart_asked := Asked} = State) ->
     end;
 look_apart(State) ->
     State.
+
+%% When nodes that have started alone meet, LiveStash's join may leave one without a copy, and does not try again.
+look_for_copy(#{kind := mnesia, without := Since} = State) ->
+    case livestash_agent_store:lacks_copy() of
+        false -> State#{without := none};
+        true when Since =:= none -> State#{without := now_ms()};
+        true -> add_copy(now_ms() - Since > ?WITHOUT, State)
+    end;
+look_for_copy(State) ->
+    State.
+
+add_copy(true, State) -> run(copy, fun livestash_agent_store:add_copy/0, State#{without := none});
+add_copy(false, State) -> State.
 
 %% In a process of its own, once at a time.
 run(What, Fun, #{running := Running} = State) ->

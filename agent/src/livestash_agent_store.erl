@@ -1,7 +1,7 @@
 %% Where does LiveStash keep its stashes on this node, and how much is there? Asks for sizes only, never for rows.
 -module(livestash_agent_store).
 
--export([tables/0, ready/0, size/0]).
+-export([tables/0, ready/0, size/0, lacks_copy/0, add_copy/0]).
 
 -define(MNESIA_TABLE, 'Elixir.LiveStash.Adapters.Mnesia.State').
 
@@ -42,6 +42,28 @@ add_size(Table, {Stashes, Bytes}) ->
             {Stashes + Size, Bytes + Words * erlang:system_info(wordsize)};
         _ ->
             {Stashes, Bytes}
+    end.
+
+%% Whether Mnesia here knows LiveStash's table, and has no copy of it.
+-spec lacks_copy() -> boolean().
+lacks_copy() ->
+    erlang:module_loaded(mnesia) andalso
+        try
+            mnesia:system_info(is_running) =:= yes andalso
+                lists:member(?MNESIA_TABLE, mnesia:system_info(tables)) andalso
+                not lists:member(node(), mnesia:table_info(?MNESIA_TABLE, ram_copies))
+        catch
+            exit:_ -> false
+        end.
+
+%% Makes a copy of LiveStash's Mnesia table on this node.
+-spec add_copy() -> ok.
+add_copy() ->
+    case mnesia:add_table_copy(?MNESIA_TABLE, node(), ram_copies) of
+        {atomic, ok} ->
+            logger:notice("livestash agent: this node had no copy of LiveStash's Mnesia table; now it has one.");
+        {aborted, Reason} ->
+            logger:warning("livestash agent: no copy of LiveStash's Mnesia table could be made: ~tp", [Reason])
     end.
 
 ets_table() ->

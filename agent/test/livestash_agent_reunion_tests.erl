@@ -32,6 +32,7 @@ all_test_() ->
         fun mnesia_user_who_writes_meanwhile_wins/0,
         fun mnesia_many_rows/0,
         fun mnesia_what_an_old_table_has_replaced_comes_back/0,
+        fun mnesia_node_without_copy_gets_one/0,
         fun mnesia_apart/0
     ]].
 
@@ -288,6 +289,16 @@ mnesia_what_an_old_table_has_replaced_comes_back() ->
         heal([A], [B, C]),
         eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [New, New, New] end),
         eventually(fun() -> lists:all(fun whole/1, Vms) end)
+    end).
+
+mnesia_node_without_copy_gets_one() ->
+    with_mnesia(2, fun([A, #{node := Node} = B] = Vms) ->
+        Row = stash(1, owner(A), here),
+        write(A, Row),
+        {atomic, ok} = call(A, mnesia, del_table_copy, [?MNESIA, Node]),
+        eventually(fun() -> call(B, livestash_agent_store, lacks_copy, []) end),
+        eventually(fun() -> not call(B, livestash_agent_store, lacks_copy, []) end),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Row], [Row]] end)
     end).
 
 mnesia_apart() ->
