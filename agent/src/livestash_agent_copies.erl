@@ -12,7 +12,7 @@
 %% other rows are deleted, each only as the very row that was compared and while the better one is there.
 -module(livestash_agent_copies).
 
--export([pass/2, apart/0]).
+-export([pass/2, apart/0, owner/1, time_position/2]).
 %% Called by peers.
 -export([describe/1, members/2, versions/3, candidates/3, rows/2, drop/3, held/2]).
 
@@ -265,11 +265,15 @@ candidate(mnesia, Key, [], _Standing) ->
 candidate(ets, _Key, [], _Standing) ->
     absent;
 candidate(_Kind, _Key, [Row], Standing) ->
-    {present, number([Row]), rank(owner(tuple_to_list(Row)), Standing)}.
+    {present, number([Row]), rank(owner(Row), Standing)}.
 
-owner([]) -> none;
-owner([Pid | _]) when is_pid(Pid) -> Pid;
-owner([_ | Fields]) -> owner(Fields).
+%% The process whose stash a row is.
+-spec owner(tuple()) -> pid() | none.
+owner(Row) ->
+    case lists:search(fun is_pid/1, tuple_to_list(Row)) of
+        {value, Owner} -> Owner;
+        false -> none
+    end.
 
 rank(Owner, #{connected := Connected, births := Births}) when node(Owner) =:= node() ->
     case is_process_alive(Owner) of
@@ -297,6 +301,8 @@ row(Table, Key, End) ->
 expired(Row, End) when tuple_size(Row) >= End, is_integer(element(End, Row)) -> element(End, Row) < os:system_time(second);
 expired(_Row, _End) -> false.
 
+%% The field that says until when a row lives, in seconds; none where there is no such field.
+-spec time_position(kind(), atom()) -> pos_integer() | none.
 time_position(mnesia, Table) -> position(delete_at, mnesia:table_info(Table, attributes), 2);
 time_position(ets, _Table) -> none.
 

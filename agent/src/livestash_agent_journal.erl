@@ -46,7 +46,7 @@ deleted(Key) ->
 %% Writes those rows of this node's users again of which the table has an older version, or none. Returns how many.
 -spec restore(atom()) -> non_neg_integer().
 restore(Table) ->
-    End = time_position(Table),
+    End = livestash_agent_copies:time_position(mnesia, Table),
     Older = fun
         ({Key, written, Row}, Rows) -> [{Key, Row} || older(ets:lookup(Table, Key), Row, End)] ++ Rows;
         (_Deleted, Rows) -> Rows
@@ -74,9 +74,9 @@ older([], Row, End) ->
 older([Row], Row, _End) ->
     false;
 older([Current], Row, End) ->
-    Owner = owner(Row),
-    later(Row, Current, End) andalso (Owner =:= owner(Current) orelse is_process_alive(Owner)) orelse
-        (Owner =/= owner(Current) andalso is_process_alive(Owner) andalso not alive(owner(Current))).
+    Owner = livestash_agent_copies:owner(Row),
+    later(Row, Current, End) andalso (Owner =:= livestash_agent_copies:owner(Current) orelse is_process_alive(Owner)) orelse
+        (Owner =/= livestash_agent_copies:owner(Current) andalso is_process_alive(Owner) andalso not alive(livestash_agent_copies:owner(Current))).
 
 later(Row, Current, End) ->
     element(End, Row) > element(End, Current).
@@ -131,7 +131,7 @@ handle_info(_Message, Table) ->
 
 %% A user who has moved to another node is that node's.
 write(Row) ->
-    case owner(Row) of
+    case livestash_agent_copies:owner(Row) of
         Owner when is_pid(Owner), node(Owner) =:= node() -> [ets:insert(?MODULE, {element(2, Row), written, Row}) || room()];
         _ -> ets:delete(?MODULE, element(2, Row))
     end.
@@ -142,7 +142,7 @@ room() ->
 
 %% What was written while the peer may have been away unnoticed. Later events are in the mailbox by now.
 write_recent(Table) ->
-    try time_position(Table) of
+    try livestash_agent_copies:time_position(mnesia, Table) of
         End ->
             Since = os:system_time(second) + ttl() - ?UNNOTICED,
             Recent = [{'_', [{'>=', {element, End, '$_'}, Since}], ['$_']}],
@@ -167,18 +167,6 @@ ttl() ->
     case string:to_integer(os:getenv("LIVE_STASH_TTL", "300")) of
         {Seconds, ""} -> Seconds;
         _ -> 300
-    end.
-
-%% The field that says until when a row lives, in seconds.
-time_position(Table) ->
-    Attributes = mnesia:table_info(Table, attributes),
-    {Before, [delete_at | _]} = lists:splitwith(fun(Name) -> Name =/= delete_at end, Attributes),
-    length(Before) + 2.
-
-owner(Row) ->
-    case lists:search(fun is_pid/1, tuple_to_list(Row)) of
-        {value, Owner} -> Owner;
-        false -> none
     end.
 
 now_ms() ->
