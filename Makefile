@@ -34,8 +34,9 @@ sources     = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null)
 KUBERNETES_BUILD   := CGO_ENABLED=0 GOFLAGS=-trimpath
 KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=36 -X k8s.io/$(package).gitTreeState=clean
 
-# What the demo and the end-to-end tests need. Who has a cluster has a kubectl: Kubernetes is not compiled for it.
-CLUSTER_PROGRAMS := $(BIN)/helm $(if $(filter local,$(CLUSTER)),$(BIN)/kubectl local-cluster-binaries)
+# What the demo and the end-to-end tests need. Who has a cluster has a kubectl and a registry: neither Kubernetes nor
+# Redis is made for it.
+CLUSTER_NEEDS := $(BIN)/helm images $(if $(filter local,$(CLUSTER)),$(BIN)/kubectl local-cluster-binaries redis-images)
 
 ##@ Start here
 
@@ -48,7 +49,7 @@ demo: demo-prepare ## From nothing to a running fleet under load, on one machine
 	@hack/demo/run
 
 .PHONY: demo-prepare
-demo-prepare: $(CLUSTER_PROGRAMS) images
+demo-prepare: $(CLUSTER_NEEDS)
 
 .PHONY: demo-down
 demo-down: ## Remove what `make demo` made.
@@ -76,8 +77,7 @@ test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a 
 	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
 
 .PHONY: test-agent
-test-agent: $(AGENT) ## Tests of the agent, on this machine's OTP and on Debian's newest.
-	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
+test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP and on Debian's newest.
 	@$(STEP) deps-agent "Packages for the agent" hack/deps agent
 	@$(STEP) test-agent "Test the agent" bash -c 'agent/test/run .cache/agent/ebin && rm -rf .cache/agent/test && cp -r agent/test .cache/agent && hack/images/build --test .cache/agent agent/Dockerfile'
 
@@ -94,8 +94,7 @@ test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that
 	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && cd loadtests/k6/test && go test -count=1 -v ./...'
 
 .PHONY: test-workload
-test-workload: ## ExUnit tests of the OTP workload, which its image's build runs.
-	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
+test-workload: image-builder ## ExUnit tests of the OTP workload, which its image's build runs.
 	@$(STEP) test-workload "Test the OTP workload" hack/images/build --test loadtests/workloads/otp loadtests/workloads/otp/Dockerfile
 
 .PHONY: test-localcluster
@@ -103,15 +102,15 @@ test-localcluster: local-cluster-binaries ## The local cluster itself: up, down,
 	@$(STEP) test-localcluster "Test the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go test -count=1 -v -tags=integration -timeout 20m ./internal/... ./integration'
 
 .PHONY: test-e2e
-test-e2e: $(CLUSTER_PROGRAMS) images ## End-to-end tests (CLUSTER=local, kind or current).
+test-e2e: $(CLUSTER_NEEDS) ## End-to-end tests (CLUSTER=local, kind or current).
 	@hack/test-e2e
 
 .PHONY: survival
-survival: $(CLUSTER_PROGRAMS) images survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS=).
+survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS=).
 	@hack/survival
 
 .PHONY: test-survival
-test-survival: $(CLUSTER_PROGRAMS) images survival-image ## The same at the size of a test.
+test-survival: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test.
 	@hack/survival --test
 
 .PHONY: test-scale
@@ -124,7 +123,7 @@ bench-operator: operator local-cluster-binaries ## Create N LiveStashClusters at
 	@cd test && go run ./scale -n $(N) -bin $(BIN)
 
 .PHONY: bench-overhead
-bench-overhead: $(CLUSTER_PROGRAMS) images ## What the agent costs its virtual machine (ROUNDS= USERS= WORKLOAD= CONTROL= CHECK=).
+bench-overhead: $(CLUSTER_NEEDS) ## What the agent costs its virtual machine (ROUNDS= USERS= WORKLOAD= CONTROL= CHECK=).
 	@hack/overhead
 
 ##@ Generated files
@@ -140,19 +139,27 @@ check-generated: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Fai
 ##@ Images
 
 .PHONY: images
-images: operator $(BIN)/k6 ## Build the images as archives in .cache/dist (with Docker, or without).
-	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
+images: operator $(BIN)/k6 image-builder ## Build the images as archives in .cache/dist (with Docker, or without).
 	@mkdir -p $(DIST)/operator && cp -u $(BIN)/manager $(BIN)/podagent $(DIST)/operator/
 	@$(STEP) image-operator "Image of the operator" hack/images/build $(DIST)/operator operator/Dockerfile $(REGISTRY)/livestash-operator:$(VERSION) $(DIST)/livestash-operator.tar
 	@$(STEP) image-k6 "Image of the load tests" hack/images/build . loadtests/k6/Dockerfile $(REGISTRY)/livestash-k6:$(VERSION) $(DIST)/livestash-k6.tar
 	@$(STEP) image-workload-otp "Image of the OTP workload" hack/images/build loadtests/workloads/otp loadtests/workloads/otp/Dockerfile $(REGISTRY)/livestash-workload-otp:$(VERSION) $(DIST)/livestash-workload-otp.tar
 
+.PHONY: redis-images
+redis-images: image-builder ## Build what stands in for the images of Redis and its exporter where no registry is.
+	@$(STEP) image-redis "Image of Redis" hack/images/build test/images/redis test/images/redis/Dockerfile $(REGISTRY)/livestash-test-redis:$(VERSION) $(DIST)/local/redis.tar
+	@$(STEP) image-redis-exporter "Image of Redis's exporter" hack/images/build test/images/redis-exporter test/images/redis-exporter/Dockerfile $(REGISTRY)/livestash-test-redis-exporter:$(VERSION) $(DIST)/local/redis-exporter.tar
+
 .PHONY: survival-image
-survival-image: $(DIST)/survival/survival-client ## Build the image that holds the sessions of `make survival`.
+survival-image: $(DIST)/survival/survival-client image-builder ## Build the image that holds the sessions of `make survival`.
 	@$(STEP) image-survival "Image of the survival test" hack/images/build $(DIST)/survival test/survival/client/Dockerfile $(REGISTRY)/livestash-survival:$(VERSION) $(DIST)/livestash-survival.tar
 
 $(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal) test/go.mod test/go.sum
 	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./survival/client'
+
+.PHONY: image-builder
+image-builder:
+	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
 
 ##@ The local cluster
 
