@@ -48,7 +48,6 @@ type LiveStashClusterList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.adapter != 'BrowserMemory' || !self.ttl.matches('^[0-9hms.]+$') || duration(self.ttl) <= duration('24h')",message="ttl must be at most 24h with adapter BrowserMemory: the signed tokens it keeps in the browser end there",fieldPath=".ttl"
 // +kubebuilder:validation:XValidation:rule="self.adapter == 'Redis' || !has(self.redis)",message="redis is only read with adapter Redis: remove spec.redis, or set adapter to Redis",fieldPath=".redis"
-// +kubebuilder:validation:XValidation:rule="self.adapter != 'Redis' || has(self.redis)",message="adapter Redis needs spec.redis: name a Redis server with redis.external.urlSecretRef",fieldPath=".redis"
 // +kubebuilder:validation:XValidation:rule="self.http.port != 4369 && (self.http.port < self.clustering.distributionPort || self.http.port > self.clustering.distributionPort + 9)",message="http.port must not be 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another port, for example 4000",fieldPath=".http"
 // +kubebuilder:validation:XValidation:rule="!self.agent.enabled || [self.agent.port, self.agent.port + 1].all(p, p != 4369 && p != self.http.port && (p < self.clustering.distributionPort || p > self.clustering.distributionPort + 9))",message="agent.port and the port after it must not be http.port, 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another agent.port; the default is 9568",fieldPath=".agent"
 // +kubebuilder:validation:XValidation:rule="[self.drain.endpointWait, self.drain.batchInterval, self.drain.closeTimeout, self.drain.handOffTimeout].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(d) <= duration('1h'))",message="drain.endpointWait, batchInterval, closeTimeout and handOffTimeout must be durations of at most 1h with a unit, for example 500ms or 30s",fieldPath=".drain"
@@ -131,7 +130,8 @@ type LiveStashClusterSpec struct {
 	// +optional
 	BEAM BEAMSpec `json:"beam,omitempty"`
 
-	// redis is the store of adapter Redis. Required with that adapter, refused with any other.
+	// redis is the store of adapter Redis; refused with any other. Default: a Redis server that this operator runs, without
+	// persistence (managed).
 	// +optional
 	Redis *RedisSpec `json:"redis,omitempty"`
 
@@ -161,7 +161,7 @@ type LiveStashClusterSpec struct {
 	// env are further environment variables of the application's container. The variables of the operator's contract
 	// (docs/reference/environment.md) are refused: each has a field of its own.
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e.name in ['LIVE_STASH_ADAPTER', 'LIVE_STASH_TTL', 'LIVE_STASH_REDIS_URL', 'PORT', 'PHX_SERVER', 'PHX_HOST', 'SECRET_KEY_BASE', 'RELEASE_COOKIE', 'RELEASE_DISTRIBUTION', 'RELEASE_NODE', 'RELEASE_TMP', 'LIBCLUSTER_SERVICE', 'LIBCLUSTER_NAMESPACE', 'LIBCLUSTER_APP', 'CLUSTER_DOMAIN', 'DNS_CLUSTER_QUERY', 'POD_NAME', 'POD_NAMESPACE', 'POD_IP', 'ERL_AFLAGS', 'ERL_FULLSWEEP_AFTER'] || e.name.startsWith('LIVESTASH_'))",message="env must not set a variable of the operator's contract (LIVE_STASH_*, LIVESTASH_*, PORT, PHX_SERVER, PHX_HOST, SECRET_KEY_BASE, RELEASE_COOKIE, RELEASE_DISTRIBUTION, RELEASE_NODE, RELEASE_TMP, LIBCLUSTER_*, CLUSTER_DOMAIN, DNS_CLUSTER_QUERY, POD_*, ERL_AFLAGS, ERL_FULLSWEEP_AFTER): remove it and use the field of the spec that stands for it"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e.name in ['LIVE_STASH_ADAPTER', 'LIVE_STASH_TTL', 'LIVE_STASH_REDIS_URL', 'LIVE_STASH_REDIS_CACERTFILE', 'PORT', 'PHX_SERVER', 'PHX_HOST', 'SECRET_KEY_BASE', 'RELEASE_COOKIE', 'RELEASE_DISTRIBUTION', 'RELEASE_NODE', 'RELEASE_TMP', 'LIBCLUSTER_SERVICE', 'LIBCLUSTER_NAMESPACE', 'LIBCLUSTER_APP', 'CLUSTER_DOMAIN', 'DNS_CLUSTER_QUERY', 'POD_NAME', 'POD_NAMESPACE', 'POD_IP', 'ERL_AFLAGS', 'ERL_FULLSWEEP_AFTER'] || e.name.startsWith('LIVESTASH_'))",message="env must not set a variable of the operator's contract (LIVE_STASH_*, LIVESTASH_*, PORT, PHX_SERVER, PHX_HOST, SECRET_KEY_BASE, RELEASE_COOKIE, RELEASE_DISTRIBUTION, RELEASE_NODE, RELEASE_TMP, LIBCLUSTER_*, CLUSTER_DOMAIN, DNS_CLUSTER_QUERY, POD_*, ERL_AFLAGS, ERL_FULLSWEEP_AFTER): remove it and use the field of the spec that stands for it"
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -469,21 +469,6 @@ type BEAMSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^| )-(name|sname|setcookie)( |$)|inet_dist_listen_m')",message="extraFlags must not set the node name, the cookie or the distribution port: the operator sets them (spec.clustering)"
 	// +optional
 	ExtraFlags string `json:"extraFlags,omitempty"`
-}
-
-// RedisSpec is the store of adapter Redis.
-type RedisSpec struct {
-	// external is a Redis server that somebody else runs.
-	// +required
-	External ExternalRedis `json:"external"`
-}
-
-// ExternalRedis is a Redis server that somebody else runs.
-type ExternalRedis struct {
-	// urlSecretRef is the Secret key that holds the URL, redis://[user:password@]host[:port][/database], or rediss://
-	// for TLS (LIVE_STASH_REDIS_URL). A changed value rolls the fleet.
-	// +required
-	URLSecretRef SecretKeyReference `json:"urlSecretRef"`
 }
 
 // ProbesSpec replaces the operator's probes. Each probe that is set here is used as it is.

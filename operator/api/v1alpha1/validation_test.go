@@ -171,9 +171,64 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.redis", "only read with adapter Redis: remove spec.redis"},
 		},
 		{
-			name: "adapter Redis without redis",
-			spec: `{image: a, adapter: Redis}`,
-			says: []string{"spec.redis", "adapter Redis needs spec.redis"},
+			name: "two Redis stores at once",
+			spec: `{image: a, adapter: Redis, redis: {managed: {}, external: {host: redis}}}`,
+			says: []string{"spec.redis", "at most one of managed", "remove the others"},
+		},
+		{
+			name: "managed Redis with little memory",
+			spec: `{image: a, adapter: Redis, redis: {managed: {memory: 10Mi}}}`,
+			says: []string{"spec.redis.managed.memory", "at least 64Mi"},
+		},
+		{
+			name: "managed Redis with an unreadable amount of memory",
+			spec: `{image: a, adapter: Redis, redis: {managed: {memory: lots}}}`,
+			says: []string{"spec.redis.managed.memory"},
+		},
+		{
+			name: "own and generated Redis password",
+			spec: `{image: a, adapter: Redis, redis: {managed: {password: {generate: true, secretRef: {name: s, key: k}}}}}`,
+			says: []string{"spec.redis.managed.password", "exactly one of generate: true"},
+		},
+		{
+			name: "replication with two replicas",
+			spec: `{image: a, adapter: Redis, redis: {operator: {replicas: 2}}}`,
+			says: []string{"spec.redis.operator.replicas", "at least 3", "use mode Standalone"},
+		},
+		{
+			name: "replicas of a single server",
+			spec: `{image: a, adapter: Redis, redis: {operator: {mode: Standalone, replicas: 3}}}`,
+			says: []string{"spec.redis.operator.replicas", "only read with mode Replication"},
+		},
+		{
+			name: "external Redis by two names",
+			spec: `{image: a, adapter: Redis, redis: {external: {host: redis, urlSecretRef: {name: r, key: url}}}}`,
+			says: []string{"spec.redis.external", "exactly one of urlSecretRef", "remove one of them"},
+		},
+		{
+			name: "external Redis by no name",
+			spec: `{image: a, adapter: Redis, redis: {external: {}}}`,
+			says: []string{"spec.redis.external", "exactly one of urlSecretRef"},
+		},
+		{
+			name: "external Redis with parts beside the URL",
+			spec: `{image: a, adapter: Redis, redis: {external: {database: 1, urlSecretRef: {name: r, key: url}}}}`,
+			says: []string{"spec.redis.external", "only read with host"},
+		},
+		{
+			name: "external Redis with a user without a password",
+			spec: `{image: a, adapter: Redis, redis: {external: {host: redis, username: shop}}}`,
+			says: []string{"spec.redis.external", "username needs passwordSecretRef"},
+		},
+		{
+			name: "external Redis with authorities but without TLS",
+			spec: `{image: a, adapter: Redis, redis: {external: {host: redis, caSecretRef: {name: ca, key: ca.crt}}}}`,
+			says: []string{"spec.redis.external", "only read with tls: true"},
+		},
+		{
+			name: "external Redis with a URL for a host",
+			spec: `{image: a, adapter: Redis, redis: {external: {host: "redis://redis:6379"}}}`,
+			says: []string{"spec.redis.external.host", "a DNS name or an address alone"},
 		},
 		{
 			name: "own and generated cookie",
@@ -298,7 +353,7 @@ func TestBadClustersAreRefused(t *testing.T) {
 
 func TestReservedEnvironmentIsRefused(t *testing.T) {
 	for _, name := range []string{
-		"LIVE_STASH_ADAPTER", "LIVE_STASH_TTL", "LIVE_STASH_REDIS_URL", "PORT", "PHX_SERVER", "PHX_HOST", "SECRET_KEY_BASE",
+		"LIVE_STASH_ADAPTER", "LIVE_STASH_TTL", "LIVE_STASH_REDIS_URL", "LIVE_STASH_REDIS_CACERTFILE", "PORT", "PHX_SERVER", "PHX_HOST", "SECRET_KEY_BASE",
 		"RELEASE_COOKIE", "RELEASE_DISTRIBUTION", "RELEASE_NODE", "RELEASE_TMP", "LIBCLUSTER_SERVICE", "LIBCLUSTER_NAMESPACE",
 		"LIBCLUSTER_APP", "CLUSTER_DOMAIN", "DNS_CLUSTER_QUERY", "POD_NAME", "POD_NAMESPACE", "POD_IP", "ERL_AFLAGS", "ERL_FULLSWEEP_AFTER",
 	} {
@@ -322,7 +377,13 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"long ttl elsewhere":        `{image: a, adapter: Mnesia, ttl: 720h}`,
 		"fractions":                 `{image: a, adapter: ETS, ttl: 1.5h}`,
 		"no pods":                   `{image: a, adapter: None, replicas: 0}`,
-		"redis":                     `{image: a, adapter: Redis, redis: {external: {urlSecretRef: {name: r, key: url}}}}`,
+		"redis":                     `{image: a, adapter: Redis}`,
+		"empty redis":               `{image: a, adapter: Redis, redis: {}}`,
+		"managed redis":             `{image: a, adapter: Redis, redis: {managed: {memory: 1Gi, persistence: {size: 2Gi}, password: {secretRef: {name: s, key: k}}}}}`,
+		"operated redis":            `{image: a, adapter: Redis, redis: {operator: {replicas: 5, persistence: {storageClassName: fast}}}}`,
+		"external redis by its URL": `{image: a, adapter: Redis, redis: {external: {urlSecretRef: {name: r, key: url}, caSecretRef: {name: r, key: ca}}}}`,
+		"external redis":            `{image: a, adapter: Redis, redis: {external: {host: redis.example.com, port: 6380, database: 3, username: shop, passwordSecretRef: {name: r, key: p}, tls: true}}}`,
+		"external redis on IPv6":    `{image: a, adapter: Redis, redis: {external: {host: "fd00::1"}}}`,
 		"own cookie":                `{image: a, adapter: ETS, clustering: {cookie: {secretRef: {name: s, key: k}}}}`,
 		"generated cookie":          `{image: a, adapter: ETS, clustering: {cookie: {generate: true}}}`,
 		"a sidecar":                 `{image: a, adapter: ETS, podTemplate: {spec: {nodeSelector: {disk: ssd}, containers: [{name: log, image: b}, {name: app, lifecycle: {}}]}}}`,
@@ -384,6 +445,39 @@ func TestTLSChangesOnlyWithoutPods(t *testing.T) {
 			}
 			if c.refused && (err == nil || !strings.Contains(err.Error(), "scale to 0 replicas first")) {
 				t.Errorf("Update = %v, want a refusal that says what to do", err)
+			}
+		})
+	}
+}
+
+// What exists for a store cannot be changed in every way.
+func TestRedisChanges(t *testing.T) {
+	cases := map[string]struct{ before, after, says string }{
+		"another mode of redis-operator": {`{operator: {}}`, `{operator: {mode: Standalone}}`, "make a new LiveStashCluster"},
+		"another StorageClass":           {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {storageClassName: b}}}`, "storageClassName cannot change"},
+		"the default StorageClass":       {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {}}}`, "storageClassName cannot change"},
+		"a smaller volume":               {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 2000Mi}}}`, "size cannot become smaller"},
+		"a larger volume":                {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 3Gi}}}`, ""},
+		"no volume":                      {`{managed: {persistence: {}}}`, `{managed: {}}`, ""},
+		"another store":                  {`{managed: {persistence: {}}}`, `{external: {host: redis}}`, ""},
+	}
+	spec := func(redis string) string { return "{image: a, adapter: Redis, redis: " + redis + "}" }
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			created, err := clusters.Create(t.Context(), clusterObject(t, "redis", spec(c.before)), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = clusters.Delete(context.Background(), "redis", metav1.DeleteOptions{}) }()
+
+			changed := clusterObject(t, "redis", spec(c.after))
+			changed.SetResourceVersion(created.GetResourceVersion())
+			_, err = clusters.Update(t.Context(), changed, metav1.UpdateOptions{})
+			switch {
+			case c.says == "" && err != nil:
+				t.Errorf("it was refused: %v", err)
+			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("Update = %v, want a refusal that says %q", err, c.says)
 			}
 		})
 	}

@@ -97,12 +97,8 @@ func agentHelper(c *v1alpha1.LiveStashCluster, in Inputs, name, command string) 
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")},
 		},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false),
-			ReadOnlyRootFilesystem:   ptr.To(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
-		VolumeMounts: []corev1.VolumeMount{{Name: agentVolume, MountPath: agentDir}},
+		SecurityContext: lockedDown(),
+		VolumeMounts:    []corev1.VolumeMount{{Name: agentVolume, MountPath: agentDir}},
 		// It ends with a sentence when it cannot do its work, for example because its port is taken.
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}

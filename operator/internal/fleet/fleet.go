@@ -23,6 +23,21 @@ type Inputs struct {
 	// AgentImage is the image that holds the agent and its helper: the operator's own.
 	AgentImage string
 
+	// RedisImage and RedisExporterImage are the images of the Redis that this operator runs, unless the spec names others.
+	RedisImage, RedisExporterImage string
+
+	// RedisAccessUID is that of the Secret with the users of the Redis that this operator runs.
+	RedisAccessUID string
+
+	// OperatorNamespace is where the operator's own pods are. Empty when it runs outside of the cluster.
+	OperatorNamespace string
+
+	// StoreDigest is RedisStore's: which store the pods use.
+	StoreDigest string
+
+	// StoreLeft is whether pods with another store are still there. Until they are gone, there are to be no others.
+	StoreLeft bool
+
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
 }
@@ -47,6 +62,7 @@ func Render(c *v1alpha1.LiveStashCluster, in Inputs) ([]client.Object, error) {
 	if policy := NetworkPolicy(c); policy != nil {
 		objects = append(objects, policy)
 	}
+	objects = append(objects, managedRedis(c, in)...)
 	objects = append(objects, statefulSet, ClientService(c))
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
 	if budget := PodDisruptionBudget(c); budget != nil {
@@ -61,9 +77,16 @@ func Render(c *v1alpha1.LiveStashCluster, in Inputs) ([]client.Object, error) {
 // Optional lists an object without a spec for each child that a spec can do without: those that Render leaves
 // out must not exist.
 func Optional(c *v1alpha1.LiveStashCluster) []client.Object {
+	redis := objectMeta(c, RedisName(c))
 	return []client.Object{
 		&networkingv1.NetworkPolicy{TypeMeta: networkPolicyType, ObjectMeta: objectMeta(c, c.Name)},
 		&policyv1.PodDisruptionBudget{TypeMeta: podDisruptionBudgetType, ObjectMeta: objectMeta(c, c.Name)},
+		&appsv1.StatefulSet{TypeMeta: statefulSetType, ObjectMeta: redis},
+		&corev1.Service{TypeMeta: serviceType, ObjectMeta: redis},
+		&corev1.ConfigMap{TypeMeta: configMapType, ObjectMeta: redis},
+		&networkingv1.NetworkPolicy{TypeMeta: networkPolicyType, ObjectMeta: redis},
+		&policyv1.PodDisruptionBudget{TypeMeta: podDisruptionBudgetType, ObjectMeta: redis},
+		&corev1.PersistentVolumeClaim{TypeMeta: persistentVolumeClaimType, ObjectMeta: objectMeta(c, redisDataName(c))},
 	}
 }
 
@@ -87,11 +110,12 @@ func typeMeta(gv schema.GroupVersion, kind string) metav1.TypeMeta {
 
 // Server-side apply needs the type in every object.
 var (
-	statefulSetType         = typeMeta(appsv1.SchemeGroupVersion, "StatefulSet")
-	serviceType             = typeMeta(corev1.SchemeGroupVersion, "Service")
-	serviceAccountType      = typeMeta(corev1.SchemeGroupVersion, "ServiceAccount")
-	configMapType           = typeMeta(corev1.SchemeGroupVersion, "ConfigMap")
-	secretType              = typeMeta(corev1.SchemeGroupVersion, "Secret")
-	networkPolicyType       = typeMeta(networkingv1.SchemeGroupVersion, "NetworkPolicy")
-	podDisruptionBudgetType = typeMeta(policyv1.SchemeGroupVersion, "PodDisruptionBudget")
+	statefulSetType           = typeMeta(appsv1.SchemeGroupVersion, "StatefulSet")
+	serviceType               = typeMeta(corev1.SchemeGroupVersion, "Service")
+	serviceAccountType        = typeMeta(corev1.SchemeGroupVersion, "ServiceAccount")
+	configMapType             = typeMeta(corev1.SchemeGroupVersion, "ConfigMap")
+	secretType                = typeMeta(corev1.SchemeGroupVersion, "Secret")
+	persistentVolumeClaimType = typeMeta(corev1.SchemeGroupVersion, "PersistentVolumeClaim")
+	networkPolicyType         = typeMeta(networkingv1.SchemeGroupVersion, "NetworkPolicy")
+	podDisruptionBudgetType   = typeMeta(policyv1.SchemeGroupVersion, "PodDisruptionBudget")
 )

@@ -23,7 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the rendered objects to testdata instead of comparing")
 
-var inputs = Inputs{ClusterDomain: "cluster.local", SecretsDigest: "0123456789", AgentImage: "ghcr.io/livestash-dev/livestash-operator:0.1.0"}
+var inputs = Inputs{ClusterDomain: "cluster.local", SecretsDigest: "0123456789", AgentImage: "ghcr.io/livestash-dev/livestash-operator:0.1.0",
+	RedisImage: "valkey", RedisExporterImage: "redis_exporter", OperatorNamespace: "livestash-system", RedisAccessUID: "1-2-3", StoreDigest: "abcdef0123"}
 
 // load reads a LiveStashCluster from testdata and sets what the API server would: the defaults of the CRD.
 func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
@@ -36,7 +37,7 @@ func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
 	if err := yaml.UnmarshalStrict(content, cluster); err != nil {
 		t.Fatal(err)
 	}
-	if name != "smallest" {
+	if name == "full" {
 		return cluster
 	}
 	cluster.Spec.HTTP = v1alpha1.HTTPSpec{Port: 4000, Service: v1alpha1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Port: 80}}
@@ -57,9 +58,13 @@ func load(t *testing.T, name string) *v1alpha1.LiveStashCluster {
 
 // The rendered objects as a user would read them. After a wanted change: go test ./internal/fleet -update.
 func TestRenderedObjects(t *testing.T) {
-	for _, name := range []string{"smallest", "full"} {
+	for _, name := range []string{"smallest", "full", "redis"} {
 		t.Run(name, func(t *testing.T) {
-			objects, err := Render(load(t, name), inputs)
+			cluster, in := load(t, name), inputs
+			if cluster.Spec.Adapter != v1alpha1.AdapterRedis {
+				in.StoreDigest = ""
+			}
+			objects, err := Render(cluster, in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,25 +114,42 @@ func TestRenderIsPure(t *testing.T) {
 }
 
 func TestOptionalObjectsAreLeftOut(t *testing.T) {
-	cluster := load(t, "smallest")
-	all, err := Render(cluster, inputs)
-	if err != nil {
-		t.Fatal(err)
+	render := func(change func(*v1alpha1.LiveStashCluster)) []client.Object {
+		t.Helper()
+		cluster := load(t, "smallest")
+		change(cluster)
+		objects, err := Render(cluster, inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return objects
 	}
-	cluster.Spec.DisruptionBudget.Enabled = ptr.To(false)
-	cluster.Spec.NetworkPolicy.Enabled = ptr.To(false)
-	few, err := Render(cluster, inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all)-len(few) != len(Optional(cluster)) {
-		t.Errorf("%d objects with, %d without the optional ones, of which there are %d", len(all), len(few), len(Optional(cluster)))
-	}
-	for _, object := range Optional(cluster) {
-		if has(few, object) || !has(all, object) {
-			t.Errorf("%s %s is not optional", object.GetObjectKind().GroupVersionKind().Kind, object.GetName())
+	managed := func(redis v1alpha1.ManagedRedis) func(*v1alpha1.LiveStashCluster) {
+		return func(c *v1alpha1.LiveStashCluster) {
+			c.Spec.Adapter, c.Spec.Redis = v1alpha1.AdapterRedis, &v1alpha1.RedisSpec{Managed: &redis}
 		}
 	}
+	// A budget is only made without persistence.
+	all := append(render(managed(v1alpha1.ManagedRedis{})), render(managed(v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{}}))...)
+	few := render(func(c *v1alpha1.LiveStashCluster) {
+		c.Spec.DisruptionBudget.Enabled = ptr.To(false)
+		c.Spec.NetworkPolicy.Enabled = ptr.To(false)
+	})
+	optional := Optional(load(t, "smallest"))
+	for _, object := range optional {
+		if has(few, object) || !has(all, object) {
+			t.Errorf("%s is not optional", describe(object))
+		}
+	}
+	for _, object := range all {
+		if !has(few, object) && !has(optional, object) {
+			t.Errorf("%s is optional, and Optional does not tell", describe(object))
+		}
+	}
+}
+
+func describe(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }
 
 func has(objects []client.Object, like client.Object) bool {
@@ -244,7 +266,7 @@ func TestCheckSecretValue(t *testing.T) {
 		"a cookie of 256 characters": {cookie, strings.Repeat("c", 256), "up to 255"},
 		"a secret key base":          {base, long, ""},
 		"a short secret key base":    {base, long[:63], "has 63 bytes"},
-		"anything else":              {v1alpha1.SecretKeyReference{Name: "shop-redis", Key: "url"}, "-", ""},
+		"anything else":              {v1alpha1.SecretKeyReference{Name: "shop-redis", Key: "other"}, "-", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

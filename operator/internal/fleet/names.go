@@ -39,10 +39,10 @@ func Labels(c *v1alpha1.LiveStashCluster) map[string]string {
 // SelectorLabels are the labels that select a fleet's pods. They can never change: a StatefulSet's selector is fixed.
 func SelectorLabels(c *v1alpha1.LiveStashCluster) map[string]string {
 	return map[string]string{
-		"app.kubernetes.io/name":      "liveview",
-		"app.kubernetes.io/instance":  c.Name,
-		"app.kubernetes.io/component": "fleet",
-		ClusterLabel:                  c.Name,
+		"app.kubernetes.io/name":     "liveview",
+		"app.kubernetes.io/instance": c.Name,
+		ComponentLabel:               FleetComponent,
+		ClusterLabel:                 c.Name,
 	}
 }
 

@@ -75,7 +75,7 @@ func CheckSecretValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyRefere
 		return specErrorf("the key %s of Secret %s has %d bytes: SECRET_KEY_BASE needs at least %d; `mix phx.gen.secret` makes one",
 			ref.Key, ref.Name, len(value), leastSecretKeyBase)
 	}
-	return nil
+	return checkRedisValue(c, ref, value)
 }
 
 // leastSecretKeyBase is the least number of bytes that Phoenix takes.

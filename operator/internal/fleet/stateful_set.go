@@ -16,11 +16,15 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in Inputs) (*appsv1.StatefulSet, 
 	if err != nil {
 		return nil, err
 	}
+	replicas := c.DesiredReplicas()
+	if in.StoreLeft {
+		replicas = 0
+	}
 	return &appsv1.StatefulSet{
 		TypeMeta:   statefulSetType,
 		ObjectMeta: objectMeta(c, c.Name),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:            ptr.To(c.DesiredReplicas()),
+			Replicas:            ptr.To(replicas),
 			ServiceName:         HeadlessName(c),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
@@ -61,6 +65,12 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in Inputs) (corev1.PodTemplateSpe
 				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 			}},
 		},
+	}
+	if in.StoreDigest != "" {
+		template.Annotations[StoreAnnotation] = in.StoreDigest
+	}
+	if external := c.ExternalRedis(); external != nil && external.CASecretRef != nil {
+		withRedisCertificates(&template.Spec, *external.CASecretRef)
 	}
 	if c.TLSEnabled() {
 		withDistributionTLS(&template.Spec, c)

@@ -32,7 +32,7 @@ func TestAdapters(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			cluster := &v1alpha1.LiveStashCluster{Spec: v1alpha1.LiveStashClusterSpec{
 				Adapter: kind,
-				Redis:   &v1alpha1.RedisSpec{External: v1alpha1.ExternalRedis{URLSecretRef: redisURL}},
+				Redis:   &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &redisURL}},
 			}}
 			adapter := For(cluster)
 			if adapter.Name() != want.name {

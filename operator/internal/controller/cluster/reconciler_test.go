@@ -219,7 +219,7 @@ func TestObjectsOfAnotherOwnerAreLeftAlone(t *testing.T) {
 func TestMissingSecretHoldsEverythingUpUntilItAppears(t *testing.T) {
 	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
-		spec.Redis = &v1alpha1.RedisSpec{External: v1alpha1.ExternalRedis{URLSecretRef: v1alpha1.SecretKeyReference{Name: "redis", Key: "url"}}}
+		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &v1alpha1.SecretKeyReference{Name: "redis", Key: "url"}}}
 		spec.Clustering.Cookie = &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "own", Key: "cookie"}}
 		spec.SecretKeyBase = &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "own", Key: "base"}}
 	})

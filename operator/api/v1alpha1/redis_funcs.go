@@ -1,0 +1,60 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+// ManagedRedis is the Redis server that this operator runs for the fleet, or nil when it runs none.
+func (c *LiveStashCluster) ManagedRedis() *ManagedRedis {
+	redis := c.Spec.Redis
+	switch {
+	case c.Spec.Adapter != AdapterRedis || c.OperatedRedis() != nil || c.ExternalRedis() != nil:
+		return nil
+	case redis == nil || redis.Managed == nil:
+		return &ManagedRedis{}
+	}
+	return redis.Managed
+}
+
+// OperatedRedis is the Redis that redis-operator runs for the fleet, or nil when it runs none.
+func (c *LiveStashCluster) OperatedRedis() *OperatedRedis {
+	if c.Spec.Adapter != AdapterRedis || c.Spec.Redis == nil {
+		return nil
+	}
+	return c.Spec.Redis.Operator
+}
+
+// ExternalRedis is the Redis that somebody else runs, or nil when there is none.
+func (c *LiveStashCluster) ExternalRedis() *ExternalRedis {
+	if c.Spec.Adapter != AdapterRedis || c.Spec.Redis == nil {
+		return nil
+	}
+	return c.Spec.Redis.External
+}
+
+// MemoryLimit is the container's memory request and limit.
+func (r *ManagedRedis) MemoryLimit() resource.Quantity { return redisMemory(r.Memory) }
+
+// ExporterEnabled is whether redis_exporter runs beside Redis.
+func (r *ManagedRedis) ExporterEnabled() bool { return ptr.Deref(r.Exporter.Enabled, true) }
+
+// MemoryLimit is each Redis server's memory request and limit.
+func (r *OperatedRedis) MemoryLimit() resource.Quantity { return redisMemory(r.Memory) }
+
+// Servers is the number of Redis servers.
+func (r *OperatedRedis) Servers() int32 {
+	if r.Mode == RedisStandalone {
+		return 1
+	}
+	return ptr.Deref(r.Replicas, 3)
+}
+
+func redisMemory(memory *resource.Quantity) resource.Quantity {
+	return ptr.Deref(memory, resource.MustParse("512Mi"))
+}
+
+// VolumeSize is the size of the volume.
+func (p *RedisPersistence) VolumeSize() resource.Quantity {
+	return ptr.Deref(p.Size, resource.MustParse("1Gi"))
+}

@@ -1,0 +1,228 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// RedisSpec is the store of adapter Redis: one of managed, operator and external. Default managed.
+//
+// A change to another store, for example from managed to external, stops every pod before the first one with the new store
+// starts, so that no user meets an old stash again. Stashes are not carried over.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.managed), has(self.operator), has(self.external)].filter(set, set).size() <= 1",message="redis must have at most one of managed (a Redis server that this operator runs), operator (one that redis-operator runs) and external (one of your own): remove the others; without any of them it is managed"
+type RedisSpec struct {
+	// managed is one Redis server that this operator runs.
+	// +optional
+	Managed *ManagedRedis `json:"managed,omitempty"`
+
+	// operator is Redis run by OT redis-operator (redis.redis.opstreelabs.in/v1beta2), which must be installed.
+	// +optional
+	Operator *OperatedRedis `json:"operator,omitempty"`
+
+	// external is a Redis server that somebody else runs.
+	// +optional
+	External *ExternalRedis `json:"external,omitempty"`
+}
+
+// ManagedRedis is one Redis server that this operator runs, for this fleet alone. With persistence, a restart of it keeps
+// every stash; without, a restart loses all of them. While it is away nothing can be stashed and no stash be given back; the
+// pods go on serving.
+type ManagedRedis struct {
+	// image of a Redis server, or of one that speaks like it, such as Valkey. It must have redis-server, redis-cli and sh.
+	// Changing it restarts Redis. Default: that of the operator's flag --redis-image, docker.io/valkey/valkey.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a Redis or Valkey image without spaces"
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// memory is the container's memory request and limit, at least 64Mi. Redis may fill three quarters of it (maxmemory);
+	// then it drops the stashes that would end first. Changing it restarts Redis. Default 512Mi.
+	// +kubebuilder:default="512Mi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// persistence keeps the stashes on a volume, so that they outlive a restart of Redis. Default none.
+	// +optional
+	Persistence *RedisPersistence `json:"persistence,omitempty"`
+
+	// password is where the password comes from with which the fleet logs in. It has up to 512 printable ASCII characters
+	// and no space. A changed one reaches Redis first, then rolls the fleet; Redis does not restart. To have a generated
+	// one changed, delete the Secret <name>-redis. Default: generated.
+	// +optional
+	Password *SecretSource `json:"password,omitempty"`
+
+	// exporter serves Redis' metrics to a Prometheus.
+	// +kubebuilder:default={}
+	// +optional
+	Exporter RedisExporter `json:"exporter,omitempty"`
+
+	RedisScheduling `json:",inline"`
+}
+
+// RedisScheduling is where the pods of Redis may run.
+type RedisScheduling struct {
+	// nodeSelector are labels that a node must have. Default none.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// tolerations are taints of nodes that do not matter. Default none.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// priorityClassName is the pods' PriorityClass. Default: Kubernetes' own.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+}
+
+// RedisPersistence keeps stashes on a volume, in an append-only file that is written to disk every second: a restart loses
+// nothing, a crash up to a second. The volume is deleted with the LiveStashCluster, and when persistence is removed.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot change, because the volume exists: remove persistence, wait until Redis runs without it, and add it again with the other class; the stashes are lost by that",fieldPath=".storageClassName"
+// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="size cannot become smaller, because volumes can only grow: leave it, or remove persistence and add it again, by which the stashes are lost",fieldPath=".size"
+type RedisPersistence struct {
+	// size of the volume. It may grow where the StorageClass allows it. The append-only file takes up to twice the memory.
+	// Default 1Gi.
+	// +kubebuilder:default="1Gi"
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// storageClassName is the StorageClass of the volume. Default: the cluster's default class, which must exist.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// RedisExporter is redis_exporter beside Redis, on port 9121.
+type RedisExporter struct {
+	// enabled runs it. Default true.
+	// +kubebuilder:default=true
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// image of redis_exporter. Default: that of the operator's flag --redis-exporter-image, docker.io/oliver006/redis_exporter.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a redis_exporter image without spaces"
+	// +optional
+	Image string `json:"image,omitempty"`
+}
+
+// OperatedRedis is Redis run by OT redis-operator.
+//
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || !has(self.replicas)",message="replicas is only read with mode Replication: remove it, or set mode to Replication",fieldPath=".replicas"
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode cannot change, because the stashes would be lost in silence: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".mode"
+type OperatedRedis struct {
+	// mode is Standalone, one Redis server, or Replication, a master with replicas and Sentinels that make a replica the
+	// master when the master is gone. Default Replication.
+	// +kubebuilder:default=Replication
+	// +optional
+	Mode OperatedRedisMode `json:"mode,omitempty"`
+
+	// replicas is the number of Redis servers with mode Replication, the master among them, and of Sentinels. At least 3:
+	// with two and no volume, redis-operator was seen to make a master that came back empty the master again, and all was
+	// lost. Default 3.
+	// +kubebuilder:validation:Maximum=9
+	// +kubebuilder:validation:XValidation:rule="self >= 3",message="replicas must be at least 3: with two, a failover was seen to lose every stash; use mode Standalone for a single server"
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// image of the Redis servers. It must suit the redis-operator that is installed. Default quay.io/opstree/redis:v7.0.15.
+	// +kubebuilder:default="quay.io/opstree/redis:v7.0.15"
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a Redis image without spaces"
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// sentinelImage is the image of the Sentinels. Default quay.io/opstree/redis-sentinel:v7.0.15.
+	// +kubebuilder:default="quay.io/opstree/redis-sentinel:v7.0.15"
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="sentinelImage must be the reference of a Redis image without spaces"
+	// +optional
+	SentinelImage string `json:"sentinelImage,omitempty"`
+
+	// memory is each Redis server's memory request and limit, at least 64Mi; three quarters of it may be filled. Default
+	// 512Mi.
+	// +kubebuilder:default="512Mi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// persistence gives each Redis server a volume. Default none.
+	// +optional
+	Persistence *RedisPersistence `json:"persistence,omitempty"`
+
+	RedisScheduling `json:",inline"`
+}
+
+// OperatedRedisMode is the kind of Redis that redis-operator is asked for.
+//
+// +kubebuilder:validation:Enum=Standalone;Replication
+type OperatedRedisMode string
+
+// The modes.
+const (
+	// RedisStandalone: one server.
+	RedisStandalone OperatedRedisMode = "Standalone"
+	// RedisReplication: a master, its replicas and Sentinels.
+	RedisReplication OperatedRedisMode = "Replication"
+)
+
+// ExternalRedis is a Redis server that somebody else runs, named by a URL in a Secret or by its parts. It must not be a
+// Redis Cluster, whose redirections LiveStash does not follow.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.urlSecretRef) != has(self.host)",message="external must have exactly one of urlSecretRef (a Secret with the whole URL) and host: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.urlSecretRef) || !(has(self.port) || has(self.database) || has(self.username) || has(self.passwordSecretRef) || has(self.tls))",message="port, database, username, passwordSecretRef and tls are only read with host: write them into the URL of urlSecretRef, or use host"
+// +kubebuilder:validation:XValidation:rule="!has(self.username) || has(self.passwordSecretRef)",message="username needs passwordSecretRef: name the Secret with that user's password"
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || !has(self.caSecretRef) || (has(self.tls) && self.tls)",message="caSecretRef is only read with tls: true: set tls, or remove caSecretRef"
+type ExternalRedis struct {
+	// urlSecretRef is the Secret key that holds the URL, redis://[[user]:password@]host[:port][/database], or rediss://
+	// for TLS, without a line break at its end. Characters of the password that a URL may not have are percent-encoded. A
+	// changed value rolls the fleet.
+	// +optional
+	URLSecretRef *SecretKeyReference `json:"urlSecretRef,omitempty"`
+
+	// host is the server's DNS name or address.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$') || self.matches('^[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*$')",message="host must be a DNS name or an address alone, for example redis.example.com: the port, the user and the database have fields of their own"
+	// +optional
+	Host string `json:"host,omitempty"`
+
+	// port is the server's port. Default 6379.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port *int32 `json:"port,omitempty"`
+
+	// database is the number of the database. Default 0.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Database *int32 `json:"database,omitempty"`
+
+	// username is the user of Redis' access control lists. Default: the default user.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Username string `json:"username,omitempty"`
+
+	// passwordSecretRef is the Secret key that holds the password, as it is. A changed value rolls the fleet. Default: no
+	// password.
+	// +optional
+	PasswordSecretRef *SecretKeyReference `json:"passwordSecretRef,omitempty"`
+
+	// tls connects over TLS (rediss://). Default false.
+	// +optional
+	TLS *bool `json:"tls,omitempty"`
+
+	// caSecretRef is the Secret key that holds the certificates, in PEM, of the authorities that the server's certificate is
+	// checked against (LIVE_STASH_REDIS_CACERTFILE). A changed value rolls the fleet. Default: the application's own,
+	// commonly those of the image or of the library castore.
+	// +optional
+	CASecretRef *SecretKeyReference `json:"caSecretRef,omitempty"`
+}
