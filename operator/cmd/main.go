@@ -24,6 +24,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/clusterdomain"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
+	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
 
 // version is stamped by the build.
@@ -34,6 +35,8 @@ type options struct {
 	namespaces       string
 	clusterDomain    string
 	agentImage       string
+	redisImage       string
+	exporterImage    string
 	concurrency      int
 	leaderElection   bool
 	electionInNS     string
@@ -67,6 +70,8 @@ func parse() options {
 	flag.StringVar(&opts.namespaces, "namespaces", "", "Comma-separated namespaces whose LiveStashClusters are reconciled. Empty: all.")
 	flag.StringVar(&opts.clusterDomain, "cluster-domain", "", "DNS domain of the Kubernetes cluster. Empty: taken from /etc/resolv.conf, else "+clusterdomain.Default+".")
 	flag.StringVar(&opts.agentImage, "agent-image", "ghcr.io/livestash-dev/livestash-operator:"+version, "Image that pods take the agent from: the operator's own, as it is named in the fleets' clusters.")
+	flag.StringVar(&opts.redisImage, "redis-image", "docker.io/valkey/valkey:9.0.8", "Image of the Redis that the operator runs for a fleet, unless the fleet names one. Redis or Valkey.")
+	flag.StringVar(&opts.exporterImage, "redis-exporter-image", "docker.io/oliver006/redis_exporter:v1.80.0", "Image of the exporter of that Redis' metrics, unless the fleet names one.")
 	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
 	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
@@ -111,13 +116,17 @@ func run(opts options) error {
 		domain = clusterdomain.Detect("/etc/resolv.conf")
 	}
 	reconciler := &cluster.Reconciler{
-		Client:        mgr.GetClient(),
-		Live:          mgr.GetAPIReader(),
-		Recorder:      mgr.GetEventRecorder("livestash-operator"),
-		ClusterDomain: domain,
-		AgentImage:    opts.agentImage,
-		Clock:         clock.RealClock{},
-		Agents:        agentclient.New(),
+		Client:             mgr.GetClient(),
+		Live:               mgr.GetAPIReader(),
+		Recorder:           mgr.GetEventRecorder("livestash-operator"),
+		ClusterDomain:      domain,
+		AgentImage:         opts.agentImage,
+		RedisImage:         opts.redisImage,
+		RedisExporterImage: opts.exporterImage,
+		Redis:              redisadmin.Client{},
+		Namespace:          ownNamespace(),
+		Clock:              clock.RealClock{},
+		Agents:             agentclient.New(),
 	}
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
 		return err
@@ -130,6 +139,15 @@ func run(opts options) error {
 	}
 	ctrl.Log.Info("Starting", "version", version, "clusterDomain", domain, "namespaces", opts.namespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// ownNamespace is where the operator's pod is. Empty outside of a pod.
+func ownNamespace() string {
+	namespace, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(namespace))
 }
 
 func cacheOptions(namespaces string) cache.Options {

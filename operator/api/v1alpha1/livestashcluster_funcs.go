@@ -50,6 +50,7 @@ const (
 	ReasonNodesMissing      = "NodesMissing"
 	ReasonStoreAnswers      = "StoreAnswers"
 	ReasonStoreNotReady     = "StoreNotReady"
+	ReasonStoreChanging     = "StoreChanging"
 	ReasonAllAnswer         = "AllAnswer"
 	ReasonAgentDisabled     = "AgentDisabled"
 	ReasonAgentUnreachable  = "AgentUnreachable"
@@ -59,6 +60,11 @@ const (
 	ReasonStashTooLarge     = "StashTooLarge"
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
+
+	ReasonStorageClassMissing  = "StorageClassMissing"
+	ReasonRedisOperatorMissing = "RedisOperatorMissing"
+	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
+	ReasonRedisPasswordChanged = "RedisPasswordChanged"
 
 	ReasonCertificateRenewed            = "CertificateRenewed"
 	ReasonCertificateMissing            = "CertificateMissing"

@@ -648,6 +648,10 @@ type LiveStashClusterStatus struct {
 	// +optional
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 
+	// redis is the Redis that the pods use. Unset with other adapters.
+	// +optional
+	Redis *RedisStatus `json:"redis,omitempty"`
+
 	// lastRollout is the last replacement of all pods, or the one that is under way.
 	// +optional
 	LastRollout *RolloutStatus `json:"lastRollout,omitempty"`

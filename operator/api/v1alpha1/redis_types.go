@@ -226,3 +226,29 @@ type ExternalRedis struct {
 	// +optional
 	CASecretRef *SecretKeyReference `json:"caSecretRef,omitempty"`
 }
+
+// RedisStatus is the Redis that the pods use.
+type RedisStatus struct {
+	// mode is Managed, Operator or External.
+	// +required
+	Mode RedisMode `json:"mode"`
+
+	// address is where it is: host:port.
+	// +optional
+	Address string `json:"address,omitempty"`
+}
+
+// RedisMode is who runs Redis.
+//
+// +kubebuilder:validation:Enum=Managed;Operator;External
+type RedisMode string
+
+// The modes.
+const (
+	// RedisModeManaged: this operator.
+	RedisModeManaged RedisMode = "Managed"
+	// RedisModeOperator: OT redis-operator.
+	RedisModeOperator RedisMode = "Operator"
+	// RedisModeExternal: somebody else.
+	RedisModeExternal RedisMode = "External"
+)

@@ -86,7 +86,7 @@ func Optional(c *v1alpha1.LiveStashCluster) []client.Object {
 		&corev1.ConfigMap{TypeMeta: configMapType, ObjectMeta: redis},
 		&networkingv1.NetworkPolicy{TypeMeta: networkPolicyType, ObjectMeta: redis},
 		&policyv1.PodDisruptionBudget{TypeMeta: podDisruptionBudgetType, ObjectMeta: redis},
-		&corev1.PersistentVolumeClaim{TypeMeta: persistentVolumeClaimType, ObjectMeta: objectMeta(c, redisDataName(c))},
+		&corev1.PersistentVolumeClaim{TypeMeta: persistentVolumeClaimType, ObjectMeta: objectMeta(c, RedisDataName(c))},
 	}
 }
 

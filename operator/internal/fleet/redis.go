@@ -41,7 +41,19 @@ const (
 // RedisName is the name of the objects of the Redis that this operator runs.
 func RedisName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis" }
 
-func redisDataName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-data" }
+// RedisDataName is the name of its volume.
+func RedisDataName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-data" }
+
+// RedisStatefulSets are the names of the StatefulSets that Kubernetes runs for the fleet's store, if any.
+func RedisStatefulSets(c *v1alpha1.LiveStashCluster) []string {
+	switch {
+	case c.ManagedRedis() != nil:
+		return []string{RedisName(c)}
+	case c.OperatedRedis() != nil:
+		return redisOperatedStatefulSets(c)
+	}
+	return nil
+}
 
 // redisLabels select the pods of the fleet's Redis, which the fleet's own selector must not.
 func redisLabels(c *v1alpha1.LiveStashCluster) map[string]string {
@@ -87,7 +99,7 @@ func RedisVolume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *co
 	}
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta:   persistentVolumeClaimType,
-		ObjectMeta: redisMeta(c, redisDataName(c)),
+		ObjectMeta: redisMeta(c, RedisDataName(c)),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: redis.Persistence.StorageClassName,
@@ -124,7 +136,7 @@ func RedisStore(c *v1alpha1.LiveStashCluster, in Inputs, urlValue []byte) (addre
 	case c.ManagedRedis() != nil:
 		address = hostPort(redisHost(c, in), redisPort)
 	case c.OperatedRedis() != nil:
-		address = hostPort(operatedRedisHost(c, in), redisPort)
+		address = hostPort(redisOperatedHost(c, in), redisPort)
 	case c.ExternalRedis() != nil && c.ExternalRedis().URLSecretRef == nil:
 		external := c.ExternalRedis()
 		address = hostPort(external.Host, ptr.Deref(external.Port, redisPort))
@@ -182,7 +194,7 @@ func RedisURL(c *v1alpha1.LiveStashCluster, in Inputs, password string) string {
 	case c.OperatedRedis() != nil:
 		made.User = url.UserPassword("", password)
 	default:
-		made.User = url.UserPassword(redisFleetUser, password)
+		made.User = url.UserPassword(RedisFleetUser, password)
 	}
 	return made.String()
 }
@@ -233,6 +245,15 @@ func checkRedisURL(external *v1alpha1.ExternalRedis, ref v1alpha1.SecretKeyRefer
 		return specErrorf("the URL in the key %s of Secret %s is without TLS, and caSecretRef is only read with it: let the URL start with rediss://, or remove caSecretRef", ref.Key, ref.Name)
 	}
 	return nil
+}
+
+// IsRedisPassword is whether the fleet's password for Redis comes from that key, and reaches the pods in a URL.
+func IsRedisPassword(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyReference) bool {
+	if managed := c.ManagedRedis(); managed != nil {
+		return is(managed.Password.Ref(), ref)
+	}
+	external := c.ExternalRedis()
+	return external != nil && is(external.PasswordSecretRef, ref)
 }
 
 func is(own *v1alpha1.SecretKeyReference, ref v1alpha1.SecretKeyReference) bool {

@@ -15,8 +15,11 @@ import (
 
 // The users of the Redis that this operator runs.
 const (
-	redisFleetUser    = "livestash"
-	redisOperatorUser = "operator"
+	// RedisFleetUser is the fleet.
+	RedisFleetUser = "livestash"
+	// RedisOperatorUser is the operator, who may change the fleet's password.
+	RedisOperatorUser = "operator"
+
 	redisExporterUser = "exporter"
 )
 
@@ -94,8 +97,8 @@ func aclFile(access RedisAccess) string {
 	}
 	return strings.Join([]string{
 		"user default on nopass resetkeys resetchannels -@all +ping",
-		fmt.Sprintf("user %s on%s ~live_stash:* resetchannels +@all -@admin -@dangerous +info +role", redisFleetUser, fleet.String()),
-		fmt.Sprintf("user %s on #%s resetkeys resetchannels -@all +ping +acl|setuser", redisOperatorUser, RedisPasswordHash(access.Operator)),
+		fmt.Sprintf("user %s on%s ~live_stash:* resetchannels +@all -@admin -@dangerous +info +role", RedisFleetUser, fleet.String()),
+		fmt.Sprintf("user %s on #%s resetkeys resetchannels -@all +ping +acl|setuser", RedisOperatorUser, RedisPasswordHash(access.Operator)),
 		fmt.Sprintf("user %s on #%s resetkeys resetchannels -@all +ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest +latency|histogram",
 			redisExporterUser, RedisPasswordHash(access.Exporter)),
 	}, "\n") + "\n"

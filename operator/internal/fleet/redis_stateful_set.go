@@ -179,7 +179,7 @@ func lockedDown() *corev1.SecurityContext {
 func redisVolumes(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) []corev1.Volume {
 	data := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	if redis.Persistence != nil {
-		data = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: redisDataName(c)}}
+		data = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: RedisDataName(c)}}
 	}
 	return []corev1.Volume{
 		{Name: "data", VolumeSource: data},

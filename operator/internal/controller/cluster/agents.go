@@ -118,8 +118,9 @@ func stashes(home stash.Home, nodes []v1alpha1.NodeStatus) int64 {
 }
 
 // setAgentConditions sets the conditions that only the agents can tell.
-func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, answers []answer) {
-	told := []metav1.Condition{clustered(c, answers), storeReady(c, answers), agentHealthy(answers)}
+func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen observation) {
+	answers := seen.answers
+	told := []metav1.Condition{clustered(c, answers), storeReady(c, seen), agentHealthy(answers)}
 	limit := stash.For(c).LargestStash()
 	if limit > 0 {
 		told = append(told, stashesFit(answers, limit))
@@ -176,27 +177,6 @@ func podsOf(nodes []string) []string {
 		pods = append(pods, podOf(node))
 	}
 	return pods
-}
-
-// storeReady: the adapter's store answers on every pod.
-func storeReady(c *v1alpha1.LiveStashCluster, answers []answer) metav1.Condition {
-	condition := metav1.Condition{Type: v1alpha1.ConditionStoreReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStoreNotReady}
-	var gaps []string
-	for _, a := range answers {
-		if a.err == nil && !a.status.Store.Ready {
-			gaps = append(gaps, a.pod.Name+": "+a.status.Store.Reason)
-		}
-	}
-	switch {
-	case len(gaps) > 0:
-		condition.Message = few(gaps)
-	case len(answers) == 0:
-		condition.Message = "no pod is up"
-	default:
-		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonStoreAnswers
-		condition.Message = fmt.Sprintf("the store of adapter %s answers", c.Spec.Adapter)
-	}
-	return condition
 }
 
 // agentHealthy: the agent answers on every pod that serves. One that is starting or stopping may be silent.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/stash"
 )
 
@@ -162,7 +163,7 @@ func TestAgentConditions(t *testing.T) {
 				c.change(&cluster.Spec)
 			}
 			var conditions []metav1.Condition
-			setAgentConditions(&conditions, cluster, c.answers)
+			setAgentConditions(&conditions, cluster, observation{answers: c.answers})
 			for kind, want := range c.want {
 				got, message := "", ""
 				if found := meta.FindStatusCondition(conditions, kind); found != nil {
@@ -254,7 +255,7 @@ func newPod(t *testing.T, cluster *v1alpha1.LiveStashCluster, name, address stri
 	t.Helper()
 	agents.say(address, status)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: map[string]string{"livestash.dev/cluster": cluster.Name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: fleet.Labels(cluster)},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "x"}}},
 	}
 	must(t, api.Create(t.Context(), pod))

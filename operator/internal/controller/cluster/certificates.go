@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,11 +90,12 @@ func (o ownCertificates) due() time.Time {
 	if said[authorityAnnotation] != o.authority.Annotations[authorityAnnotation] || said[dnsNameAnnotation] != o.name {
 		return time.Time{}
 	}
-	return dueAt(said)
+	return timeIn(said, dueAnnotation)
 }
 
-func dueAt(annotations map[string]string) time.Time {
-	due, err := time.Parse(time.RFC3339, annotations[dueAnnotation])
+// timeIn is the time in an annotation: the zero time, which is past, when there is none.
+func timeIn(annotations map[string]string, key string) time.Time {
+	due, err := time.Parse(time.RFC3339, annotations[key])
 	if err != nil {
 		return time.Time{}
 	}
@@ -113,7 +113,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 		return time.Time{}, err
 	}
 	have := fleet.ReadDistributionCertificate(before)
-	want, due, err := authority.Next(have, found.name, dueAt(before.Annotations), now)
+	want, due, err := authority.Next(have, found.name, timeIn(before.Annotations, dueAnnotation), now)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("making the nodes' certificate: %w", err)
 	}
@@ -193,35 +193,16 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 	return nil
 }
 
-// ensureIssuedCertificate asks cert-manager for the nodes' certificate, and waits until it is there. Of the Certificate, the
-// cache holds the metadata: a lost one is made again, but what somebody else writes into its spec is not noticed.
+// ensureIssuedCertificate asks cert-manager for the nodes' certificate, and waits until it is there.
 func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.LiveStashCluster, certificate *unstructured.Unstructured) error {
-	want, err := applyConfiguration(certificate)
+	err := r.ensureForeign(ctx, c, certificate, &problem{
+		reason: v1alpha1.ReasonCertManagerMissing,
+		message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + fleet.CertificateKind.GroupVersion().String() +
+			" Certificates: install cert-manager, or remove issuerRef so that the operator makes the certificates",
+	})
 	if err != nil {
 		return err
 	}
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(fleet.CertificateKind)
-	err = r.Get(ctx, client.ObjectKeyFromObject(want), live)
-	if meta.IsNoMatchError(err) {
-		return &problem{
-			reason: v1alpha1.ReasonCertManagerMissing,
-			message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + fleet.CertificateKind.GroupVersion().String() +
-				" Certificates: install cert-manager, or remove issuerRef so that the operator makes the certificates",
-		}
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking up %s: %w", kindAndName(want), err)
-	}
-	if err == nil && !metav1.IsControlledBy(live, c) {
-		return nameConflict(live)
-	}
-	if live.Annotations[appliedAnnotation] != want.GetAnnotations()[appliedAnnotation] {
-		if err := r.applyIssued(ctx, want, live.UID != ""); err != nil {
-			return err
-		}
-	}
-
 	secret, err := r.secretMetadata(ctx, c.Namespace, fleet.DistributionSecretName(c))
 	if err != nil || secret != nil {
 		return err
@@ -232,22 +213,6 @@ func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.Li
 			fleet.DistributionSecretName(c), c.Namespace, certificate.GetName()),
 		watched: true,
 	}
-}
-
-func (r *Reconciler) applyIssued(ctx context.Context, certificate *unstructured.Unstructured, ours bool) error {
-	options := []client.ApplyOption{fieldOwner}
-	if ours {
-		options = append(options, client.ForceOwnership)
-	}
-	name := kindAndName(certificate)
-	err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(certificate), options...)
-	if !ours && apierrors.IsConflict(err) {
-		return nameConflict(certificate)
-	}
-	if err != nil {
-		return fmt.Errorf("applying %s: %w", name, err)
-	}
-	return nil
 }
 
 // ownSecret is what the cache knows of a Secret that only the operator may have made. Nil when there is none.

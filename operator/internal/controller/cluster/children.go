@@ -69,6 +69,12 @@ func (r *Reconciler) ensure(ctx context.Context, owner *v1alpha1.LiveStashCluste
 
 // removeUnwanted deletes the optional children that the spec no longer asks for.
 func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
+	if p.inputs.StoreLeft {
+		return nil // pods that use them are still stopping
+	}
+	if err := r.removeOperatedRedis(ctx, p); err != nil {
+		return err
+	}
 	for _, optional := range fleet.Optional(p.cluster) {
 		if wanted(p.objects, optional) {
 			continue

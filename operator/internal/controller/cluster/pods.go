@@ -1,16 +1,45 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
 // failing are the reasons, given by the kubelet for a container that waits, that do not pass without somebody's help.
 var failing = []string{
 	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
 	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+}
+
+// pods are the fleet's own, as the cache has them; not those of its Redis.
+func (r *Reconciler) pods(ctx context.Context, c *v1alpha1.LiveStashCluster) ([]corev1.Pod, error) {
+	return r.podsOf(ctx, c, fleet.FleetComponent)
+}
+
+func (r *Reconciler) podsOf(ctx context.Context, c *v1alpha1.LiveStashCluster, component string) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	err := r.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingFields{podClusterIndex: c.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.Labels[fleet.ComponentLabel] != component }), nil
+}
+
+// firstTrouble says why one of the pods does not get on; empty when all do.
+func firstTrouble(pods []corev1.Pod) string {
+	for i := range pods {
+		if trouble := podTrouble(&pods[i]); trouble != "" {
+			return trouble
+		}
+	}
+	return ""
 }
 
 // podTrouble says why a pod does not get on; empty when it does. Two texts differ only when the reason does, so that a

@@ -8,7 +8,7 @@ type problem struct {
 	reason string
 	// message says what is wrong and what to do.
 	message string
-	// watched is whether a watch will tell when the problem is gone, so that nothing needs to be tried again.
+	// watched is whether a watch, or a pass that is due, will tell when the problem is gone, so that it is no error to retry.
 	watched bool
 }
 

@@ -42,6 +42,15 @@ type Reconciler struct {
 	// Agents asks the agents in the pods.
 	Agents Agents
 
+	// Redis changes passwords in a Redis that runs.
+	Redis Redis
+
+	// Images are those of the Redis that the operator runs.
+	RedisImage, RedisExporterImage string
+
+	// Namespace is the operator's own. Empty when it runs outside of the cluster.
+	Namespace string
+
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
@@ -54,6 +63,14 @@ type pass struct {
 	cluster *v1alpha1.LiveStashCluster
 	inputs  fleet.Inputs
 	objects []client.Object
+	// secrets are the values of the user's own Secrets that the fleet needs.
+	secrets map[v1alpha1.SecretKeyReference][]byte
+	// storeAddress is where the fleet's Redis is.
+	storeAddress string
+	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
+	oldPasswords bool
+	// unfinished is a problem that does not hold up the steps after it. It is told when they are done.
+	unfinished error
 	// statefulSet is what the API server answered when this pass applied it; nil when it was as wanted.
 	statefulSet *appsv1.StatefulSet
 	// again is when the next pass is due though nothing has changed. Zero: never.
@@ -77,18 +94,24 @@ func (r *Reconciler) steps() []step {
 	return []step{
 		{"check paused", r.checkPaused},
 		{"resolve secrets", r.resolveSecrets},
+		{"prepare store", r.prepareStore},
 		{"render", r.render},
 		{"ensure certificates", r.ensureCertificates},
+		{"ensure operated Redis", r.ensureOperatedRedis},
 		{"apply children", r.applyChildren},
 		{"remove unwanted children", r.removeUnwanted},
+		{"settle passwords", r.settlePasswords},
 	}
 }
 
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/status,verbs=patch
-// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=configmaps;services;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list
+// +kubebuilder:rbac:groups=redis.redis.opstreelabs.in,resources=redis;redisreplications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch
@@ -107,7 +130,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 
-	p := &pass{cluster: cluster, inputs: fleet.Inputs{ClusterDomain: r.ClusterDomain, AgentImage: r.AgentImage}}
+	p := &pass{cluster: cluster, inputs: fleet.Inputs{
+		ClusterDomain:      r.ClusterDomain,
+		AgentImage:         r.AgentImage,
+		RedisImage:         r.RedisImage,
+		RedisExporterImage: r.RedisExporterImage,
+		OperatorNamespace:  r.Namespace,
+	}}
 	err := r.run(ctx, p)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return ctrl.Result{}, nil // the LiveStashCluster goes with its namespace
@@ -130,7 +159,7 @@ func (r *Reconciler) run(ctx context.Context, p *pass) error {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	return nil
+	return p.unfinished
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {

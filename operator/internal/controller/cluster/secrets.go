@@ -22,6 +22,7 @@ import (
 // takes the digest that rolls the fleet when one of them changes.
 func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 	digest := sha256.New()
+	p.secrets = map[v1alpha1.SecretKeyReference][]byte{}
 	if fleet.NeedsGeneratedSecret(p.cluster) {
 		uid, err := r.ensureGeneratedSecret(ctx, p.cluster)
 		if err != nil {
@@ -38,6 +39,10 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 		var invalid *fleet.SpecError
 		if errors.As(fleet.CheckSecretValue(p.cluster, ref, value), &invalid) {
 			return &problem{reason: v1alpha1.ReasonSecretInvalid, message: invalid.Error(), watched: true}
+		}
+		p.secrets[ref] = value
+		if fleet.IsRedisPassword(p.cluster, ref) {
+			continue // it reaches the pods by way of another Secret, when Redis knows it
 		}
 		content := sha256.Sum256(value)
 		digest.Write(content[:])

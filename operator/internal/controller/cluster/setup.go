@@ -23,6 +23,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/stash"
 )
 
 const (
@@ -44,6 +45,7 @@ func CacheOptions() cache.Options {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}:           ours,
+			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: slimPod},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
@@ -66,7 +68,11 @@ func slimPod(object any) (any, error) {
 		UID:               pod.UID,
 		ResourceVersion:   pod.ResourceVersion,
 		DeletionTimestamp: pod.DeletionTimestamp,
-		Labels:            map[string]string{fleet.ClusterLabel: pod.Labels[fleet.ClusterLabel]},
+		Labels: map[string]string{
+			fleet.ClusterLabel:   pod.Labels[fleet.ClusterLabel],
+			fleet.ComponentLabel: pod.Labels[fleet.ComponentLabel],
+		},
+		Annotations: map[string]string{fleet.StoreAnnotation: pod.Annotations[fleet.StoreAnnotation]},
 	}}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled || condition.Type == corev1.PodReady {
@@ -105,14 +111,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("livestashcluster").
 		For(&v1alpha1.LiveStashCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Owns(&appsv1.StatefulSet{}).
+		// By label, not by owner: those that redis-operator makes for the fleet are its own.
+		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		Owns(&corev1.ConfigMap{}).
+		Owns(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(notOnlyStatus())).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&networkingv1.NetworkPolicy{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notOnlyStatus())).
 		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersOfSecret)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfPod), builder.WithPredicates(podNewsChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(podNewsChanged())).
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
@@ -127,11 +135,14 @@ func notOnlyStatus() predicate.Predicate {
 func secretNames(object client.Object) []string {
 	cluster := object.(*v1alpha1.LiveStashCluster)
 	refs := fleet.SecretRefs(cluster)
-	names := make([]string, 0, len(refs)+3)
+	names := make([]string, 0, len(refs)+5)
 	for _, ref := range refs {
 		names = append(names, ref.Name)
 	}
 	names = append(names, fleet.SecretName(cluster))
+	if cluster.Spec.Adapter == v1alpha1.AdapterRedis {
+		names = append(names, stash.RedisSecretName(cluster), fleet.RedisAccessName(cluster))
+	}
 	if cluster.TLSEnabled() {
 		names = append(names, fleet.DistributionAuthorityName(cluster), fleet.DistributionSecretName(cluster))
 	}
@@ -161,7 +172,7 @@ func (r *Reconciler) readersOfSecret(ctx context.Context, secret client.Object) 
 func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	pod := e.Object.(*corev1.Pod)
 	if report, found := drainReport(pod); found {
-		for _, request := range clusterOfPod(ctx, pod) {
+		for _, request := range clusterOf(ctx, pod) {
 			r.drains.add(request.NamespacedName, drained{pod: pod.Name, report: report})
 			queue.Add(request)
 		}
@@ -175,10 +186,11 @@ func (r *Reconciler) clusterGone(_ context.Context, e event.DeleteEvent, _ workq
 	r.tellLoss(cluster, "the LiveStashCluster was deleted")
 }
 
-func clusterOfPod(_ context.Context, pod client.Object) []ctrl.Request {
+// clusterOf is the LiveStashCluster that an object says it belongs to.
+func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{
-		Namespace: pod.GetNamespace(),
-		Name:      pod.GetLabels()[fleet.ClusterLabel],
+		Namespace: object.GetNamespace(),
+		Name:      object.GetLabels()[fleet.ClusterLabel],
 	}}}
 }
 

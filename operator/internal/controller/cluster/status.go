@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,6 +67,8 @@ type observation struct {
 	statefulSet *appsv1.StatefulSet
 	// trouble says why a pod does not get on; empty when all do.
 	trouble string
+	// store is what is seen of the adapter's store apart from what the agents say.
+	store storeObservation
 	// answers are what the agents said.
 	answers []answer
 	// drained are the last words of pods that are gone.
@@ -91,18 +92,16 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, outcome error) (obser
 		}
 	}
 
-	pods := &corev1.PodList{}
-	err := r.List(ctx, pods, client.InNamespace(p.cluster.Namespace), client.MatchingFields{podClusterIndex: p.cluster.Name})
+	pods, err := r.pods(ctx, p.cluster)
 	if err != nil {
-		return seen, fmt.Errorf("listing pods: %w", err)
+		return seen, err
 	}
-	for i := range pods.Items {
-		if trouble := podTrouble(&pods.Items[i]); trouble != "" {
-			seen.trouble = trouble
-			break
-		}
+	seen.trouble = firstTrouble(pods)
+	seen.store, err = r.observeStore(ctx, p)
+	if err != nil {
+		return seen, err
 	}
-	seen.answers = r.askAgents(ctx, p.cluster, pods.Items)
+	seen.answers = r.askAgents(ctx, p.cluster, pods)
 	seen.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster))
 	return seen, nil
 }
@@ -121,7 +120,8 @@ func statusOf(c *v1alpha1.LiveStashCluster, seen observation) v1alpha1.LiveStash
 	status.Nodes = nodes(seen.answers)
 	status.Stashes = stashes(stash.For(c).Home(), status.Nodes)
 	status.LastRollout = lastRollout(status.LastRollout, seen.statefulSet, seen.drained, seen.now)
-	setAgentConditions(&status.Conditions, c, seen.answers)
+	status.Redis = redisStatus(c, seen.store)
+	setAgentConditions(&status.Conditions, c, seen)
 	for _, condition := range []metav1.Condition{available(c, seen), progressing(c, seen), reconcileSucceeded(seen)} {
 		condition.ObservedGeneration = c.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -165,6 +165,9 @@ func progressing(c *v1alpha1.LiveStashCluster, seen observation) metav1.Conditio
 
 	observed := set.Status
 	switch {
+	case seen.store.left:
+		condition.Reason = v1alpha1.ReasonStoreChanging
+		condition.Message = "spec.redis names another store: every pod stops before the first one with it starts; the stashes in the old store are left behind"
 	case set.Generation != observed.ObservedGeneration && observed.ObservedGeneration != 0:
 		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, "the new pod template or number of replicas is not acted on yet"
 	case observed.Replicas != desired:

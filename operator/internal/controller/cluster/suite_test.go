@@ -40,6 +40,8 @@ var (
 	requests atomic.Int64
 	// agents is what the agents say.
 	agents = &saidByAgents{}
+	// redis is the Redis servers that the operator talks to.
+	redis = &toldToRedis{}
 	// logs is everything that the operator has logged.
 	logs lockedBuffer
 )
@@ -85,13 +87,16 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	underTest = &Reconciler{
-		Client:        mgr.GetClient(),
-		Live:          mgr.GetAPIReader(),
-		Recorder:      mgr.GetEventRecorder("livestash-operator"),
-		ClusterDomain: "cluster.local",
-		Agents:        agents,
-		AgentImage:    "ghcr.io/livestash-dev/livestash-operator:0.1.0",
-		Clock:         &operatorTime,
+		Client:             mgr.GetClient(),
+		Live:               mgr.GetAPIReader(),
+		Recorder:           mgr.GetEventRecorder("livestash-operator"),
+		ClusterDomain:      "cluster.local",
+		Agents:             agents,
+		Redis:              redis,
+		RedisImage:         "valkey",
+		RedisExporterImage: "redis_exporter",
+		AgentImage:         "ghcr.io/livestash-dev/livestash-operator:0.1.0",
+		Clock:              &operatorTime,
 	}
 	if err := underTest.SetupWithManager(mgr, 4); err != nil {
 		return 0, err

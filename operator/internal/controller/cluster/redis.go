@@ -1,0 +1,303 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
+	"github.com/livestash-dev/livestash/operator/internal/stash"
+)
+
+// Redis changes passwords in a Redis that runs.
+type Redis interface {
+	SetPasswords(ctx context.Context, login redisadmin.Login, user string, hashes []string) error
+}
+
+// lookAgain is how soon something is looked up again that is missing and cannot be watched.
+const lookAgain = 10 * time.Second
+
+// What the Secret with the URL of Redis says of itself, so that a pass over a fleet with nothing due does not read it.
+const (
+	// urlAnnotation is the URL with another password.
+	urlAnnotation = "livestash.dev/url"
+	// passwordAnnotation is a digest of the password.
+	passwordAnnotation = "livestash.dev/password"
+)
+
+// prepareStore sees to it that the store admits the fleet before pods are told how to log in, and that pods with another
+// store are gone before there are new ones.
+func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
+	c := p.cluster
+	if err := r.checkStorage(ctx, p); err != nil {
+		return err
+	}
+	if err := r.ensureRedisLogin(ctx, p); err != nil {
+		return err
+	}
+	var url []byte
+	if external := c.ExternalRedis(); external != nil && external.URLSecretRef != nil {
+		url = p.secrets[*external.URLSecretRef]
+	}
+	p.storeAddress, p.inputs.StoreDigest = fleet.RedisStore(c, p.inputs, url)
+	left, err := r.podsWithAnotherStore(ctx, c, p.inputs.StoreDigest)
+	if err != nil || left == 0 {
+		return err
+	}
+	p.inputs.StoreLeft = true
+	p.dueIn(time.Second)
+	return nil
+}
+
+// podsWithAnotherStore is how many pods use another Redis than they should.
+func (r *Reconciler) podsWithAnotherStore(ctx context.Context, c *v1alpha1.LiveStashCluster, digest string) (int, error) {
+	if digest == "" {
+		return 0, nil
+	}
+	pods, err := r.pods(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	left := 0
+	for i := range pods {
+		if used := pods[i].Annotations[fleet.StoreAnnotation]; used != "" && used != digest {
+			left++
+		}
+	}
+	return left, nil
+}
+
+// checkStorage refuses a volume that nothing would provide. It asks only until the volume is there.
+func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
+	var persistence *v1alpha1.RedisPersistence
+	field := "spec.redis.managed.persistence"
+	var madeAlready client.Object = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fleet.RedisDataName(p.cluster)}}
+	if managed := p.cluster.ManagedRedis(); managed != nil {
+		persistence = managed.Persistence
+	}
+	if operated := p.cluster.OperatedRedis(); operated != nil {
+		persistence = operated.Persistence
+		field = "spec.redis.operator.persistence"
+		madeAlready = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.RedisOperatedName(p.cluster)}}
+	}
+	if persistence == nil {
+		return nil
+	}
+	err := r.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: madeAlready.GetName()}, madeAlready)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	trouble, err := r.storageTrouble(ctx, persistence)
+	if err != nil || trouble == "" {
+		return err
+	}
+	p.dueIn(lookAgain)
+	return &problem{reason: v1alpha1.ReasonStorageClassMissing, message: field + " " + trouble, watched: true}
+}
+
+// storageTrouble says why there will be no volume. An operator that may not read StorageClasses, because it has rights in some
+// namespaces only, says nothing.
+func (r *Reconciler) storageTrouble(ctx context.Context, persistence *v1alpha1.RedisPersistence) (string, error) {
+	if persistence.StorageClassName != nil {
+		class := &storagev1.StorageClass{}
+		err := r.Live.Get(ctx, types.NamespacedName{Name: *persistence.StorageClassName}, class)
+		if apierrors.IsNotFound(err) {
+			return fmt.Sprintf("names the StorageClass %s, which does not exist: see `kubectl get storageclass` for those that do", *persistence.StorageClassName), nil
+		}
+		return "", ignoreForbidden(err)
+	}
+	classes := &storagev1.StorageClassList{}
+	err := r.Live.List(ctx, classes)
+	if err != nil {
+		return "", ignoreForbidden(err)
+	}
+	for i := range classes.Items {
+		if classes.Items[i].Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			return "", nil
+		}
+	}
+	return "needs a StorageClass, and this cluster has no default one: name one in storageClassName, or remove persistence", nil
+}
+
+func ignoreForbidden(err error) error {
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}
+
+// ensureRedisLogin sees to it that the Secret is there that pods take the URL of Redis from, unless it is the user's own.
+func (r *Reconciler) ensureRedisLogin(ctx context.Context, p *pass) error {
+	c := p.cluster
+	var own *v1alpha1.SecretKeyReference
+	generate := true
+	switch {
+	case c.ManagedRedis() != nil:
+		own = c.ManagedRedis().Password.Ref()
+	case c.OperatedRedis() != nil:
+	case c.ExternalRedis() != nil && c.ExternalRedis().URLSecretRef == nil:
+		own, generate = c.ExternalRedis().PasswordSecretRef, false
+	default:
+		return nil
+	}
+	login := redisLogin{url: fleet.RedisURL(c, p.inputs, "password"), generate: generate && own == nil}
+	if own != nil {
+		login.password = string(p.secrets[*own])
+	}
+	found, err := r.ownSecret(ctx, c, stash.RedisSecretName(c))
+	if err != nil {
+		return err
+	}
+	if c.ManagedRedis() != nil {
+		found, err = r.ensureManagedLogin(ctx, p, login, found)
+	} else {
+		found, err = r.ensureLogin(ctx, p, login, found)
+	}
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(p.inputs.SecretsDigest + found.Annotations[urlAnnotation] + found.Annotations[passwordAnnotation]))
+	p.inputs.SecretsDigest = hex.EncodeToString(sum[:5])
+	return nil
+}
+
+// redisLogin is how the fleet is to log in to Redis.
+type redisLogin struct {
+	// url is the URL with another password, which tells a change of it without telling the password.
+	url string
+	// password is the user's own; empty when it is generated, or when there is none.
+	password string
+	// generate is whether the operator makes the password.
+	generate bool
+}
+
+// isIn is whether the Secret holds what is wanted.
+func (l redisLogin) isIn(secret *metav1.PartialObjectMetadata) bool {
+	if secret == nil || secret.Annotations[urlAnnotation] != l.url {
+		return false
+	}
+	digest := secret.Annotations[passwordAnnotation]
+	if l.generate {
+		return digest != ""
+	}
+	return digest == passwordDigest(l.password)
+}
+
+// passwordDigest tells a change and tells nothing about a weak password.
+func passwordDigest(password string) string {
+	sum := sha256.Sum256([]byte("livestash " + password))
+	return hex.EncodeToString(sum[:5])
+}
+
+// ensureLogin writes the Secret with the URL when it does not say what is wanted, and returns what it says.
+func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin, found *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+	if login.isIn(found) {
+		return found, nil
+	}
+	before, err := r.readSecret(ctx, p.cluster.Namespace, stash.RedisSecretName(p.cluster))
+	if err != nil {
+		return nil, err
+	}
+	return r.writeLogin(ctx, p, login, before, login.choose(before))
+}
+
+// choose is the password to use: the user's own, the one that was generated before, or a new one.
+func (l redisLogin) choose(before *corev1.Secret) string {
+	if !l.generate {
+		return l.password
+	}
+	if generated := string(before.Data[fleet.RedisPasswordKey]); generated != "" {
+		return generated
+	}
+	return fleet.NewRedisPassword()
+}
+
+func (r *Reconciler) writeLogin(ctx context.Context, p *pass, login redisLogin, before *corev1.Secret, password string) (*metav1.PartialObjectMetadata, error) {
+	secret := fleet.RedisSecret(p.cluster, p.inputs, password)
+	secret.Annotations = map[string]string{urlAnnotation: login.url, passwordAnnotation: passwordDigest(password)}
+	if err := r.writeSecret(ctx, before, secret); err != nil {
+		return nil, err
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: secret.ObjectMeta}, nil
+}
+
+// ensureOperatedRedis asks redis-operator for Redis. Without it the fleet's pods are made all the same, and wait.
+func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
+	wanted := fleet.RedisOperated(p.cluster)
+	if wanted == nil {
+		return nil
+	}
+	group := wanted.GroupVersionKind().GroupVersion().String()
+	missing := &problem{
+		reason: v1alpha1.ReasonRedisOperatorMissing,
+		message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
+			group, wanted.GetKind()),
+		watched: true,
+	}
+	err := r.ensureForeign(ctx, p.cluster, wanted, missing)
+	if errors.Is(err, missing) {
+		p.dueIn(lookAgain)
+		p.unfinished = missing
+		return nil
+	}
+	return err
+}
+
+// removeOperatedRedis deletes what redis-operator was asked for when another store is in use.
+func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
+	c := p.cluster
+	if c.OperatedRedis() != nil || c.Status.Redis == nil || c.Status.Redis.Mode != v1alpha1.RedisModeOperator {
+		return nil
+	}
+	for _, kind := range []schema.GroupVersionKind{fleet.RedisStandaloneKind, fleet.RedisReplicationKind} {
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(kind)
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: fleet.RedisOperatedName(c)}, live)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking up %s %s: %w", kind.Kind, fleet.RedisOperatedName(c), err)
+		}
+		if !metav1.IsControlledBy(live, c) {
+			continue
+		}
+		if err := client.IgnoreNotFound(r.Delete(ctx, live)); err != nil {
+			return fmt.Errorf("deleting %s: %w", kindAndName(live), err)
+		}
+	}
+	return nil
+}
+
+// redisServers says how many of the servers are ready that Kubernetes runs for the fleet's store. Empty when all are, and
+// when somebody else runs them.
+func (r *Reconciler) redisServers(ctx context.Context, c *v1alpha1.LiveStashCluster) (string, error) {
+	for _, name := range fleet.RedisStatefulSets(c) {
+		set := &appsv1.StatefulSet{}
+		err := r.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, set)
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("looking up StatefulSet %s: %w", name, err)
+		}
+		want := ptr.Deref(set.Spec.Replicas, 1)
+		if err != nil || set.Status.ReadyReplicas < want {
+			return fmt.Sprintf("StatefulSet %s has %d of %d pods ready", name, set.Status.ReadyReplicas, want), nil
+		}
+	}
+	return "", nil
+}

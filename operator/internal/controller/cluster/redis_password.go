@@ -1,0 +1,186 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
+	"github.com/livestash-dev/livestash/operator/internal/stash"
+)
+
+// A new password of the managed Redis goes this way, so that whoever starts or connects anew can log in at any time:
+//
+//  1. Redis is told to take the new one too, and its file of users gets both.
+//  2. The Secret that pods read gets the new one, which rolls the fleet.
+//  3. When the fleet has rolled, Redis forgets the old one.
+
+// usersDueAnnotation is on the Secret with Redis' users while they have more than one password: when the old ones may go at the
+// earliest, as RFC 3339.
+const usersDueAnnotation = "livestash.dev/old-passwords-until"
+
+// keepOldPassword is longer than a kubelet takes to bring a changed Secret into a pod: a Redis container that restarts before
+// that reads the users of before.
+const keepOldPassword = 3 * time.Minute
+
+// ensureManagedLogin does the first two steps.
+func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redisLogin, found *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+	c := p.cluster
+	users, err := r.ownSecret(ctx, c, fleet.RedisAccessName(c))
+	if err != nil {
+		return nil, err
+	}
+	if users != nil {
+		p.inputs.RedisAccessUID = string(users.UID)
+		p.oldPasswords = users.Annotations[usersDueAnnotation] != ""
+		if login.isIn(found) && users.Annotations[passwordAnnotation] == found.Annotations[passwordAnnotation] {
+			return found, nil
+		}
+	}
+
+	before, err := r.readSecret(ctx, c.Namespace, stash.RedisSecretName(c))
+	if err != nil {
+		return nil, err
+	}
+	password := login.choose(before)
+	access, err := r.admit(ctx, p, password)
+	if err != nil {
+		return nil, err
+	}
+	if len(access.Fleet) > 1 {
+		if err := r.tellRedis(ctx, p, access); err != nil {
+			p.unfinished = err
+			p.dueIn(lookAgain)
+			if before.UID != "" {
+				return &metav1.PartialObjectMetadata{ObjectMeta: before.ObjectMeta}, nil
+			}
+			// There is no old password to go on with.
+		}
+	}
+	return r.writeLogin(ctx, p, login, before, password)
+}
+
+// admit puts the password's digest into the Secret with Redis' users.
+func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (fleet.RedisAccess, error) {
+	c, hash := p.cluster, fleet.RedisPasswordHash(password)
+	before, err := r.readSecret(ctx, c.Namespace, fleet.RedisAccessName(c))
+	if err != nil {
+		return fleet.RedisAccess{}, err
+	}
+	access := fleet.ReadRedisAccess(before)
+	if before.UID == "" {
+		access = fleet.NewRedisAccess()
+	}
+	isNew := !slices.Contains(access.Fleet, hash)
+	access.Fleet = slices.DeleteFunc(access.Fleet, func(old string) bool { return old == hash })
+	access.Fleet = slices.Insert(access.Fleet, 0, hash)
+
+	secret := fleet.RedisAccessSecret(c, access)
+	secret.Annotations = map[string]string{passwordAnnotation: passwordDigest(password)}
+	p.oldPasswords = len(access.Fleet) > 1
+	if p.oldPasswords && isNew {
+		secret.Annotations[usersDueAnnotation] = r.Clock.Now().Add(keepOldPassword).UTC().Format(time.RFC3339)
+	}
+	if err := r.writeSecret(ctx, before, secret); err != nil {
+		return access, err
+	}
+	if before.UID == "" {
+		p.inputs.RedisAccessUID = string(secret.UID)
+		return access, nil
+	}
+	p.inputs.RedisAccessUID = string(before.UID)
+	return access, nil
+}
+
+// tellRedis tells a Redis that runs which passwords the fleet may have. One that does not run yet reads them when it starts.
+func (r *Reconciler) tellRedis(ctx context.Context, p *pass, access fleet.RedisAccess) error {
+	c := p.cluster
+	set := &appsv1.StatefulSet{}
+	err := r.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: fleet.RedisName(c)}, set)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking up StatefulSet %s: %w", fleet.RedisName(c), err)
+	}
+	address, _ := fleet.RedisStore(c, p.inputs, nil)
+	login := redisadmin.Login{Address: address, User: fleet.RedisOperatorUser, Password: access.Operator}
+	if err := r.Redis.SetPasswords(ctx, login, fleet.RedisFleetUser, access.Fleet); err != nil {
+		return &problem{
+			reason:  v1alpha1.ReasonRedisPasswordWaits,
+			message: fmt.Sprintf("Redis could not be told the fleet's new password, and the fleet keeps the old one until then: %v", err),
+			watched: true,
+		}
+	}
+	return nil
+}
+
+// settlePasswords does the last step.
+func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
+	if !p.oldPasswords || p.unfinished != nil {
+		return nil
+	}
+	c := p.cluster
+	rolled, err := r.hasRolled(ctx, p)
+	if err != nil {
+		return err
+	}
+	if !rolled && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionStoreReady) {
+		return nil // the StatefulSet's next change brings the next pass
+	}
+	before, err := r.readSecret(ctx, c.Namespace, fleet.RedisAccessName(c))
+	if err != nil {
+		return err
+	}
+	access := fleet.ReadRedisAccess(before)
+	if wait := timeIn(before.Annotations, usersDueAnnotation).Sub(r.Clock.Now()); rolled && wait > 0 {
+		p.dueIn(wait)
+		return nil
+	}
+	if rolled {
+		access.Fleet = access.Fleet[:min(1, len(access.Fleet))]
+	}
+	// While the fleet rolls, Redis is told again: one that has restarted meanwhile may have read the users of before.
+	if err := r.tellRedis(ctx, p, access); err != nil {
+		p.unfinished = err
+		p.dueIn(lookAgain)
+		return nil
+	}
+	if !rolled {
+		return nil
+	}
+	secret := fleet.RedisAccessSecret(c, access)
+	secret.Annotations = map[string]string{usersDueAnnotation: ""}
+	if err := r.writeSecret(ctx, before, secret); err != nil {
+		return err
+	}
+	r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonRedisPasswordChanged, "Rotate",
+		"Redis takes only the new password now: every pod of the fleet has it")
+	return nil
+}
+
+// hasRolled is whether every pod of the fleet has the template of this pass.
+func (r *Reconciler) hasRolled(ctx context.Context, p *pass) (bool, error) {
+	set := p.statefulSet
+	if set == nil {
+		set = &appsv1.StatefulSet{}
+		if err := r.Get(ctx, client.ObjectKeyFromObject(p.cluster), set); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+	}
+	status := set.Status
+	return set.Spec.Template.Annotations[fleet.SecretsDigestAnnotation] == p.inputs.SecretsDigest &&
+		set.Generation == status.ObservedGeneration &&
+		status.CurrentRevision == status.UpdateRevision &&
+		status.UpdatedReplicas == status.Replicas, nil
+}

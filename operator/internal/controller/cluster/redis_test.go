@@ -1,0 +1,355 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
+)
+
+// toldToRedis stands for the Redis servers: it keeps what the operator tells them, by their address.
+type toldToRedis struct {
+	mutex sync.Mutex
+	// refuses are the addresses that do not answer.
+	refuses map[string]bool
+	told    map[string][]string
+}
+
+func (t *toldToRedis) SetPasswords(_ context.Context, login redisadmin.Login, user string, hashes []string) error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.refuses[login.Address] {
+		return errors.New("connection refused")
+	}
+	if user != "livestash" || login.User != "operator" || login.Password == "" {
+		return fmt.Errorf("%s tells of %s", login.User, user)
+	}
+	if t.told == nil {
+		t.told = map[string][]string{}
+	}
+	t.told[login.Address] = hashes
+	return nil
+}
+
+func (t *toldToRedis) refuse(address string, refuses bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.refuses == nil {
+		t.refuses = map[string]bool{}
+	}
+	t.refuses[address] = refuses
+}
+
+func (t *toldToRedis) hashes(address string) []string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return slices.Clone(t.told[address])
+}
+
+func redisAddress(cluster *v1alpha1.LiveStashCluster) string {
+	return "shop-redis." + cluster.Namespace + ".svc.cluster.local:6379"
+}
+
+func managedRedisFleet(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterRedis }
+
+// await waits until the object is there, and reads it.
+func await[T client.Object](t *testing.T, namespace, name string, object T) T {
+	t.Helper()
+	eventually(t, func() error {
+		return api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+	})
+	return object
+}
+
+func fleetTemplate(t *testing.T, cluster *v1alpha1.LiveStashCluster) corev1.PodTemplateSpec {
+	t.Helper()
+	return await(t, cluster.Namespace, cluster.Name, &appsv1.StatefulSet{}).Spec.Template
+}
+
+// rolledOut plays the StatefulSet controller: every pod has the newest template.
+func rolledOut(t *testing.T, namespace, name string) {
+	t.Helper()
+	eventually(t, func() error {
+		set := await(t, namespace, name, &appsv1.StatefulSet{})
+		replicas := ptr.Deref(set.Spec.Replicas, 1)
+		set.Status = appsv1.StatefulSetStatus{
+			ObservedGeneration: set.Generation, Replicas: replicas, ReadyReplicas: replicas, UpdatedReplicas: replicas, AvailableReplicas: replicas,
+			CurrentRevision: fmt.Sprintf("%s-%d", name, set.Generation), UpdateRevision: fmt.Sprintf("%s-%d", name, set.Generation),
+		}
+		return api.Status().Update(t.Context(), set)
+	})
+}
+
+// conditionSays waits until a condition has the reason and says the texts.
+func conditionSays(t *testing.T, cluster *v1alpha1.LiveStashCluster, kind, reason string, says ...string) {
+	t.Helper()
+	eventually(t, func() error {
+		found := meta.FindStatusCondition(await(t, cluster.Namespace, cluster.Name, &v1alpha1.LiveStashCluster{}).Status.Conditions, kind)
+		if found == nil || found.Reason != reason {
+			return fmt.Errorf("%s = %v; want the reason %s", kind, found, reason)
+		}
+		for _, text := range says {
+			if !strings.Contains(found.Message, text) {
+				return fmt.Errorf("the message %q does not say %q", found.Message, text)
+			}
+		}
+		return nil
+	})
+}
+
+func TestManagedRedisIsTheDefault(t *testing.T) {
+	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+	await(t, cluster.Namespace, "shop-redis", &corev1.Service{})
+	await(t, cluster.Namespace, "shop-redis", &corev1.ConfigMap{})
+
+	login := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
+	users := await(t, cluster.Namespace, "shop-redis-acl", &corev1.Secret{})
+	hash := fleet.RedisPasswordHash(string(login.Data["password"]))
+	if !strings.Contains(string(users.Data["users.acl"]), "user livestash on #"+hash+" ") {
+		t.Error("Redis does not know the fleet's password")
+	}
+	if want := "redis://livestash:" + string(login.Data["password"]) + "@" + redisAddress(cluster) + "/0"; string(login.Data["url"]) != want {
+		t.Errorf("url = %s, want %s", login.Data["url"], want)
+	}
+	if set.Spec.Template.Annotations["livestash.dev/redis-access"] != string(users.UID) {
+		t.Error("Redis would not notice that its users were made anew")
+	}
+	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "StatefulSet shop-redis has 0 of 1 pods ready")
+	eventually(t, func() error {
+		status := await(t, cluster.Namespace, "shop", &v1alpha1.LiveStashCluster{}).Status.Redis
+		if status == nil || status.Mode != v1alpha1.RedisModeManaged || status.Address != redisAddress(cluster) {
+			return fmt.Errorf("status.redis = %v", status)
+		}
+		return nil
+	})
+}
+
+// A new password reaches Redis before it reaches the fleet, and the old one is good until the fleet has rolled.
+func TestANewRedisPassword(t *testing.T) {
+	ns := namespace(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"pw": []byte("first")}}
+	must(t, api.Create(t.Context(), secret))
+	cluster := newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Adapter = v1alpha1.AdapterRedis
+		spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{
+			Password: &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "mine", Key: "pw"}}}}
+	})
+	first := fleetTemplate(t, cluster)
+	rolledOut(t, ns, "shop-redis")
+	rolledOut(t, ns, "shop")
+
+	redis.refuse(redisAddress(cluster), true)
+	secret.Data["pw"] = []byte("second")
+	must(t, api.Update(t.Context(), secret))
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisPasswordWaits, "connection refused", "keeps the old one")
+	if got := string(await(t, ns, "shop-redis", &corev1.Secret{}).Data["password"]); got != "first" {
+		t.Errorf("the fleet has the password %q before Redis takes it", got)
+	}
+	if fleetTemplate(t, cluster).Annotations[fleet.SecretsDigestAnnotation] != first.Annotations[fleet.SecretsDigestAnnotation] {
+		t.Error("the fleet rolls before Redis takes the new password")
+	}
+
+	redis.refuse(redisAddress(cluster), false)
+	both := []string{fleet.RedisPasswordHash("second"), fleet.RedisPasswordHash("first")}
+	eventually(t, func() error {
+		if got := string(await(t, ns, "shop-redis", &corev1.Secret{}).Data["password"]); got != "second" {
+			return fmt.Errorf("the fleet has the password %q", got)
+		}
+		if fleetTemplate(t, cluster).Annotations[fleet.SecretsDigestAnnotation] == first.Annotations[fleet.SecretsDigestAnnotation] {
+			return errors.New("the fleet does not roll")
+		}
+		return nil
+	})
+	if got := redis.hashes(redisAddress(cluster)); !slices.Equal(got, both) {
+		t.Errorf("Redis takes the passwords %v, want %v", got, both)
+	}
+	if users := await(t, ns, "shop-redis-acl", &corev1.Secret{}); !strings.Contains(string(users.Data["users.acl"]), "#"+both[0]+" #"+both[1]) {
+		t.Error("a Redis that restarts now would not take both passwords")
+	}
+
+	operatorTime.ahead.Add(int64(2 * keepOldPassword))
+	rolledOut(t, ns, "shop")
+	eventually(t, func() error {
+		if got := redis.hashes(redisAddress(cluster)); !slices.Equal(got, both[:1]) {
+			return fmt.Errorf("Redis takes the passwords %v, want %v", got, both[:1])
+		}
+		return nil
+	})
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
+}
+
+// Deleting the Secret is how a generated password is changed.
+func TestAGeneratedRedisPasswordIsChanged(t *testing.T) {
+	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	before := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
+	rolledOut(t, cluster.Namespace, "shop-redis")
+	must(t, api.Delete(t.Context(), before.DeepCopy()))
+	eventually(t, func() error {
+		after := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
+		want := []string{fleet.RedisPasswordHash(string(after.Data["password"])), fleet.RedisPasswordHash(string(before.Data["password"]))}
+		if got := redis.hashes(redisAddress(cluster)); after.UID == before.UID || !slices.Equal(got, want) {
+			return fmt.Errorf("Redis takes the passwords %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// fleetPod makes a pod of the fleet as the StatefulSet controller would.
+func fleetPod(t *testing.T, cluster *v1alpha1.LiveStashCluster) *corev1.Pod {
+	t.Helper()
+	template := fleetTemplate(t, cluster)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-0", Labels: template.Labels, Annotations: template.Annotations},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
+	}
+	must(t, api.Create(t.Context(), pod))
+	return pod
+}
+
+// Pods of two stores would give users old stashes: the last one with the old store goes before the first one with the new.
+func TestNoTwoStoresAtOnce(t *testing.T) {
+	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	pod := fleetPod(t, cluster)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis.example.com"}}
+	})
+	replicas := func(want int32) {
+		t.Helper()
+		eventually(t, func() error {
+			if got := *await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{}).Spec.Replicas; got != want {
+				return fmt.Errorf("%d replicas, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	replicas(0)
+	conditionSays(t, cluster, v1alpha1.ConditionProgressing, v1alpha1.ReasonStoreChanging, "every pod stops before")
+	await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+	if status := await(t, cluster.Namespace, "shop", &v1alpha1.LiveStashCluster{}).Status.Redis; status.Mode != v1alpha1.RedisModeManaged {
+		t.Errorf("status.redis = %v while the pods still use the managed one", status)
+	}
+
+	must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	replicas(2)
+	eventually(t, func() error {
+		err := api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis"}, &appsv1.StatefulSet{})
+		if !apierrors.IsNotFound(err) {
+			return errors.New("the managed Redis is still there")
+		}
+		return nil
+	})
+}
+
+func TestAnotherPasswordIsNoOtherStore(t *testing.T) {
+	ns := namespace(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"url": []byte("redis://:a@redis")}}
+	must(t, api.Create(t.Context(), secret))
+	cluster := newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Adapter = v1alpha1.AdapterRedis
+		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &v1alpha1.SecretKeyReference{Name: "mine", Key: "url"}}}
+	})
+	before := fleetTemplate(t, cluster)
+	fleetPod(t, cluster)
+	secret.Data["url"] = []byte("redis://:b@redis")
+	must(t, api.Update(t.Context(), secret))
+	eventually(t, func() error {
+		set := await(t, ns, "shop", &appsv1.StatefulSet{})
+		if set.Spec.Template.Annotations[fleet.SecretsDigestAnnotation] == before.Annotations[fleet.SecretsDigestAnnotation] {
+			return errors.New("the fleet does not roll")
+		}
+		if *set.Spec.Replicas != 2 {
+			return fmt.Errorf("%d replicas", *set.Spec.Replicas)
+		}
+		return nil
+	})
+}
+
+func TestPersistenceNeedsAStorageClass(t *testing.T) {
+	persistent := func(class *string) func(*v1alpha1.LiveStashClusterSpec) {
+		return func(spec *v1alpha1.LiveStashClusterSpec) {
+			spec.Adapter = v1alpha1.AdapterRedis
+			spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{StorageClassName: class}}}
+		}
+	}
+	unnamed := newCluster(t, namespace(t), persistent(nil))
+	conditionSays(t, unnamed, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonStorageClassMissing, "no default one", "storageClassName", "remove persistence")
+	named := newCluster(t, namespace(t), persistent(ptr.To("redis-test")))
+	conditionSays(t, named, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonStorageClassMissing, "redis-test, which does not exist")
+
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "redis-test"}, Provisioner: "example.com/none"}
+	must(t, api.Create(t.Context(), class))
+	t.Cleanup(func() { _ = api.Delete(context.Background(), class) })
+	await(t, named.Namespace, "shop-redis-data", &corev1.PersistentVolumeClaim{})
+	conditionSays(t, named, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
+}
+
+// redis-operator may be installed after the fleet: no restart is needed.
+func TestRedisOperatorAppears(t *testing.T) {
+	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Adapter = v1alpha1.AdapterRedis
+		spec.Redis = &v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}
+	})
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisOperatorMissing, "redis.redis.opstreelabs.in/v1beta2 RedisReplication", "install redis-operator")
+	await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})
+
+	must(t, api.Create(t.Context(), foreignDefinition("redisreplications", fleet.RedisReplicationKind)))
+	made := &unstructured.Unstructured{}
+	made.SetGroupVersionKind(fleet.RedisReplicationKind)
+	eventually(t, func() error {
+		return api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis-op"}, made)
+	})
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
+
+	// What redis-operator makes tells the rest.
+	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "StatefulSet shop-redis-op has 0 of 1 pods ready")
+	login := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
+	if want := "redis://:" + string(login.Data["password"]) + "@shop-redis-op-master." + cluster.Namespace + ".svc.cluster.local:6379/0"; string(login.Data["url"]) != want {
+		t.Errorf("url = %s, want %s", login.Data["url"], want)
+	}
+
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Redis = nil })
+	eventually(t, func() error {
+		err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made)
+		if !apierrors.IsNotFound(err) {
+			return errors.New("the RedisReplication is still there")
+		}
+		return nil
+	})
+}
+
+// foreignDefinition stands for another operator's CRD: it takes any spec.
+func foreignDefinition(plural string, kind schema.GroupVersionKind) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1",
+		"kind":       "CustomResourceDefinition",
+		"metadata":   map[string]any{"name": plural + "." + kind.Group},
+		"spec": map[string]any{
+			"group": kind.Group,
+			"scope": "Namespaced",
+			"names": map[string]any{"plural": plural, "kind": kind.Kind},
+			"versions": []any{map[string]any{
+				"name": kind.Version, "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
+		},
+	}}
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// storeObservation is what is seen of the adapter's store apart from what the agents say.
+type storeObservation struct {
+	// address is where the fleet's Redis is; empty with other adapters, and when the pass did not get that far.
+	address string
+	// left is whether pods with another store are still there.
+	left bool
+	// trouble says why a pod of Redis does not get on, or that too few are ready; empty when all is well.
+	trouble string
+}
+
+func (r *Reconciler) observeStore(ctx context.Context, p *pass) (storeObservation, error) {
+	seen := storeObservation{address: p.storeAddress, left: p.inputs.StoreLeft}
+	pods, err := r.podsOf(ctx, p.cluster, fleet.RedisComponent)
+	if err != nil {
+		return seen, err
+	}
+	if len(fleet.RedisStatefulSets(p.cluster)) > 0 {
+		seen.trouble = firstTrouble(pods)
+	}
+	if seen.trouble == "" {
+		seen.trouble, err = r.redisServers(ctx, p.cluster)
+	}
+	return seen, err
+}
+
+// redisStatus is status.redis. It tells of the old store until the last pod that uses it is gone.
+func redisStatus(c *v1alpha1.LiveStashCluster, seen storeObservation) *v1alpha1.RedisStatus {
+	if seen.left || (seen.address == "" && c.Spec.Adapter == v1alpha1.AdapterRedis) {
+		return c.Status.Redis
+	}
+	status := &v1alpha1.RedisStatus{Address: seen.address}
+	switch {
+	case c.ManagedRedis() != nil:
+		status.Mode = v1alpha1.RedisModeManaged
+	case c.OperatedRedis() != nil:
+		status.Mode = v1alpha1.RedisModeOperator
+	case c.ExternalRedis() != nil:
+		status.Mode = v1alpha1.RedisModeExternal
+	default:
+		return nil
+	}
+	return status
+}
+
+// storeReady: the adapter's store answers on every pod.
+func storeReady(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionStoreReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStoreNotReady}
+	var gaps []string
+	answered := 0
+	for _, a := range seen.answers {
+		switch {
+		case a.err != nil:
+		case !a.status.Store.Ready:
+			gaps = append(gaps, a.pod.Name+": "+a.status.Store.Reason)
+		default:
+			answered++
+		}
+	}
+	switch {
+	case len(gaps) > 0:
+		condition.Message = few(gaps)
+		if seen.store.trouble != "" {
+			condition.Message = seen.store.trouble + "; " + condition.Message
+		}
+	case answered == 0 && seen.store.trouble != "":
+		condition.Message = seen.store.trouble
+	case len(seen.answers) == 0:
+		condition.Message = "no pod is up"
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonStoreAnswers
+		condition.Message = fmt.Sprintf("the store of adapter %s answers", c.Spec.Adapter)
+		if seen.store.trouble != "" {
+			condition.Message += "; " + seen.store.trouble
+		}
+	}
+	return condition
+}

@@ -1,0 +1,51 @@
+// Package redisadmin changes the fleet's password in a Redis server while it runs.
+package redisadmin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// timeout bounds every step of a conversation with a server that does not answer.
+const timeout = 2 * time.Second
+
+// Login is who changes passwords, and where.
+type Login struct {
+	// Address is host:port.
+	Address string
+	// User may change the passwords of others.
+	User, Password string
+}
+
+// Client talks to Redis servers. It keeps no connections.
+type Client struct{}
+
+// SetPasswords makes user have exactly the passwords with those digests (SHA-256, hexadecimal). Connections that are open
+// stay open.
+func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes []string) error {
+	client := redis.NewClient(&redis.Options{
+		Addr:            login.Address,
+		Username:        login.User,
+		Password:        login.Password,
+		DialTimeout:     timeout,
+		ReadTimeout:     timeout,
+		WriteTimeout:    timeout,
+		MaxRetries:      -1,
+		PoolSize:        1,
+		DisableIdentity: true,
+		Protocol:        2,
+	})
+	defer func() { _ = client.Close() }()
+
+	rules := []any{"ACL", "SETUSER", user, "resetpass"}
+	for _, hash := range hashes {
+		rules = append(rules, "#"+hash)
+	}
+	if err := client.Do(ctx, rules...).Err(); err != nil {
+		return fmt.Errorf("setting the passwords of user %s in Redis at %s: %w", user, login.Address, err)
+	}
+	return nil
+}
