@@ -8,7 +8,8 @@
 //   view.rendered.text(0); // "recovered"
 
 import http from 'k6/http';
-import { LiveViewError } from './errors.js';
+import { now } from './clock.js';
+import { connectReason, LiveViewError } from './errors.js';
 import { parsePage } from './page.js';
 import { Rendered } from './rendered.js';
 import { Socket } from './socket.js';
@@ -35,6 +36,8 @@ export class LiveView {
     this.rendered = null;
     /** Number of joins that succeeded. @type {number} */
     this.mounts = 0;
+    /** How long the last join took, in ms: from its message to its reply, without the connection before it. @type {number} */
+    this.joinMs = 0;
     this.attempts = 0;
     this.ref = 0;
     this.socket = null;
@@ -75,7 +78,7 @@ export class LiveView {
    * Fetches the page and keeps what a join needs.
    *
    * @param {string} base as for connect()
-   * @returns {Promise<void>} rejects with LiveViewError `http`, `timeout`, `ended` or `bad_page`
+   * @returns {Promise<void>} rejects with LiveViewError `connect`, `exhausted`, `http`, `timeout`, `ended` or `bad_page`
    */
   async fetchPage(base) {
     const url = base + this.options.path;
@@ -91,9 +94,11 @@ export class LiveView {
     if (response.error_code === 1050) {
       throw new LiveViewError(reason, `GET ${url}: no answer after ${ms} ms`);
     }
+    if (response.status === 0) {
+      throw new LiveViewError(connectReason(response.error), `GET ${url}: ${response.error}`);
+    }
     if (response.status !== 200) {
-      const text = response.status === 0 ? response.error : `status ${response.status}`;
-      throw new LiveViewError('http', `GET ${url}: ${text}`, { code: response.status });
+      throw new LiveViewError('http', `GET ${url}: status ${response.status}`, { code: response.status });
     }
     this.page = parsePage(response.body);
     this.topic = `lv:${this.page.id}`;
@@ -129,7 +134,9 @@ export class LiveView {
     this.rendered = null;
     try {
       await socket.open();
+      const sent = now();
       const reply = await this.pushJoin(socket);
+      this.joinMs = now() - sent;
       if (reply.status !== 'ok') {
         throw refusal('join', reply.response);
       }

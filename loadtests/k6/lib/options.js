@@ -3,17 +3,21 @@
 const ADAPTERS = ['none', 'ets', 'browser_memory', 'redis', 'mnesia'];
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000 };
 const BASE = /^https?:\/\/[^\s/?#,{}"]+$/;
+// What k6 itself holds open, and connections that are being closed while their users open new ones.
+const SPARE_DESCRIPTORS = 500;
 
 /**
  * Reads a scenario's options. What each means stands in loadtests/k6/README.md.
  *
  * @param {Object<string, string|undefined>} env as k6's __ENV; an empty value counts as absent
- * @returns {{bases: string[], adapter: string, path: string, users: number, usersPerVu: number, vus: number,
- *   durationMs: number, rampMs: number, pauseMs: number, timeoutMs: number, minRecovered: number, maxWrong: number,
- *   maxFailed: number, summary: string}} times in ms, shares from 0 to 1
+ * @param {string} [scenario] its name: reconnect or visits
+ * @returns {{scenario: string, testid: string, bases: string[], adapter: string, path: string, users: number, usersPerVu: number,
+ *   vus: number, runners: number, runner: number|null, ttlMs: number, durationMs: number, rampMs: number, pauseMs: number,
+ *   timeoutMs: number, inTime: number, minRecovered: number, maxWrong: number, maxFailed: number, summary: string}} times
+ *   in ms, shares from 0 to 1; `runner` from 0, null when k6 is told its segment on the command line
  * @throws {Error} one sentence per wrong option
  */
-export function readOptions(env) {
+export function readOptions(env, scenario = 'reconnect') {
   const problems = [];
   const read = (name, fallback, parse) => {
     const text = env[name] === undefined || env[name].trim() === '' ? fallback : env[name].trim();
@@ -26,12 +30,18 @@ export function readOptions(env) {
   };
 
   const options = {
+    scenario,
+    testid: read('TESTID', '', name),
     adapter: read('ADAPTER', 'ets', oneOf(ADAPTERS)),
     users: read('USERS', '200', integer(1)),
     usersPerVu: read('USERS_PER_VU', '100', integer(1)),
-    durationMs: read('DURATION', '60s', duration(1)),
-    pauseMs: read('PAUSE', '2s', duration(0)),
+    runners: read('RUNNERS', '1', integer(1)),
+    runner: readRunner(env, read),
+    descriptors: read('FILE_DESCRIPTORS', '20000', integer(SPARE_DESCRIPTORS + 1)),
+    ttlMs: read('TTL', '60s', duration(1000)),
+    pauseMs: read('PAUSE', scenario === 'visits' ? '5s' : '2s', duration(0)),
     timeoutMs: read('TIMEOUT', '10s', duration(1)),
+    inTime: read('IN_TIME', '0.4', share),
     minRecovered: read('MIN_RECOVERED', '0.99', share),
     maxWrong: read('MAX_WRONG', '0', integer(0)),
     maxFailed: read('MAX_FAILED', '0.01', share),
@@ -39,15 +49,46 @@ export function readOptions(env) {
   };
   options.bases = readBases(env, problems);
   options.path = read('STASH_PATH', `/stash/${options.adapter}`, path);
-  options.rampMs = read('RAMP', `${Math.round((options.durationMs || 0) / 10)}ms`, duration(0));
-  if (options.rampMs >= options.durationMs) {
-    problems.push('RAMP must be shorter than DURATION: it is the part of the test in which the users arrive.');
-  }
+  options.durationMs = read('DURATION', `${3 * (options.ttlMs || 0)}ms`, duration(1));
+  options.rampMs = read('RAMP', `${Math.round((options.durationMs || 0) / 4)}ms`, duration(0));
+  problems.push(...conflicts(options));
   if (problems.length > 0) {
     throw new Error(`The test cannot start:\n- ${problems.join('\n- ')}`);
   }
-  options.vus = Math.ceil(options.users / options.usersPerVu);
+  // A multiple of the runners, so that each of them gets as many VUs, and as many users, as the others.
+  options.vus = Math.ceil(Math.ceil(options.users / options.usersPerVu) / options.runners) * options.runners;
   return options;
+}
+
+// Kubernetes tells the pods of an indexed Job their number.
+function readRunner(env, read) {
+  const given = ['RUNNER', 'JOB_COMPLETION_INDEX'].find((key) => (env[key] || '').trim() !== '');
+  return given ? read(given, '', integer(0)) : null;
+}
+
+// Options that are right each and wrong together. Those that could not be read are undefined, and no comparison holds for them.
+function conflicts({ scenario, users, runners, runner, descriptors, durationMs, rampMs, ttlMs, pauseMs }) {
+  const problems = [];
+  if (rampMs >= durationMs) {
+    problems.push('RAMP must be shorter than DURATION: it is the part of the test in which the users arrive.');
+  }
+  if (runners > users) {
+    problems.push(`RUNNERS=${runners} is more than USERS=${users}: a runner without a user proves nothing, so set RUNNERS to ${users} or less.`);
+  }
+  if (runner !== null && runner >= runners) {
+    problems.push(`This is runner ${runner}, counted from 0, and RUNNERS=${runners}: set RUNNERS to the number of runners (a Job's completions).`);
+  }
+  if (Math.ceil(users / runners) + SPARE_DESCRIPTORS > descriptors) {
+    const needed = Math.ceil(users / (descriptors - SPARE_DESCRIPTORS));
+    problems.push(
+      `USERS=${users} on ${runners} runner${runners === 1 ? '' : 's'} need ${Math.ceil(users / runners) + SPARE_DESCRIPTORS} file descriptors each, ` +
+        `and FILE_DESCRIPTORS=${descriptors}: use ${needed} runners or more (RUNNERS and the parallelism).`,
+    );
+  }
+  if (scenario === 'visits' && durationMs < ttlMs + 4 * pauseMs + 3000) {
+    problems.push('DURATION must be longer than TTL and four times PAUSE together: else no visitor comes back after the TTL.');
+  }
+  return problems;
 }
 
 function readBases(env, problems) {
@@ -128,6 +169,13 @@ function oneOf(values) {
     }
     return text;
   };
+}
+
+function name(text) {
+  if (!/^[\w.-]{0,128}$/.test(text)) {
+    throw new Error('must be at most 128 letters, digits, ".", "-" and "_".');
+  }
+  return text;
 }
 
 function path(text) {

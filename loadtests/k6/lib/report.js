@@ -1,150 +1,172 @@
 // The end of a run: a table for people, one JSON line for programs. Both show what was counted and nothing that was not.
 
-import { REASONS } from './errors.js';
+import { REASON_TAGS } from './errors.js';
+import { coarser, histogram } from './histogram.js';
 
-/** Version of the result's JSON: rises when a field changes its meaning or goes. */
-export const RESULT_VERSION = 1;
+/** Version of the report's JSON: rises when a field changes its meaning or goes. */
+export const REPORT_VERSION = 2;
 
-// The grid from which the distributions of several runners can be merged; the table shows four of them.
-const QUANTILES = [1, 5, 10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 93, 95, 97, 98, 99, 99.5, 99.9];
-const TRENDS = ['first_render', 'stash', 'reconnect'];
+/** Durations of a report, each a Trend in ms. What they mean stands in README.md. @type {string[]} */
+export const DURATIONS = ['first_render', 'join', 'stash', 'reconnect', 'rejoin', 'late_rejoin'];
+
+// What Kubernetes keeps of a termination log.
 const TERMINATION_LOG_BYTES = 4096;
-
-/** What k6's `summaryTrendStats` must hold for result(). @type {string[]} */
-export const TREND_STATS = ['count', 'min', 'max', 'avg', ...QUANTILES.map((q) => `p(${q})`)];
-
-/** Reasons the `error` metric is tagged with: those of LiveViewError, and a LiveView that says its stash failed. @type {string[]} */
-export const ERROR_REASONS = [...REASONS.filter((reason) => reason !== 'ended'), 'stash_error'];
 
 /**
  * Thresholds of a run. k6 tells a metric's parts by tag in the summary only when a threshold names them; those that can
  * only pass are here for that.
  *
- * @param {Object} options of readOptions()
+ * @param {Object} config of readOptions()
  * @returns {Object<string, string[]>} k6's `thresholds`
  */
-export function thresholds(options) {
+export function thresholds(config) {
   const wanted = {
     // Without an adapter nothing may come back: if it does, the server is not what the test takes it for.
-    recovered: [options.adapter === 'none' ? 'rate==0' : `rate>=${options.minRecovered}`],
-    wrong_count: [`count<=${options.maxWrong}`],
-    failed: [`rate<=${options.maxFailed}`],
+    recovered: [config.adapter === 'none' ? 'rate==0' : `rate>=${config.minRecovered}`],
+    wrong_count: [`count<=${config.maxWrong}`],
+    failed: [`rate<=${config.maxFailed}`],
     cycles: ['count>0'],
   };
-  options.bases.forEach((_, i) => {
+  config.bases.forEach((_, i) => {
     wanted[`connections{target:${i}}`] = ['count>=0'];
   });
-  for (const reason of ERROR_REASONS) {
+  for (const reason of REASON_TAGS) {
     wanted[`error{reason:${reason}}`] = ['count>=0'];
   }
   return wanted;
 }
 
 /**
- * The result of a run as data.
+ * One runner's report.
  *
  * @param {Object} data what k6 gives to handleSummary
- * @param {Object} options of readOptions()
- * @returns {Object} see README.md, "The result line"; times in ms, shares from 0 to 1, null where nothing was measured
+ * @param {Object} config of readOptions()
+ * @returns {Object} see README.md, "The report"; times in ms, shares from 0 to 1, null where nothing was measured
  */
-export function result(data, options) {
+export function report(data, config) {
   const values = (name) => (data.metrics[name] ? data.metrics[name].values : {});
   const count = (name) => values(name).count || 0;
-  const recovered = values('recovered');
-  const yes = recovered.passes || 0;
-  const no = recovered.fails || 0;
   const failed = failedThresholds(data);
   const ran = data.state.testRunDurationMs;
+  // A run that was stopped before setup ended has no place among the runners.
+  const { runner = config.runner || 0, runners = config.runners, problem = null } = data.setup_data || {};
   // Users go on until DURATION: a shorter run was stopped from outside, or by an error of the script.
-  const completed = ran >= options.durationMs;
-  const connections = {};
-  options.bases.forEach((base, i) => {
-    connections[base] = count(`connections{target:${i}}`);
-  });
-  const errors = {};
-  for (const reason of ERROR_REASONS) {
-    if (count(`error{reason:${reason}}`) > 0) {
-      errors[reason] = count(`error{reason:${reason}}`);
-    }
-  }
+  const completed = problem === null && ran >= config.durationMs;
   const out = {
-    version: RESULT_VERSION,
-    scenario: 'reconnect',
-    adapter: options.adapter,
-    users: options.users,
-    users_per_vu: options.usersPerVu,
-    duration_s: options.durationMs / 1000,
+    version: REPORT_VERSION,
+    testid: config.testid,
+    scenario: config.scenario,
+    adapter: config.adapter,
+    runner,
+    runners,
+    users: config.users,
+    users_per_vu: config.usersPerVu,
+    ttl_s: config.ttlMs / 1000,
+    duration_s: config.durationMs / 1000,
+    ramp_s: config.rampMs / 1000,
     ran_s: round(ran / 1000, 1),
     completed,
     passed: completed && failed.length === 0,
     failed_thresholds: failed,
+    problem,
+    planned: count('planned'),
+    connected: count('connected'),
     cycles: count('cycles'),
-    recovered: { yes, no, share: yes + no > 0 ? round(yes / (yes + no), 6) : null },
+    recovered: recoveries(values('recovered')),
+    late: recoveries(values('late_recovered')),
     not_found: count('not_found'),
     wrong_count: count('wrong_count'),
     unfinished: count('unfinished'),
+    connect_failed: count('connect_failed'),
     error: count('error'),
-    errors,
-    connections,
+    errors: {},
+    connections: {},
+    durations: {},
   };
-  for (const name of TRENDS) {
-    out[name] = trend(values(name));
+  for (const reason of REASON_TAGS) {
+    if (count(`error{reason:${reason}}`) > 0) {
+      out.errors[reason] = count(`error{reason:${reason}}`);
+    }
+  }
+  config.bases.forEach((base, i) => {
+    out.connections[base] = count(`connections{target:${i}}`);
+  });
+  for (const name of DURATIONS) {
+    out.durations[name] = durations(values(name));
   }
   return out;
 }
 
 /**
- * What handleSummary returns: the table and the result line on stdout, and the result as a file if one is asked for.
+ * What handleSummary returns: the table and the report line on stdout, and the report as a file if one is asked for.
  *
  * @param {Object} data what k6 gives to handleSummary
- * @param {Object} options of readOptions()
+ * @param {Object} config of readOptions()
  * @returns {Object<string, string>}
  */
-export function summary(data, options) {
-  const outcome = result(data, options);
-  const outputs = { stdout: `${table(outcome)}\nLIVESTASH_RESULT ${JSON.stringify(outcome)}\n` };
-  if (options.summary) {
-    outputs[options.summary] = options.summary === '/dev/termination-log' ? terminationLog(outcome) : `${JSON.stringify(outcome)}\n`;
+export function summary(data, config) {
+  const out = report(data, config);
+  const outputs = { stdout: `${table(out)}\nLIVESTASH_RESULT ${JSON.stringify(out)}\n` };
+  if (config.summary) {
+    outputs[config.summary] = config.summary === '/dev/termination-log' ? terminationLog(out) : `${JSON.stringify(out)}\n`;
   }
   return outputs;
 }
 
 /**
- * The result as a table.
+ * The report as a table.
  *
- * @param {Object} outcome of result()
+ * @param {Object} out of report()
  * @returns {string}
  */
-export function table(outcome) {
+export function table(out) {
+  const part = out.runners > 1 ? `, runner ${out.runner + 1} of ${out.runners}` : '';
   const lines = [
     '',
-    `LiveStash reconnect: adapter ${outcome.adapter}, ${outcome.users} users, ${outcome.duration_s} s, ${outcome.cycles} cycles`,
+    `LiveStash ${out.scenario}: adapter ${out.adapter}, ${out.users} users, ${out.duration_s} s, ${out.cycles} cycles${part}`,
     '',
     row('ms', ['p50', 'p95', 'p99', 'max', 'count']),
-    ...TRENDS.map((name) => trendRow(name.replace('_', ' '), outcome[name])),
+    ...DURATIONS.filter((name) => out.durations[name].count > 0).map((name) => durationRow(name.replace('_', ' '), out.durations[name])),
     '',
-    line('recovered', recoveredText(outcome)),
-    line('not found', outcome.not_found),
-    line('wrong count', outcome.wrong_count),
-    line('errors', errorText(outcome)),
-    line('unfinished', `${outcome.unfinished} (waits cut by the end of the test)`),
+    line('users', `${out.connected} of ${out.planned} were there`),
+    line('recovered', recoveredText(out)),
+    ...(out.scenario === 'visits' ? [line('late', `${out.late.yes} of ${out.late.yes + out.late.no} found their stash after the TTL`)] : []),
+    line('not found', out.not_found),
+    line('wrong count', out.wrong_count),
+    line('errors', errorText(out)),
+    line('unfinished', `${out.unfinished} (waits cut by the end of the test)`),
     line('connections', ''),
-    ...Object.keys(outcome.connections).map((base) => `    ${base}  ${outcome.connections[base]}`),
+    ...Object.keys(out.connections).map((base) => `    ${base}  ${out.connections[base]}`),
     '',
-    verdict(outcome),
+    verdict(out),
     '',
   ];
   return lines.join('\n');
 }
 
-// Kubernetes keeps 4,096 bytes. When it is not enough (a long list of servers), the list goes, and that is said.
-function terminationLog(outcome) {
-  const whole = JSON.stringify(outcome);
-  if (whole.length <= TERMINATION_LOG_BYTES) {
-    return whole;
+/**
+ * The report in the 4,096 bytes that Kubernetes keeps. What is too long goes in this order: the list of servers, when it takes
+ * over half a KiB; half of the resolution of the histograms, again and again.
+ *
+ * @param {Object} out of report()
+ * @returns {string}
+ */
+export function terminationLog(out) {
+  let short = { ...out };
+  if (JSON.stringify(out.connections).length > 512) {
+    delete short.connections;
+    short = { ...short, servers: Object.keys(out.connections).length, left_out: ['connections'] };
   }
-  const { connections, ...rest } = outcome;
-  return JSON.stringify({ ...rest, servers: Object.keys(connections).length, left_out: ['connections'] });
+  let text = JSON.stringify(short);
+  while (text.length > TERMINATION_LOG_BYTES) {
+    const durations = {};
+    for (const name of DURATIONS) {
+      durations[name] = coarser(short.durations[name]);
+    }
+    short.durations = durations;
+    text = JSON.stringify(short);
+  }
+  return text;
 }
 
 function failedThresholds(data) {
@@ -160,28 +182,25 @@ function failedThresholds(data) {
   return failed;
 }
 
-function trend(values) {
-  if (!values.count) {
-    return { count: 0, min: null, avg: null, max: null, quantiles: {} };
-  }
-  const quantiles = {};
-  for (const q of QUANTILES) {
-    quantiles[q] = round(values[`p(${q})`], 2);
-  }
-  return { count: values.count, min: round(values.min, 2), avg: round(values.avg, 2), max: round(values.max, 2), quantiles };
+function recoveries({ passes: yes = 0, fails: no = 0 }) {
+  return { yes, no, share: yes + no > 0 ? round(yes / (yes + no), 6) : null };
 }
 
-function trendRow(name, stats) {
-  if (stats.count === 0) {
-    return row(name, ['-', '-', '-', '-', '0']);
-  }
-  const { quantiles } = stats;
-  return row(name, [...[quantiles[50], quantiles[95], quantiles[99], stats.max].map((ms) => ms.toFixed(1)), String(stats.count)]);
+function durations(values) {
+  const own = (level) => (values.count ? round(values[`p(${level})`], 3) : null);
+  return { p50: own(50), p95: own(95), p99: own(99), ...histogram(values) };
 }
 
-function verdict({ passed, completed, ran_s: ran, duration_s: duration, failed_thresholds: failed }) {
+function durationRow(name, { p50, p95, p99, max, count }) {
+  return row(name, [...[p50, p95, p99, max].map((ms) => ms.toFixed(1)), String(count)]);
+}
+
+function verdict({ passed, completed, problem, ran_s: ran, duration_s: duration, failed_thresholds: failed }) {
   if (passed) {
     return '  PASSED';
+  }
+  if (problem) {
+    return `  NOT RUN: ${problem}`;
   }
   return `  FAILED: ${(completed ? [] : [`stopped after ${ran} of ${duration} s`]).concat(failed).join(', ')}`;
 }

@@ -8,7 +8,7 @@
 //   send() refuses to write once close() was called; but it looks at that before it looks at the message. See drop().
 
 import { WebSocket } from 'k6/websockets';
-import { LiveViewError } from './errors.js';
+import { connectReason, LiveViewError } from './errors.js';
 import { startWait } from './wait.js';
 
 const HEARTBEAT_TOPIC = 'phoenix';
@@ -45,7 +45,7 @@ export class Socket {
   /**
    * Connects.
    *
-   * @returns {Promise<void>} rejects with LiveViewError `connect`, `timeout` or `ended`
+   * @returns {Promise<void>} rejects with LiveViewError `connect`, `handshake`, `exhausted`, `timeout` or `ended`
    */
   async open() {
     const opening = startWait('connecting the WebSocket', this.options.timeout, this.options.deadline);
@@ -182,7 +182,7 @@ export class Socket {
       this.gone.resolve();
     }
     if (this.opening) {
-      this.opening.reject(new LiveViewError('connect', `no WebSocket: ${this.detail || `closed with ${code}`}`));
+      this.opening.reject(new LiveViewError(connectReason(this.detail), `no WebSocket: ${this.detail || `closed with ${code}`}`));
       return;
     }
     this.finish(new LiveViewError('closed', `the server closed the socket with ${code} ${this.detail}`.trim(), { code }));

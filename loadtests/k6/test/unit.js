@@ -1,14 +1,16 @@
 // k6 run loadtests/k6/test/unit.js
 
 import { Blob } from 'k6/websockets';
-import { LiveViewError, REASONS } from '../lib/errors.js';
+import { connectReason, LiveViewError, REASON_TAGS, REASONS, reasonTag } from '../lib/errors.js';
+import { coarser, histogram, merge, quantile, TREND_STATS } from '../lib/histogram.js';
 import { LiveView } from '../lib/liveview.js';
 import { parseDuration, readOptions } from '../lib/options.js';
 import { parsePage, tags } from '../lib/page.js';
 import { Rendered } from '../lib/rendered.js';
+import { DURATIONS, report, summary, table, terminationLog, thresholds } from '../lib/report.js';
+import { placeOf, segmentOptions, usersOf } from '../lib/runners.js';
 import { Socket } from '../lib/socket.js';
 import { Stash } from '../lib/stash.js';
-import { result, summary, table, thresholds, TREND_STATS } from '../lib/summary.js';
 import { limit, sleep, startWait } from '../lib/wait.js';
 import { equal, runCases, throws, unitOptions, unitSummary } from './harness.js';
 
@@ -263,6 +265,20 @@ const socketCases = {
     FakeWebSocket.last.ends(undefined, 'connection refused');
     await throws(() => opening, (e) => is('connect')(e) && e.message.includes('connection refused'));
   },
+  async 'socket: a handshake that was answered with no, and a machine without ports, are no refusals'() {
+    for (const [text, reason] of [
+      ['websocket: bad handshake', 'handshake'],
+      ['dial tcp 10.0.0.1:4000: connect: cannot assign requested address', 'exhausted'],
+      ['dial tcp 10.0.0.1:4000: socket: too many open files', 'exhausted'],
+      ['unexpected EOF', 'connect'],
+    ]) {
+      const socket = socketWith();
+      const opening = socket.open();
+      FakeWebSocket.last.ends(undefined, text);
+      await throws(() => opening, is(reason));
+      equal(connectReason(text), reason);
+    }
+  },
   async 'socket: given up while connecting, it is not closed before it opens, then at once'() {
     const socket = socketWith();
     await throws(() => socket.open(), is('timeout'));
@@ -370,28 +386,55 @@ const optionCases = {
   'options: defaults'() {
     const o = readOptions(env());
     equal([o.bases, o.adapter, o.path, o.users, o.usersPerVu, o.vus], [['http://a:4000'], 'ets', '/stash/ets', 200, 100, 2]);
-    equal([o.durationMs, o.rampMs, o.pauseMs, o.timeoutMs], [60000, 6000, 2000, 10000]);
+    equal([o.ttlMs, o.durationMs, o.rampMs, o.pauseMs, o.timeoutMs], [60000, 180000, 45000, 2000, 10000]);
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [0.99, 0, 0.01, '']);
+    equal([o.testid, o.runners, o.runner, o.descriptors], ['', 1, null, 20000]);
+    equal([readOptions(env(), 'visits').pauseMs, o.inTime], [5000, 0.4]);
   },
   'options: every one set'() {
     const o = readOptions({
       BASE_URLS: ' http://a/ , https://b.c:1 ',
       ADAPTER: 'redis',
       STASH_PATH: '/x?y=1',
+      TESTID: 'run-1.x_2',
       USERS: '101',
       USERS_PER_VU: '50',
+      RUNNERS: '2',
+      JOB_COMPLETION_INDEX: '1',
+      FILE_DESCRIPTORS: '1024',
+      TTL: '5m',
       DURATION: '1m30s',
       RAMP: '7',
       PAUSE: '0',
+      IN_TIME: '1',
       TIMEOUT: '1.5s',
       MIN_RECOVERED: '1',
       MAX_WRONG: '2',
       MAX_FAILED: '0.5',
       SUMMARY: 'termination-log',
     });
-    equal([o.bases, o.path, o.vus], [['http://a', 'https://b.c:1'], '/x?y=1', 3]);
-    equal([o.durationMs, o.rampMs, o.pauseMs, o.timeoutMs], [90000, 7000, 0, 1500]);
+    equal([o.bases, o.path, o.vus], [['http://a', 'https://b.c:1'], '/x?y=1', 4]);
+    equal([o.ttlMs, o.durationMs, o.rampMs, o.pauseMs, o.timeoutMs, o.inTime], [300000, 90000, 7000, 0, 1500, 1]);
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [1, 2, 0.5, '/dev/termination-log']);
+    equal([o.testid, o.runners, o.runner, o.descriptors], ['run-1.x_2', 2, 1, 1024]);
+  },
+  'options: the published lengths follow from the TTL'() {
+    const lengths = (TTL) => { const o = readOptions(env({ TTL })); return [o.durationMs / 60000, o.rampMs / 60000]; };
+    equal([lengths('1m'), lengths('5m'), lengths('15m')], [[3, 0.75], [15, 3.75], [45, 11.25]]);
+  },
+  async 'options: what does not fit together is told in a sentence'() {
+    const refused = (more, sentence, scenario) => throws(() => readOptions(env(more), scenario), (e) => e.message.split('\n').length === 2 && e.message.includes(sentence));
+    await refused({ DURATION: '60s', RAMP: '60s' }, 'RAMP must be shorter than DURATION');
+    await refused({ USERS: '3', RUNNERS: '4' }, 'RUNNERS=4 is more than USERS=3');
+    await refused({ RUNNERS: '4', RUNNER: '4' }, 'This is runner 4, counted from 0, and RUNNERS=4');
+    await refused({ JOB_COMPLETION_INDEX: '1' }, 'This is runner 1, counted from 0, and RUNNERS=1');
+    await refused({ USERS: '25000' }, 'USERS=25000 on 1 runner need 25500 file descriptors each, and FILE_DESCRIPTORS=20000: use 2 runners');
+    await refused({ USERS: '25000', RUNNERS: '2', FILE_DESCRIPTORS: '4000' }, 'on 2 runners need 13000 file descriptors each, and FILE_DESCRIPTORS=4000: use 8 runners');
+    await refused({ TTL: '60s', DURATION: '70s' }, 'no visitor comes back after the TTL', 'visits');
+    await refused({ TTL: '60s', FILE_DESCRIPTORS: '500' }, 'FILE_DESCRIPTORS=500: must be a whole number, at least 501');
+    await refused({ TESTID: 'a b' }, 'TESTID=a b: must be at most 128 letters');
+    readOptions(env({ USERS: '25000', RUNNERS: '2' }));
+    readOptions(env({ USERS: '25000', RUNNERS: '8', FILE_DESCRIPTORS: '4000' }));
   },
   async 'options: durations'() {
     equal(['500ms', '60s', '2m', '1h', '1m30s', '7', '1.5', '0'].map(parseDuration), [500, 60000, 120000, 3600000, 90000, 7000, 1500, 0]);
@@ -410,75 +453,231 @@ const optionCases = {
   },
 };
 
-const trendOf = (ms) => TREND_STATS.reduce((all, stat) => Object.assign(all, { [stat]: stat === 'count' ? 3 : ms }), {});
+// What k6 tells of a Trend with these values (TrendSink.P: linear between the values of the nearest ranks).
+function trendOf(samples) {
+  const sorted = [...samples].sort((a, b) => a - b);
+  const last = sorted.length - 1;
+  const at = (share) => {
+    const place = share * last;
+    const low = sorted[Math.floor(place)];
+    return low + (sorted[Math.ceil(place)] - low) * (place - Math.floor(place));
+  };
+  const sum = sorted.reduce((a, b) => a + b, 0);
+  const values = { count: sorted.length, min: sorted[0], max: sorted[last], avg: sum / sorted.length };
+  for (const stat of TREND_STATS.slice(4)) {
+    values[stat] = at(Number(stat.slice(2, -1)) / 100);
+  }
+  return values;
+}
+
+// Reproducible, so that a failure can be looked at.
+function random(seed) {
+  let state = seed;
+  return () => {
+    state = (state * 1103515245 + 12345) % 2147483648;
+    return (state + 0.5) / 2147483648;
+  };
+}
+
+const nearestRank = (sorted, share) => sorted[Math.min(sorted.length, Math.max(1, Math.ceil(share * sorted.length))) - 1];
+const total = ({ counts }) => counts.filter((n) => n > 0).reduce((a, b) => a + b, 0);
+
+// Shapes of durations in ms: log-normal, with a second hump at 10 s, all the same, tiny, whole milliseconds, over 8 decades.
+const shapes = [
+  (r) => Math.exp(2 + Math.sqrt(-2 * Math.log(r())) * Math.cos(6.283 * r())),
+  (r) => (r() < 0.02 ? 10000 + 50 * r() : 5 + 3 * r()),
+  () => 7.5,
+  (r) => 0.01 * r(),
+  (r) => Math.ceil(20 * r()),
+  (r) => 10 ** (8 * r() - 3),
+];
+
+const histogramCases = {
+  'histogram: nothing counted'() {
+    equal(histogram(undefined), { count: 0, sum: 0, min: null, max: null, scale: 6, offset: 0, counts: [] });
+    equal([quantile(histogram({ count: 0 }), 0.5), coarser(histogram({})).scale, merge([histogram({}), histogram({})]).max], [null, 5, null]);
+  },
+  'histogram: few values are each in their bucket'() {
+    const out = histogram(trendOf([1, 2, 4, 4, 1000]));
+    equal([out.count, out.sum, out.min, out.max, out.offset], [5, 1011, 1, 1000, -1]);
+    // 1, 2, 4 are the ends of buckets -1, 63, 127; 1000 is in bucket 637
+    equal(out.counts, [1, -63, 1, -63, 2, -509, 1]);
+    equal([coarser(out).offset, coarser(out).counts], [-1, [1, -31, 1, -31, 2, -254, 1]]);
+  },
+  'histogram: the pool of several runners is within the bounds that README.md states'() {
+    for (let seed = 1; seed <= 8; seed++) {
+      const r = random(seed);
+      const runners = Array.from({ length: 1 + (seed % 5) }, (_, i) => {
+        const shape = shapes[(seed + i) % shapes.length];
+        return Array.from({ length: 1 + Math.floor(6000 * r()) }, () => shape(r));
+      });
+      const pool = runners.flat().sort((a, b) => a - b);
+      const scales = runners.map((_, i) => 6 - ((seed + i) % 4));
+      const parts = runners.map((samples, i) => {
+        let part = histogram(trendOf(samples));
+        equal(total(part), samples.length);
+        while (part.scale > scales[i]) {
+          part = coarser(part);
+        }
+        equal(total(part), samples.length);
+        return part;
+      });
+      const merged = merge(parts);
+      equal([merged.count, merged.scale, total(merged)], [pool.length, Math.min(...scales), pool.length]);
+      equal(Math.abs(merged.max - pool[pool.length - 1]) <= 0.0005 && Math.abs(merged.min - pool[0]) <= 0.0005, true, 'min and max');
+      const base = 2 ** (2 ** -merged.scale);
+      const error = (base - 1) / (base + 1) + 1e-9;
+      const ranks = 0.001 + runners.length / pool.length;
+      for (const share of [0, 0.001, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 1]) {
+        const answer = quantile(merged, share);
+        const low = nearestRank(pool, share) * (1 - error) - 0.001;
+        const high = nearestRank(pool, share + ranks) * (1 + error) + 0.001;
+        equal(answer >= low && answer <= high, true, `seed ${seed}, quantile ${share}: ${answer} from ${low} to ${high}`);
+      }
+    }
+  },
+};
+
+const runnerCases = {
+  'runners: the users of all VUs of all runners are all users, each once, evenly'() {
+    for (const runners of [1, 2, 3, 7, 8]) {
+      for (const USERS of [runners, 10, 99, 101, 2501].filter((n) => n >= runners)) {
+        for (const USERS_PER_VU of ['1', '7', '100', '99999']) {
+          const { users, vus } = readOptions(env({ USERS: String(USERS), RUNNERS: String(runners), USERS_PER_VU, FILE_DESCRIPTORS: '99999' }));
+          equal(vus % runners, 0);
+          const seen = new Array(users).fill(0);
+          const planned = new Array(runners).fill(0);
+          for (let vu = 0; vu < vus; vu++) {
+            for (const index of usersOf(vu, vus, users)) {
+              seen[index] += 1;
+              planned[vu % runners] += 1;
+            }
+          }
+          equal(seen.every((n) => n === 1), true, `${USERS} users, ${runners} runners, ${USERS_PER_VU} per VU`);
+          equal(Math.max(...planned) - Math.min(...planned) <= 1, true, `${USERS} users over ${runners} runners: ${planned}`);
+        }
+      }
+    }
+  },
+  'runners: segments as k6-operator writes them, and back'() {
+    equal(segmentOptions(1, 3), { executionSegment: '1/3:2/3', executionSegmentSequence: '0,1/3,2/3,1' });
+    equal(segmentOptions(0, 1), { executionSegment: '0:1', executionSegmentSequence: '0,1' });
+    for (const runners of [1, 2, 3, 4, 7, 50]) {
+      for (let runner = 0; runner < runners; runner++) {
+        const { executionSegment, executionSegmentSequence } = segmentOptions(runner, runners);
+        equal(placeOf(executionSegment, executionSegmentSequence), { runner, runners });
+      }
+    }
+    equal(placeOf('1/2:3/4', '0,1/4,1/2,3/4,1'), { runner: 2, runners: 4 });
+    equal(placeOf(null, null), { runner: 0, runners: 1 });
+  },
+};
 
 function endOfRun(more = {}) {
   return {
-    state: { testRunDurationMs: 60001 },
+    state: { testRunDurationMs: 180001 },
+    setup_data: { runner: 0, runners: 1, problem: null },
     metrics: {
-      first_render: { values: trendOf(12.3456) },
-      stash: { values: trendOf(1) },
+      first_render: { values: trendOf([12.3456, 12.3456, 12.3456]) },
+      stash: { values: trendOf([1, 1, 1]) },
       recovered: { values: { rate: 0.99999, passes: 99999, fails: 1 }, thresholds: { 'rate>=0.99': { ok: true } } },
       cycles: { values: { count: 3 }, thresholds: { 'count>0': { ok: true } } },
       error: { values: { count: 4 } },
       'error{reason:timeout}': { values: { count: 3 }, thresholds: { 'count>=0': { ok: true } } },
-      'error{reason:closed}': { values: { count: 1 }, thresholds: { 'count>=0': { ok: true } } },
+      'error{reason:http_404}': { values: { count: 1 }, thresholds: { 'count>=0': { ok: true } } },
       'connections{target:0}': { values: { count: 7 }, thresholds: { 'count>=0': { ok: true } } },
       ...more,
     },
   };
 }
 
-const summaryCases = {
-  'summary: result'() {
-    const out = result(endOfRun(), readOptions(env()));
-    equal([out.passed, out.recovered, out.errors, out.connections], [true, { yes: 99999, no: 1, share: 0.99999 }, { timeout: 3, closed: 1 }, { 'http://a:4000': 7 }]);
-    equal([out.first_render.count, out.first_render.quantiles[95], out.reconnect.count, out.reconnect.max], [3, 12.35, 0, null]);
+const reportCases = {
+  'report: what was counted'() {
+    const out = report(endOfRun(), readOptions(env()));
+    equal([out.passed, out.recovered, out.errors, out.connections], [true, { yes: 99999, no: 1, share: 0.99999 }, { timeout: 3, http_404: 1 }, { 'http://a:4000': 7 }]);
+    const { first_render: first, reconnect } = out.durations;
+    equal([first.count, first.p95, first.sum, reconnect.count, reconnect.max, reconnect.p50], [3, 12.346, 37.037, 0, null, null]);
+    equal(Object.keys(out.durations), DURATIONS);
   },
-  'summary: a failed threshold is named'() {
+  'report: a failed threshold is named'() {
     const data = endOfRun({ wrong_count: { values: { count: 1 }, thresholds: { 'count<=0': { ok: false } } } });
-    const out = result(data, readOptions(env()));
+    const out = report(data, readOptions(env()));
     equal([out.passed, out.failed_thresholds], [false, ['wrong_count count<=0']]);
     equal(table(out).includes('FAILED: wrong_count count<=0'), true);
   },
-  'summary: a run that was stopped has not passed'() {
-    const out = result({ ...endOfRun(), state: { testRunDurationMs: 8049 } }, readOptions(env()));
+  'report: a run that was stopped has not passed'() {
+    const out = report({ ...endOfRun(), state: { testRunDurationMs: 8049 } }, readOptions(env()));
     equal([out.completed, out.passed], [false, false]);
-    equal(table(out).includes('FAILED: stopped after 8 of 60 s'), true);
+    equal(table(out).includes('FAILED: stopped after 8 of 180 s'), true);
   },
-  'summary: the share is never rounded up to 100 %'() {
-    equal(table(result(endOfRun(), readOptions(env()))).includes('99.99 % (99999 of 100000 reconnects)'), true);
+  'report: a run that was not begun says why, and has not passed'() {
+    const out = report({ ...endOfRun(), setup_data: { runner: 2, runners: 4, problem: 'No server.' } }, readOptions(env({ RUNNERS: '4' })));
+    equal([out.completed, out.passed, out.problem, out.runner, out.runners], [false, false, 'No server.', 2, 4]);
+    equal(table(out).includes('NOT RUN: No server.') && table(out).includes('runner 3 of 4'), true);
   },
-  'summary: adapter none says what to expect'() {
+  'report: the share is never rounded up to 100 %'() {
+    equal(table(report(endOfRun(), readOptions(env()))).includes('99.99 % (99999 of 100000 reconnects)'), true);
+  },
+  'report: adapter none says what to expect'() {
     const data = endOfRun({ recovered: { values: { passes: 0, fails: 5 } } });
-    const text = table(result(data, readOptions(env({ ADAPTER: 'none' }))));
+    const text = table(report(data, readOptions(env({ ADAPTER: 'none' }))));
     equal(text.includes('0.00 % (0 of 5 reconnects); without an adapter 0 % is what to expect'), true, text);
   },
-  'summary: a run in which nothing happened'() {
-    const out = result({ metrics: {}, state: { testRunDurationMs: 60000 } }, readOptions(env()));
-    equal([out.recovered.share, out.first_render.count, out.cycles], [null, 0, 0]);
+  'report: visits tell late returns'() {
+    const data = endOfRun({ late_recovered: { values: { passes: 1, fails: 5 } } });
+    const out = report(data, readOptions(env(), 'visits'));
+    equal([out.late.yes, out.late.no, table(out).includes('1 of 6 found their stash after the TTL')], [1, 5, true]);
+  },
+  'report: a run in which nothing happened'() {
+    const out = report({ metrics: {}, state: { testRunDurationMs: 180000 } }, readOptions(env({ RUNNERS: '2', RUNNER: '1' })));
+    equal([out.recovered.share, out.durations.first_render.count, out.cycles, out.runner, out.runners], [null, 0, 0, 1, 2]);
     equal(table(out).includes('- (no reconnect came to an end)'), true);
   },
-  'summary: result line and file; the termination log fits into its 4,096 bytes'() {
+  'report: line and file; the termination log fits into its 4,096 bytes, whatever was measured'() {
     const bases = Array.from({ length: 100 }, (_, i) => `http://livestash-pod-${i}.livestash-nodes.default.svc.cluster.local:4000`);
     const outputs = summary(endOfRun(), readOptions({ BASE_URLS: bases.join(','), SUMMARY: 'termination-log' }));
     const log = outputs['/dev/termination-log'];
     equal(log.length <= 4096, true, `${log.length} bytes`);
-    equal([JSON.parse(log).servers, JSON.parse(log).left_out], [100, ['connections']]);
+    equal([JSON.parse(log).servers, JSON.parse(log).left_out, JSON.parse(log).durations.stash.scale], [100, ['connections'], 6]);
     const line = outputs.stdout.split('\n').filter((text) => text.startsWith('LIVESTASH_RESULT '));
     equal(line.length, 1);
     equal(Object.keys(JSON.parse(line[0].slice('LIVESTASH_RESULT '.length)).connections).length, 100);
     const short = summary(endOfRun(), readOptions(env({ SUMMARY: 'termination-log' })))['/dev/termination-log'];
     equal(JSON.parse(short).connections, { 'http://a:4000': 7 });
+
+    const r = random(5);
+    const wide = trendOf(Array.from({ length: 50000 }, () => 10 ** (8 * r() - 3)));
+    const worst = endOfRun(DURATIONS.reduce((all, name) => ({ ...all, [name]: { values: wide } }), {}));
+    const full = report(worst, readOptions(env()));
+    const text = terminationLog(full);
+    equal(text.length <= 4096 && text.length > 2048, true, `${text.length} bytes`);
+    equal([JSON.parse(text).durations.stash.count, total(JSON.parse(text).durations.stash)], [50000, 50000]);
+    const before = quantile(full.durations.stash, 0.99);
+    equal(Math.abs(quantile(JSON.parse(text).durations.stash, 0.99) - before) < 0.5 * before, true);
   },
-  'summary: thresholds'() {
+  'report: thresholds'() {
     const rules = thresholds(readOptions(env({ MIN_RECOVERED: '0.5', MAX_WRONG: '3', MAX_FAILED: '0.2' })));
     equal([rules.recovered, rules.wrong_count, rules.failed], [['rate>=0.5'], ['count<=3'], ['rate<=0.2']]);
     equal(thresholds(readOptions(env({ ADAPTER: 'none' }))).recovered, ['rate==0']);
-    equal(REASONS.filter((reason) => reason !== 'ended').every((reason) => rules[`error{reason:${reason}}`]), true);
+    equal(REASON_TAGS.every((reason) => rules[`error{reason:${reason}}`]), true);
+  },
+  'report: every error is counted under a reason that the report knows'() {
+    equal(REASONS.filter((reason) => reason !== 'ended').every((reason) => REASON_TAGS.includes(reasonTag({ reason }))), true);
+    equal([404, 403, 503, 418, 0].map((code) => reasonTag({ reason: 'http', code })), ['http_404', 'http_403', 'http_503', 'http', 'http']);
+    equal(reasonTag({ reason: 'closed', code: 1012 }), 'closed');
   },
 };
 
 export default async function unit() {
-  await runCases({ ...pageCases, ...renderedCases, ...stashCases, ...socketCases, ...waitCases, ...optionCases, ...summaryCases });
+  await runCases({
+    ...pageCases,
+    ...renderedCases,
+    ...stashCases,
+    ...socketCases,
+    ...waitCases,
+    ...optionCases,
+    ...histogramCases,
+    ...runnerCases,
+    ...reportCases,
+  });
 }

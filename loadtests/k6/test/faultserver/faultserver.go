@@ -1,5 +1,6 @@
 // Package faultserver answers as a LiveView with LiveStash does on the wire, and goes wrong in one chosen way. It shows that the
-// k6 scenario sees what it should see; it is no workload, and nothing is measured against it.
+// k6 scenarios see what they should see, and is what k6's own cost is measured against. It is no workload: no figure of it says
+// anything about a server.
 package faultserver
 
 import (
@@ -7,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,11 +43,25 @@ const (
 	Crash Fault = "crash"
 	// Garbage answers joins with text that is not JSON.
 	Garbage Fault = "garbage"
+	// CloseMidway ends the connection without a close frame when it is asked to stash.
+	CloseMidway Fault = "close-midway"
+	// ForbiddenSocket answers handshakes with 403, as Phoenix does when it does not like the origin.
+	ForbiddenSocket Fault = "forbidden-socket"
 	// NoLiveView serves a page without a LiveView.
 	NoLiveView Fault = "no-liveview"
+	// NotFound answers the page with 404.
+	NotFound Fault = "not-found"
+	// Forbidden answers the page with 403.
+	Forbidden Fault = "forbidden"
 	// Unavailable answers the page with 503.
 	Unavailable Fault = "unavailable"
 )
+
+var statuses = map[Fault]int{
+	NotFound:    http.StatusNotFound,
+	Forbidden:   http.StatusForbidden,
+	Unavailable: http.StatusServiceUnavailable,
+}
 
 const page = `<!DOCTYPE html>
 <html><head><meta charset="utf-8"/><meta name="csrf-token" content=%q/><title>a &lt;b> c</title>
@@ -57,13 +74,21 @@ type Server struct {
 	http  http.Server
 	stop  chan struct{}
 
-	mu    sync.Mutex
-	store map[string]stashed
+	// Spare is the number of users who see no fault, those who connect first. It is set before the first one comes.
+	Spare int
+	// TTL is how long stashes live; 0 for ever. It is set before the first user comes.
+	TTL time.Duration
+
+	mu     sync.Mutex
+	store  map[string]stashed
+	spared map[string]int
 
 	// Open counts the WebSockets that are open now.
 	Open atomic.Int64
 	// Refused counts joins whose cookie, CSRF token and session do not belong together: a client that mixes up its users.
 	Refused atomic.Int64
+	// Disturbed counts reconnects of spared users that found nothing.
+	Disturbed atomic.Int64
 	// Stayed counts recoveries at the address where the stash was made: a client that does not go round.
 	Stayed atomic.Int64
 }
@@ -71,11 +96,12 @@ type Server struct {
 type stashed struct {
 	count int
 	at    string // address that was asked to stash
+	ends  time.Time
 }
 
 // New returns a server with a fault. It listens nowhere yet.
 func New(fault Fault) *Server {
-	s := &Server{fault: fault, stop: make(chan struct{}), store: map[string]stashed{}}
+	s := &Server{fault: fault, stop: make(chan struct{}), store: map[string]stashed{}, spared: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stash/{adapter}", s.page)
 	mux.HandleFunc("GET /live/websocket", s.socket)
@@ -103,13 +129,42 @@ func (s *Server) Close() error {
 	return s.http.Close()
 }
 
+// Spared returns how often each of the spared users has stashed.
+func (s *Server) Spared() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.spared))
+}
+
+// Users returns how many users have stashed.
+func (s *Server) Users() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.store)
+}
+
+// faultFor returns what goes wrong for a user.
+func (s *Server) faultFor(user string) Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, found := s.spared[user]; found {
+		return None
+	}
+	if len(s.spared) < s.Spare {
+		s.spared[user] = 0
+		return None
+	}
+	return s.fault
+}
+
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	if status, found := statuses[s.fault]; found {
+		http.Error(w, "no", status)
+		return
+	}
 	switch s.fault {
 	case SilentPage:
 		<-s.stop
-		return
-	case Unavailable:
-		http.Error(w, "no", http.StatusServiceUnavailable)
 		return
 	case NoLiveView:
 		_, _ = fmt.Fprint(w, "<html><body>hello</body></html>")
@@ -127,9 +182,15 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
-	if s.fault == SilentUpgrade {
+	fault := s.faultFor(cookie(r))
+	switch fault {
+	case SilentUpgrade:
 		<-s.stop
 		return
+	case ForbiddenSocket:
+		http.Error(w, "no", http.StatusForbidden)
+		return
+	default:
 	}
 	c, err := upgrade(w, r)
 	if err != nil {
@@ -138,11 +199,11 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	s.Open.Add(1)
 	defer s.Open.Add(-1)
 	defer func() { _ = c.Close() }()
-	if s.fault == SilentSocket {
+	if fault == SilentSocket {
 		<-s.stop
 		return
 	}
-	v := &view{Server: s, conn: c, user: cookie(r), csrf: r.URL.Query().Get("_csrf_token"), at: c.LocalAddr().String()}
+	v := &view{Server: s, conn: c, fault: fault, user: cookie(r), csrf: r.URL.Query().Get("_csrf_token"), at: c.LocalAddr().String()}
 	for {
 		text, err := c.readText()
 		if err != nil {
@@ -166,6 +227,7 @@ func cookie(r *http.Request) string {
 type view struct {
 	*Server
 	*conn
+	fault              Fault
 	user, csrf, id, at string
 	count              int
 }
@@ -233,7 +295,10 @@ func (v *view) mount(id string, again bool) string {
 		return "new"
 	}
 	kept, found := v.store[id]
-	if !found || v.fault == Forget {
+	if !found || v.fault == Forget || v.TTL > 0 && time.Now().After(kept.ends) {
+		if v.fault == None {
+			v.Disturbed.Add(1)
+		}
 		return "not_found"
 	}
 	if kept.at == v.at {
@@ -247,12 +312,19 @@ func (v *view) mount(id string, again bool) string {
 }
 
 func (v *view) stash(frame [5]json.RawMessage) error {
-	if v.fault == Crash {
+	switch v.fault {
+	case Crash:
 		return v.send([5]any{frame[0], frame[1], frame[2], "phx_error", map[string]any{}})
+	case CloseMidway:
+		return errEnd
+	default:
 	}
 	v.count++
 	v.mu.Lock()
-	v.store[v.id] = stashed{v.count, v.at}
+	v.store[v.id] = stashed{v.count, v.at, time.Now().Add(v.TTL)}
+	if _, found := v.spared[v.user]; found {
+		v.spared[v.user]++
+	}
 	v.mu.Unlock()
 	if err := v.reply(frame, "ok", map[string]any{"diff": map[string]any{"1": fmt.Sprint(v.count)}}); err != nil {
 		return err

@@ -1,0 +1,125 @@
+// What all scenarios share: k6's options, the check before the start, and users who live side by side in few VUs.
+
+import exec from 'k6/execution';
+import { LiveViewError } from './errors.js';
+import { TREND_STATS } from './histogram.js';
+import { LiveView } from './liveview.js';
+import { metrics } from './metrics.js';
+import { thresholds } from './report.js';
+import { placeOf, segmentOptions, usersOf } from './runners.js';
+import { User } from './user.js';
+import { sleep } from './wait.js';
+
+// After DURATION nothing new is begun. Waits that are under way may end by themselves for WAITS_END; then they are cut, and
+// DROP later k6 itself ends the scenario, which also ends connections that a server has neither refused nor answered.
+const WAITS_END_MS = 10000;
+const DROP_MS = 2000;
+// longest wait for the first page, before the start
+const LOOK_MS = 10000;
+
+/**
+ * k6's `options`.
+ *
+ * @param {Object} config of readOptions()
+ * @returns {Object}
+ */
+export function k6Options(config) {
+  const options = {
+    scenarios: {
+      [config.scenario]: {
+        executor: 'per-vu-iterations',
+        vus: config.vus,
+        iterations: 1,
+        maxDuration: `${config.durationMs + WAITS_END_MS + DROP_MS}ms`,
+        gracefulStop: '0s',
+      },
+    },
+    setupTimeout: `${2 * LOOK_MS}ms`,
+    thresholds: thresholds(config),
+    summaryTrendStats: TREND_STATS,
+    // Users of one VU do not share their connections: the first render has to open one, and a Service spreads connections.
+    noConnectionReuse: true,
+    // The few that tell series apart: every further tag multiplies what a Prometheus has to keep.
+    systemTags: ['status', 'method', 'name', 'scenario', 'error_code'],
+  };
+  if (config.testid) {
+    options.tags = { testid: config.testid };
+  }
+  if (config.runner !== null) {
+    Object.assign(options, segmentOptions(config.runner, config.runners));
+  }
+  return options;
+}
+
+/**
+ * k6's `setup`: finds out which runner this is, and whether there is anything to test.
+ *
+ * @param {Object} config of readOptions()
+ * @returns {Promise<{runner: number, runners: number, problem: string|null}>} `problem`: why the test cannot be run, one
+ *   sentence. It is returned and not thrown, so that it gets into the report
+ */
+export async function prepare(config) {
+  const { executionSegment, executionSegmentSequence } = exec.test.options;
+  const { runner, runners } = placeOf(executionSegment, executionSegmentSequence);
+  let problem = null;
+  if (runners !== config.runners) {
+    problem =
+      `k6 runs part ${runner + 1} of ${runners} of this test, and RUNNERS=${config.runners}: ` +
+      `set RUNNERS to ${runners}, the number of runners (in a TestRun: its parallelism).`;
+  } else {
+    problem = await look(config);
+  }
+  return { runner, runners, problem };
+}
+
+/**
+ * One iteration of one VU: all its users, side by side, from the start to the end of the test.
+ *
+ * @param {Object} config of readOptions()
+ * @param {{problem: string|null}} prepared of prepare()
+ * @param {function(User): Promise<void>} live what a user does until the end of the test
+ */
+export async function runUsers(config, prepared, live) {
+  if (prepared.problem) {
+    exec.test.abort(prepared.problem);
+  }
+  const end = exec.scenario.startTime + config.durationMs;
+  const indexes = usersOf(exec.vu.idInTest - 1, config.vus, config.users);
+  metrics.planned.add(indexes.length);
+  try {
+    await Promise.all(
+      indexes.map(async (index) => {
+        const user = new User(config, index, { end, cut: end + WAITS_END_MS });
+        await sleep((config.rampMs * index) / config.users);
+        await live(user);
+        await user.leave();
+      }),
+    );
+  } catch (error) {
+    // A fault of this script. k6 would log it, go on, and exit with 0.
+    exec.test.abort(`the scenario itself failed: ${error.stack || error}`);
+  }
+}
+
+// Looks whether any server gives the page. One that does not while another does is measured: it may come back.
+async function look(config) {
+  const views = config.bases.map(() => new LiveView({ path: config.path, timeout: Math.min(config.timeoutMs, LOOK_MS) }));
+  const problems = await Promise.all(
+    views.map(async (view, i) => {
+      try {
+        await view.fetchPage(config.bases[i]);
+        return null;
+      } catch (error) {
+        if (!(error instanceof LiveViewError)) {
+          throw error;
+        }
+        return error.message;
+      }
+    }),
+  );
+  if (problems.includes(null)) {
+    return null;
+  }
+  const others = problems.length > 1 ? `, and so do the ${problems.length - 1} other servers` : '';
+  return `There is nothing to test. ${problems[0]}${others}: check BASE_URLS, and STASH_PATH=${config.path}.`;
+}
