@@ -63,6 +63,9 @@ func Render(c *v1alpha1.LiveStashCluster, in Inputs) ([]client.Object, error) {
 		objects = append(objects, policy)
 	}
 	objects = append(objects, managedRedis(c, in)...)
+	if config := RedisOperatedConfig(c); config != nil {
+		objects = append(objects, config)
+	}
 	objects = append(objects, statefulSet, ClientService(c))
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
 	if budget := PodDisruptionBudget(c); budget != nil {
@@ -84,6 +87,7 @@ func Optional(c *v1alpha1.LiveStashCluster) []client.Object {
 		&appsv1.StatefulSet{TypeMeta: statefulSetType, ObjectMeta: redis},
 		&corev1.Service{TypeMeta: serviceType, ObjectMeta: redis},
 		&corev1.ConfigMap{TypeMeta: configMapType, ObjectMeta: redis},
+		&corev1.ConfigMap{TypeMeta: configMapType, ObjectMeta: objectMeta(c, RedisOperatedName(c))},
 		&networkingv1.NetworkPolicy{TypeMeta: networkPolicyType, ObjectMeta: redis},
 		&policyv1.PodDisruptionBudget{TypeMeta: podDisruptionBudgetType, ObjectMeta: redis},
 		&corev1.PersistentVolumeClaim{TypeMeta: persistentVolumeClaimType, ObjectMeta: objectMeta(c, RedisDataName(c))},

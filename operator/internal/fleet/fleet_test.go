@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,13 +125,15 @@ func TestOptionalObjectsAreLeftOut(t *testing.T) {
 		}
 		return objects
 	}
-	managed := func(redis v1alpha1.ManagedRedis) func(*v1alpha1.LiveStashCluster) {
-		return func(c *v1alpha1.LiveStashCluster) {
-			c.Spec.Adapter, c.Spec.Redis = v1alpha1.AdapterRedis, &v1alpha1.RedisSpec{Managed: &redis}
-		}
+	with := func(redis v1alpha1.RedisSpec) []client.Object {
+		return render(func(c *v1alpha1.LiveStashCluster) { c.Spec.Adapter, c.Spec.Redis = v1alpha1.AdapterRedis, &redis })
 	}
-	// A budget is only made without persistence.
-	all := append(render(managed(v1alpha1.ManagedRedis{})), render(managed(v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{}}))...)
+	all := slices.Concat(
+		// A budget is only made without persistence.
+		with(v1alpha1.RedisSpec{}),
+		with(v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{}}}),
+		with(v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}),
+	)
 	few := render(func(c *v1alpha1.LiveStashCluster) {
 		c.Spec.DisruptionBudget.Enabled = ptr.To(false)
 		c.Spec.NetworkPolicy.Enabled = ptr.To(false)

@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
 // appliedAnnotation is on every child: a digest of what was applied. It tells that the operator wants something else
 // now, also when the difference is a field that it no longer wants.
-const appliedAnnotation = "livestash.dev/applied"
+const appliedAnnotation = fleet.AppliedAnnotation
 
 // applyConfiguration is an object as server-side apply takes it: the wanted fields, no status, and their digest.
 func applyConfiguration(desired client.Object) (*unstructured.Unstructured, error) {
