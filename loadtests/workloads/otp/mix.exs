@@ -12,8 +12,8 @@ defmodule Workload.MixProject do
     ]
   end
 
-  # mnesia is started before the application, as memento does it for LiveStash. ssl and runtime_tools are not called here:
-  # a release has them, and distribution over TLS and tracing are not possible without.
+  # mnesia is started before the application, as memento does it for LiveStash. runtime_tools is not called here: a release
+  # has it, and tracing is not possible without.
   #
   # cowboy is not a dependency in mix's sense: it comes from the distribution's erlang-cowboy package, which puts it
   # into Erlang's own library folder. Naming it here is enough for mix to find it and to copy it into the release.

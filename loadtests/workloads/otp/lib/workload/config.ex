@@ -7,14 +7,17 @@ defmodule Workload.Config do
   | PORT | HTTP port; 0 picks a free one | 4000 |
   | PHX_HOST | host that browsers know the workload by; WebSockets from pages of other hosts are refused | localhost |
   | SECRET_KEY_BASE | secret of at least 64 bytes behind every cookie and token; the same on all nodes | none, required |
-  | LIVE_STASH_ADAPTER | the adapter to start beside none: ets, browser_memory or mnesia | all of them |
+  | LIVE_STASH_ADAPTER | the adapter to start beside none: ets, browser_memory, redis or mnesia | all that can be started |
   | LIVE_STASH_TTL | seconds a stash outlives its user's connection | 300 |
+  | LIVE_STASH_REDIS_URL | where redis stores, see `Workload.Redis.Url` | none, redis cannot be started |
+  | LIVE_STASH_REDIS_CACERTFILE | PEM file of who may have signed the certificate of a rediss:// server | the system's |
   | LIBCLUSTER_SERVICE, LIBCLUSTER_NAMESPACE, LIBCLUSTER_APP | whom to cluster with, see `Workload.Cluster` | not clustered |
   """
 
+  alias Workload.Redis.Url
   alias Workload.Stash
 
-  @enforce_keys [:port, :host, :secret_key_base, :adapters, :ttl, :cluster]
+  @enforce_keys [:port, :host, :secret_key_base, :adapters, :ttl, :redis, :cluster]
   defstruct @enforce_keys
 
   @type t :: %__MODULE__{
@@ -23,6 +26,7 @@ defmodule Workload.Config do
           secret_key_base: String.t(),
           adapters: [Stash.adapter()],
           ttl: pos_integer(),
+          redis: nil | Url.t(),
           cluster: nil | %{service: String.t(), namespace: String.t(), app: String.t()}
         }
 
@@ -34,7 +38,8 @@ defmodule Workload.Config do
   def read(env) do
     with {:ok, port} <- integer(env, "PORT", "4000", 0..65_535),
          {:ok, secret} <- secret(env),
-         {:ok, adapters} <- adapters(env),
+         {:ok, redis} <- redis(env),
+         {:ok, adapters} <- adapters(env, redis),
          {:ok, ttl} <- integer(env, "LIVE_STASH_TTL", "300", 1..86_400),
          {:ok, cluster} <- cluster(env) do
       {:ok,
@@ -44,6 +49,7 @@ defmodule Workload.Config do
          secret_key_base: secret,
          adapters: adapters,
          ttl: ttl,
+         redis: redis,
          cluster: cluster
        }}
     end
@@ -83,16 +89,29 @@ defmodule Workload.Config do
     end
   end
 
-  defp adapters(env) do
+  defp redis(env) do
+    case present(env, "LIVE_STASH_REDIS_URL") do
+      nil -> {:ok, nil}
+      url -> Url.read(url, present(env, "LIVE_STASH_REDIS_CACERTFILE"))
+    end
+  end
+
+  defp adapters(env, redis) do
     case present(env, "LIVE_STASH_ADAPTER") do
       nil ->
-        {:ok, Stash.adapters()}
+        {:ok, if(redis, do: Stash.adapters(), else: Stash.adapters() -- [:redis])}
 
       name ->
         case Stash.adapter(name) do
+          {:ok, :redis} when redis == nil ->
+            {:error, "LIVE_STASH_REDIS_URL is not set; LIVE_STASH_ADAPTER=redis needs it."}
+
           # The baseline needs nothing, so that it can be compared with on every deployment.
-          {:ok, adapter} -> {:ok, Enum.uniq([:none, adapter])}
-          :error -> {:error, "LIVE_STASH_ADAPTER must be one of #{Stash.names()}, but it is #{inspect(name)}."}
+          {:ok, adapter} ->
+            {:ok, Enum.uniq([:none, adapter])}
+
+          :error ->
+            {:error, "LIVE_STASH_ADAPTER must be one of #{Stash.names()}, but it is #{inspect(name)}."}
         end
     end
   end

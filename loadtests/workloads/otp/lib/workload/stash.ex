@@ -6,12 +6,12 @@ defmodule Workload.Stash do
   To add an adapter: write `Workload.Stash.<Name>` and name it in `@modules`.
   """
 
-  alias Workload.Stash.{BrowserMemory, Ets, Mnesia, None}
+  alias Workload.Stash.{BrowserMemory, Ets, Mnesia, None, Redis}
 
-  @modules [none: None, ets: Ets, browser_memory: BrowserMemory, mnesia: Mnesia]
+  @modules [none: None, ets: Ets, browser_memory: BrowserMemory, redis: Redis, mnesia: Mnesia]
 
   @typedoc "An adapter's name as it stands in LIVE_STASH_ADAPTER and in the path of its page."
-  @type adapter :: :none | :ets | :browser_memory | :mnesia
+  @type adapter :: :none | :ets | :browser_memory | :redis | :mnesia
 
   @typedoc """
   One user's stash, as the process behind the page keeps it.
@@ -61,7 +61,7 @@ defmodule Workload.Stash do
   @spec row_id(String.t()) :: String.t()
   def row_id(stash_id), do: Base.encode64(:crypto.hash(:sha256, stash_id <> @secret), padding: false)
 
-  @doc "All adapters that need no store outside of the workload."
+  @doc "All adapters."
   @spec adapters() :: [adapter()]
   def adapters, do: Keyword.keys(@modules)
 

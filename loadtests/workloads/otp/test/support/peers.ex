@@ -14,8 +14,11 @@ defmodule Workload.Peers do
     peers
   end
 
-  @doc "Starts a node of that name, which connects to those of `sync` before its applications start."
-  def start_one(name, adapter, sync \\ []) do
+  @doc """
+  Starts a node of that name, which connects to those of `sync` before its applications start. `env` is what its environment
+  has beside the tests' and the adapter.
+  """
+  def start_one(name, adapter, sync \\ [], env \\ []) do
     names = "[" <> Enum.map_join(sync, ",", &"'#{&1.node}'") <> "]"
 
     args =
@@ -28,7 +31,7 @@ defmodule Workload.Peers do
         host: ~c"127.0.0.1",
         longnames: true,
         connection: :standard_io,
-        env: [{~c"LIVE_STASH_ADAPTER", ~c"#{adapter}"}],
+        env: for({name, value} <- [{"LIVE_STASH_ADAPTER", adapter} | env], do: {~c"#{name}", ~c"#{value}"}),
         args: Enum.map(args, &to_charlist/1)
       })
 

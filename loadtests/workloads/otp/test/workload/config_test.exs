@@ -14,6 +14,7 @@ defmodule Workload.ConfigTest do
                 secret_key_base: @secret,
                 adapters: [:none, :ets, :browser_memory, :mnesia],
                 ttl: 300,
+                redis: nil,
                 cluster: nil
               }}
   end
@@ -36,6 +37,22 @@ defmodule Workload.ConfigTest do
     assert config.cluster == %{service: "shop-nodes", namespace: "default", app: "shop"}
   end
 
+  test "redis is one of all adapters when it is known where it is" do
+    env = %{"SECRET_KEY_BASE" => @secret, "LIVE_STASH_REDIS_URL" => "redis://:p%3Aw@stash:6380/2"}
+    assert {:ok, config} = Config.read(env)
+    assert config.adapters == [:none, :ets, :browser_memory, :redis, :mnesia]
+    assert %{host: "stash", port: 6380, username: nil, password: "p:w", database: 2, tls: nil} = config.redis
+  end
+
+  test "a Redis over TLS is verified with the CA that is named, and its password is not for logs" do
+    env = %{"LIVE_STASH_REDIS_URL" => "rediss://app:s3cret@stash", "LIVE_STASH_REDIS_CACERTFILE" => "/redis/ca.crt"}
+    assert {:ok, config} = Config.read(Map.put(env, "SECRET_KEY_BASE", @secret))
+    assert %{port: 6379, username: "app", password: "s3cret", database: nil} = config.redis
+    assert config.redis.tls[:verify] == :verify_peer
+    assert config.redis.tls[:cacertfile] == "/redis/ca.crt"
+    refute inspect(config) =~ "s3cret"
+  end
+
   for {name, value, word} <- [
         {"SECRET_KEY_BASE", "", "not set"},
         {"SECRET_KEY_BASE", "short", "5 bytes"},
@@ -43,14 +60,21 @@ defmodule Workload.ConfigTest do
         {"PORT", "http", "PORT"},
         {"LIVE_STASH_TTL", "0", "LIVE_STASH_TTL"},
         {"LIVE_STASH_TTL", "60s", "LIVE_STASH_TTL"},
-        {"LIVE_STASH_ADAPTER", "ETS", "none, ets, browser_memory, mnesia"},
-        {"LIVE_STASH_ADAPTER", "redis", "none, ets, browser_memory, mnesia"},
+        {"LIVE_STASH_ADAPTER", "ETS", "none, ets, browser_memory, redis, mnesia"},
+        {"LIVE_STASH_ADAPTER", "redis", "LIVE_STASH_REDIS_URL"},
+        {"LIVE_STASH_REDIS_URL", "http://stash:6379", "redis://"},
+        {"LIVE_STASH_REDIS_URL", "stash:6379", "redis://"},
+        {"LIVE_STASH_REDIS_URL", "redis://", "redis://"},
+        {"LIVE_STASH_REDIS_URL", "redis://s3cret@stash", "user:password@"},
+        {"LIVE_STASH_REDIS_URL", "redis://stash:99999", "redis://"},
+        {"LIVE_STASH_REDIS_URL", "redis://stash/first", "redis://"},
         {"LIBCLUSTER_SERVICE", "shop-nodes", "LIBCLUSTER_APP"}
       ] do
     test "#{name}=#{inspect(value)} is refused with one sentence that says what is wrong" do
       env = Map.put(%{"SECRET_KEY_BASE" => @secret}, unquote(name), unquote(value))
       assert {:error, sentence} = Config.read(env)
       assert sentence =~ unquote(word)
+      refute sentence =~ "s3cret"
       assert String.ends_with?(sentence, ".")
     end
   end

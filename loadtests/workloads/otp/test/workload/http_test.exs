@@ -23,7 +23,7 @@ defmodule Workload.HTTPTest do
   test "the front page links to every adapter's page, and each page exists" do
     %{status: 200, body: body} = Client.request("GET", "/")
     paths = Regex.scan(~r/href="(\/[^"]+)"/, body) |> Enum.map(&List.last/1)
-    assert paths == ["/stash/none", "/stash/ets", "/stash/browser_memory", "/stash/mnesia"]
+    assert paths == ["/stash/none", "/stash/ets", "/stash/browser_memory", "/stash/redis", "/stash/mnesia"]
     for path <- paths, do: assert(%{status: 200} = Client.request("GET", path))
 
     assert %{status: 200, headers: %{"content-type" => "text/javascript" <> _}} =
@@ -31,7 +31,7 @@ defmodule Workload.HTTPTest do
   end
 
   test "unknown adapters, addresses and methods are refused with a sentence" do
-    assert %{status: 404, body: "There is no adapter of that name" <> _} = Client.request("GET", "/stash/redis")
+    assert %{status: 404, body: "There is no adapter of that name" <> _} = Client.request("GET", "/stash/files")
     assert %{status: 404, body: "There is nothing at /nowhere."} = Client.request("GET", "/nowhere")
     assert %{status: 405} = Client.request("POST", "/stash/ets")
   end

@@ -89,6 +89,7 @@ defmodule Workload.WireTest do
     for {path, event, keys} <- [
           {"/stash/ets", "live-stash:init-ets", ["node", "stashId"]},
           {"/stash/mnesia", "live-stash:init-mnesia", ["stashId"]},
+          {"/stash/redis", "live-stash:init-redis", ["stashId"]},
           {"/stash/browser_memory", "live-stash:stash-state", ["stashedState"]}
         ] do
       test "to #{path} recovers the counter" do
@@ -133,7 +134,7 @@ defmodule Workload.WireTest do
     end
 
     test "finds nothing when the client brings nothing" do
-      for path <- ["/stash/ets", "/stash/mnesia", "/stash/browser_memory"] do
+      for path <- ["/stash/ets", "/stash/mnesia", "/stash/redis", "/stash/browser_memory"] do
         {_client, response} = Client.visit(Client.open(path), %{"_mounts" => 1, "liveStash" => %{}})
         assert %{"0" => "not_found", "1" => "0"} = response["rendered"]
       end
@@ -257,7 +258,7 @@ defmodule Workload.WireTest do
   test "a join's address says which page it is, and one of no page is unauthorized" do
     client = Client.connect(Client.open("/stash/ets"))
     unauthorized = %{"status" => "error", "response" => %{"reason" => "unauthorized"}}
-    assert Client.join(client, %{}, %{"url" => "http://127.0.0.1/stash/redis"}) == unauthorized
+    assert Client.join(client, %{}, %{"url" => "http://127.0.0.1/stash/files"}) == unauthorized
     assert %{"response" => %{"rendered" => rendered}} = Client.join(client, %{}, %{"url" => "http://x/stash/none"})
     assert rendered["2"] == "none"
   end
