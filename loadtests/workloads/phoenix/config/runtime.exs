@@ -47,10 +47,18 @@ config :stash_workload, stash_adapter: adapter_module, stash_ttl: ttl
 config :live_stash, adapters: List.wrap(adapter_module)
 
 if adapter == "redis" do
-  config :live_stash,
-    redis:
-      System.get_env("LIVE_STASH_REDIS_URL") ||
-        raise("LIVE_STASH_REDIS_URL is missing; LIVE_STASH_ADAPTER=redis needs it")
+  url =
+    System.get_env("LIVE_STASH_REDIS_URL") ||
+      raise("LIVE_STASH_REDIS_URL is missing; LIVE_STASH_ADAPTER=redis needs it")
+
+  # Without a file Redix trusts the system's CAs. A connection without TLS does not know the option.
+  tls_options =
+    case {url, System.get_env("LIVE_STASH_REDIS_CACERTFILE")} do
+      {"rediss:" <> _, file} when file not in [nil, ""] -> [cacertfile: file]
+      _ -> []
+    end
+
+  config :live_stash, redis: {url, socket_opts: tls_options}
 end
 
 if service = System.get_env("LIBCLUSTER_SERVICE") do
