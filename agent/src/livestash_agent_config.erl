@@ -16,6 +16,8 @@
     | drain_handoff_timeout
     | app_port
     | adapter
+    | redis_url
+    | redis_cacertfile
     | dns_query
     | app_name
     | pod_name
@@ -47,6 +49,8 @@ variables() ->
         {drain_handoff_timeout, "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", {0, ?DAY}, 20000},
         {app_port, "PORT", {1, 65535}, undefined},
         {adapter, "LIVE_STASH_ADAPTER", adapter, none},
+        {redis_url, "LIVE_STASH_REDIS_URL", text, undefined},
+        {redis_cacertfile, "LIVE_STASH_REDIS_CACERTFILE", text, undefined},
         {dns_query, "DNS_CLUSTER_QUERY", text, undefined},
         {app_name, "LIBCLUSTER_APP", text, undefined},
         {pod_name, "POD_NAME", text, undefined},

@@ -15,11 +15,15 @@ given_test() ->
     Given = [
         {"LIVESTASH_AGENT_PORT", "1234"},
         {"LIVE_STASH_ADAPTER", "browser_memory"},
+        {"LIVE_STASH_REDIS_URL", "redis://:secret@shop-redis"},
+        {"LIVE_STASH_REDIS_CACERTFILE", "/livestash-redis/ca.crt"},
         {"DNS_CLUSTER_QUERY", "shop-nodes.ns.svc.cluster.local"}
     ],
     with(Given, fun() ->
         ?assertEqual(1234, livestash_agent_config:get(port)),
         ?assertEqual(browser_memory, livestash_agent_config:get(adapter)),
+        ?assertEqual("redis://:secret@shop-redis", livestash_agent_config:get(redis_url)),
+        ?assertEqual("/livestash-redis/ca.crt", livestash_agent_config:get(redis_cacertfile)),
         ?assertEqual("shop-nodes.ns.svc.cluster.local", livestash_agent_config:get(dns_query))
     end).
 
