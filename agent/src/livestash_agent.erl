@@ -75,8 +75,12 @@ init([]) ->
             livestash_agent_mesh,
             livestash_agent_journal,
             livestash_agent_reunion,
-            livestash_agent_network,
+            livestash_agent_network
+        ] ++ redis(livestash_agent_config:get(adapter)) ++ [
             livestash_agent_ready,
             livestash_agent_http
         ]
     ]}}.
+
+redis(redis) -> [livestash_agent_redis];
+redis(_Adapter) -> [].

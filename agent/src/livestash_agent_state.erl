@@ -10,10 +10,26 @@
 %% the web endpoints, handing rows over, done.
 -type phase() :: none | waiting | closing | stopping | handing_over | done.
 -type counter() ::
-    handoffs_sent | handoffs_received | handoffs_failed | drains | sockets_closed | splits | reunited_rows.
+    handoffs_sent
+    | handoffs_received
+    | handoffs_failed
+    | drains
+    | sockets_closed
+    | splits
+    | reunited_rows
+    | store_answers.
 
 -define(PHASES, [none, waiting, closing, stopping, handing_over, done]).
--define(COUNTERS, [handoffs_sent, handoffs_received, handoffs_failed, drains, sockets_closed, splits, reunited_rows]).
+-define(COUNTERS, [
+    handoffs_sent,
+    handoffs_received,
+    handoffs_failed,
+    drains,
+    sockets_closed,
+    splits,
+    reunited_rows,
+    store_answers
+]).
 
 %% Makes the state, unless an earlier start of the agent has. The first cell is the phase, the others are counters.
 -spec init() -> ok.

@@ -11,7 +11,8 @@ tables() ->
     [{ets, Table} || Table <- [ets_table()], ets:info(Table, protection) =:= public] ++
         [{mnesia, ?MNESIA_TABLE} || mnesia_loaded()].
 
-%% Whether the adapter's table is there, and if not, a sentence that says so. Adapters without a table are ready.
+%% Whether the adapter's table is there, or its Redis answers, and if not, a sentence that says so. Adapters without a
+%% store are ready.
 -spec ready() -> {boolean(), string()}.
 ready() ->
     ready(livestash_agent_config:get(adapter), tables()).
@@ -20,6 +21,8 @@ ready(ets, Tables) ->
     present(ets, Tables, lists:concat(["LiveStash's ETS table ", ets_table(), " does not exist."]));
 ready(mnesia, Tables) ->
     present(mnesia, Tables, "This node holds no loaded copy of LiveStash's Mnesia table.");
+ready(redis, _Tables) ->
+    livestash_agent_redis:ready();
 ready(_Adapter, _Tables) ->
     {true, ""}.
 
