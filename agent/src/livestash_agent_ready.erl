@@ -10,12 +10,13 @@
 -export_type([facts/0]).
 
 %% accepting: the application's port, or `undefined` when it has none. mesh: whether DNS has answered and all peers
-%% that it names are connected, or were once. copy_elsewhere: whether a connected peer holds a loaded Mnesia table.
+%% that it names are connected, or were once. store: whether it is there, or was once where that is enough.
+%% store_required: whether it is waited for without limit.
 -type facts() :: #{
     accepting := {Port :: inet:port_number(), boolean()} | undefined,
     mesh := {boolean(), Reason :: string()},
     store := {boolean(), Reason :: string()},
-    copy_elsewhere := boolean(),
+    store_required := boolean(),
     grace_over := boolean()
 }.
 
@@ -37,11 +38,11 @@ check() ->
     end.
 
 %% The rules, in the order in which they are told. The peers and the store are waited for until the grace is over, a
-%% copy that a peer could give is waited for without limit: whoever serves without it serves an empty store.
+%% store that is required without limit: whoever serves without it serves an empty one.
 -spec decide(facts()) -> {boolean(), iodata()}.
 decide(#{accepting := {Port, false}}) ->
     {false, io_lib:format("The application's port ~b accepts no connection.", [Port])};
-decide(#{store := {false, Reason}, copy_elsewhere := true}) ->
+decide(#{store := {false, Reason}, store_required := true}) ->
     {false, Reason};
 decide(#{grace_over := true}) ->
     {true, ""};
@@ -74,13 +75,14 @@ handle_cast(_Message, State) ->
     {noreply, State}.
 
 facts(Whole) ->
-    Store = livestash_agent_store:ready(),
+    Adapter = livestash_agent_config:get(adapter),
+    Store = store(Adapter),
     Peers = #{connected := Connected} = livestash_agent_mesh:peers(),
     #{
         accepting => accepting(livestash_agent_config:get(app_port)),
         mesh => mesh(Whole, livestash_agent_mesh:known(), Peers),
         store => Store,
-        copy_elsewhere => copy_elsewhere(livestash_agent_config:get(adapter), Store, Connected),
+        store_required => store_required(Adapter, Store, Connected),
         grace_over => livestash_agent_state:uptime() >= livestash_agent_config:get(ready_grace)
     }.
 
@@ -94,6 +96,15 @@ mesh(false, true, #{missing := []}) ->
 mesh(false, true, #{missing := Missing}) ->
     {false, ["Not connected to ", lists:join(", ", [atom_to_list(Node) || Node <- Missing]), "."]}.
 
+%% A pod whose Redis has answered once stays ready without it: it is the same one for all pods, and none would be left.
+store(redis) ->
+    case livestash_agent_redis:has_answered() of
+        true -> {true, ""};
+        false -> livestash_agent_redis:ready()
+    end;
+store(_Adapter) ->
+    livestash_agent_store:ready().
+
 accepting(undefined) ->
     undefined;
 accepting(Port) ->
@@ -105,11 +116,12 @@ connects(Address, Port) ->
         {error, _Reason} -> false
     end.
 
-copy_elsewhere(mnesia, {false, _Reason}, Peers) ->
+%% Mnesia's while a connected peer holds a loaded copy of the table, and Redis.
+store_required(mnesia, {false, _Reason}, Peers) ->
     Answers = erpc:multicall(Peers, livestash_agent_store, tables, [], ?PATIENCE),
     lists:any(fun
         ({ok, Tables}) -> lists:keymember(mnesia, 1, Tables);
         (_Failure) -> false
     end, Answers);
-copy_elsewhere(_Adapter, _Store, _Peers) ->
-    false.
+store_required(Adapter, _Store, _Peers) ->
+    Adapter =:= redis.

@@ -11,7 +11,7 @@ rules_test_() ->
         accepting => {4000, true},
         mesh => {true, ""},
         store => {true, ""},
-        copy_elsewhere => false,
+        store_required => false,
         grace_over => false
     },
     Closed = {4000, false},
@@ -27,8 +27,10 @@ rules_test_() ->
             {"a peer is missing for too long", true, #{mesh => No, grace_over => true}},
             {"no store", false, #{store => No}},
             {"no store for too long", true, #{store => No, grace_over => true}},
-            {"a peer could give its copy", false, #{store => No, copy_elsewhere => true, grace_over => true}},
-            {"the copy is here", true, #{copy_elsewhere => true}}
+            {"no store that is required, whatever the grace", false, #{
+                store => No, store_required => true, grace_over => true
+            }},
+            {"the store that is required", true, #{store_required => true}}
         ]
     ].
 
@@ -37,6 +39,7 @@ live_test_() ->
         fun port_is_asked/0,
         fun table_is_awaited/0,
         fun grace_ends_the_wait/0,
+        fun redis_is_awaited_without_limit_and_then_never_again/0,
         fun draining_is_told_at_once/0
     ]].
 
@@ -65,6 +68,29 @@ grace_ends_the_wait() ->
     eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
     stop(Vm).
 
+redis_is_awaited_without_limit_and_then_never_again() ->
+    Port = free_port(),
+    Url = lists:concat(["redis://127.0.0.1:", Port]),
+    Environment = #{
+        "LIVE_STASH_ADAPTER" => "redis", "LIVE_STASH_REDIS_URL" => Url, "LIVESTASH_READY_GRACE_MS" => "0"
+    },
+    Vm = start(#{environment => Environment}),
+    Refused = lists:concat(["Redis at 127.0.0.1:", Port, " refuses connections: start it, or correct host and port."]),
+    eventually(fun() -> readiness(Vm) =:= {503, iolist_to_binary([Refused, $\n])} end),
+    Redis = livestash_agent_redis_server:start(Port, []),
+    eventually(fun() -> readiness(Vm) =:= {200, <<"ready\n">>} end),
+    ?assertEqual({true, <<>>}, store(Vm)),
+    livestash_agent_redis_server:stop(Redis),
+    eventually(fun() -> store(Vm) =:= {false, list_to_binary(Refused)} end),
+    %% The answer of a second ago is given again.
+    timer:sleep(1500),
+    ?assertEqual({200, <<"ready\n">>}, readiness(Vm)),
+    %% Nor when what checks Redis, and what answers, are new.
+    [call(Vm, fun() -> exit(whereis(Name), kill) end) || Name <- [livestash_agent_redis, livestash_agent_ready]],
+    eventually(fun() -> store(Vm) =:= {false, list_to_binary(Refused)} end),
+    ?assertEqual({200, <<"ready\n">>}, readiness(Vm)),
+    stop(Vm).
+
 draining_is_told_at_once() ->
     Vm = start(#{}),
     eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
@@ -76,6 +102,14 @@ make_table() ->
     Table = ets:new(live_stash_server_storage, [named_table, public, {keypos, 2}]),
     true = ets:give_away(Table, whereis(init), none),
     ok.
+
+store(Vm) ->
+    {match, [Ready, Reason]} = re:run(
+        request(Vm, "/status"),
+        "\"store\":{\"ready\":(true|false),\"reason\":\"([^\"]*)\"}",
+        [{capture, all_but_first, binary}]
+    ),
+    {binary_to_atom(Ready), Reason}.
 
 readiness(Vm) ->
     case request(Vm, "/readyz") of
