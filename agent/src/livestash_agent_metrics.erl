@@ -54,7 +54,24 @@ livestash() ->
          || Kind <- [http, distribution, redis], {Direction, Position} <- [{in, 1}, {out, 2}]
         ]},
         {"livestash_cpu_seconds_total", counter, "CPU seconds of the VM's process.", livestash_agent_vm:cpu_seconds()}
+    ] ++ store(livestash_agent_config:get(adapter)).
+
+%% Nothing where there is no store that could be missing.
+store(Adapter) when Adapter =:= none; Adapter =:= browser_memory ->
+    [];
+store(_Adapter) ->
+    {Ready, _Reason} = livestash_agent_store:ready(),
+    [
+        {"livestash_store_up", gauge, "1 while the adapter's store is there.", boolean(Ready)},
+        {"livestash_store_check_seconds", gauge, "Round trip of the last check of Redis.", round_trip()}
     ].
+
+%% No number but that of an answer.
+round_trip() ->
+    case livestash_agent_redis:round_trip() of
+        undefined -> [];
+        Seconds -> Seconds
+    end.
 
 boolean(true) -> 1;
 boolean(false) -> 0.

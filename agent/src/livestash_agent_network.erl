@@ -22,10 +22,10 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Bytes since the VM started, by kind. http is what is neither distribution nor Redis. sockets: the TCP connections
-%% that clients have to the application's port, open WebSockets and idle HTTP connections alike; it is exact once a
-%% minute, and in between follows the number of the VM's ports. An application without a port has the growth of that
-%% number.
+%% Bytes since the VM started, by kind. http is what is neither distribution nor Redis; the agent's own check of Redis is
+%% neither. sockets: the TCP connections that clients have to the application's port, open WebSockets and idle HTTP
+%% connections alike; it is exact once a minute, and in between follows the number of the VM's ports. An application
+%% without a port has the growth of that number.
 -spec counts() -> #{http := bytes(), distribution := bytes(), redis := bytes(), sockets := non_neg_integer()}.
 counts() ->
     gen_server:call(?MODULE, counts).
@@ -39,10 +39,11 @@ init([]) ->
         http => {0, 0},
         distribution => {0, 0},
         redis => {0, 0},
+        check => {0, 0},
         %% What each connection had moved when it was last looked at.
         seen => #{},
-        %% Ports that are connections neither of clients nor to the agent.
-        others => erlang:system_info(port_count)
+        %% Ports that are connections neither of clients nor to the agent nor to Redis.
+        others => erlang:system_info(port_count) - length(store_ports())
     }}.
 
 -spec handle_call(counts, gen_server:from(), map()) -> {reply, map(), map()}.
@@ -50,7 +51,8 @@ handle_call(counts, _From, #{others := Others} = State) ->
     New = sample(State),
     Counts = maps:with([http, distribution, redis], New),
     %% One more of the ports is the connection over which the agent is being asked.
-    {reply, Counts#{sockets => max(0, erlang:system_info(port_count) - Others - 1)}, New}.
+    Sockets = erlang:system_info(port_count) - Others - 1 - length(store_ports()),
+    {reply, Counts#{sockets => max(0, Sockets)}, New}.
 
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) ->
@@ -71,18 +73,21 @@ handle_info(_Message, State) ->
 
 %% Adds what each connection has moved since it was last seen. The VM's sum is read first: what moves meanwhile is missing
 %% from http until the next sample, and never counted twice.
-sample(#{seen := Seen, distribution := Distribution, redis := Redis, http := Http} = State) ->
+sample(#{seen := Seen, distribution := Distribution, redis := Redis, check := Check, http := Http} = State) ->
     {{input, In}, {output, Out}} = erlang:statistics(io),
     Distributed = [Port || #{port := Port} <- livestash_agent_dist:connections(), is_port(Port)],
     ForRedis = redis_ports(),
-    Now = maps:from_list([{Port, bytes(Port)} || Port <- Distributed ++ ForRedis]),
+    ForCheck = check_ports(),
+    Now = maps:from_list([{Port, bytes(Port)} || Port <- Distributed ++ ForRedis ++ ForCheck]),
     NewDistribution = add_moved(Distributed, Now, Seen, Distribution),
     NewRedis = add_moved(ForRedis, Now, Seen, Redis),
+    NewCheck = add_moved(ForCheck, Now, Seen, Check),
     State#{
         seen := Now,
         distribution := NewDistribution,
         redis := NewRedis,
-        http := at_least(Http, subtract({In, Out}, add(NewDistribution, NewRedis)))
+        check := NewCheck,
+        http := at_least(Http, subtract({In, Out}, add(NewDistribution, add(NewRedis, NewCheck))))
     }.
 
 add_moved(Ports, Now, Seen, Sum) ->
@@ -106,6 +111,13 @@ redis_ports() ->
     Owned = lists:append([links(Pid) || Pid <- Connection, is_pid(Pid)]),
     [Port || Port <- lists:usort(Connection ++ Owned), is_port(Port)].
 
+%% These come and go with Redis: between two counts, the new ones would be taken for clients.
+store_ports() ->
+    redis_ports() ++ check_ports().
+
+check_ports() ->
+    [Port || Port <- [livestash_agent_redis:port()], is_port(Port)].
+
 links(undefined) ->
     [];
 links(Pid) ->
@@ -120,7 +132,10 @@ recount(undefined) ->
 recount(AppPort) ->
     Network = self(),
     Served = [AppPort, livestash_agent_config:get(port)],
-    Count = fun() -> Network ! {others, length([Port || Port <- erlang:ports(), not is_accepted(Port, Served)])} end,
+    Count = fun() ->
+        Others = [Port || Port <- erlang:ports() -- store_ports(), not is_accepted(Port, Served)],
+        Network ! {others, length(Others)}
+    end,
     _ = spawn_opt(Count, [{priority, low}]),
     ok.
 

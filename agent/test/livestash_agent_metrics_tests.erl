@@ -29,6 +29,8 @@ live_test_() ->
         fun distribution_bytes_are_apart/0,
         fun distribution_bytes_are_apart_over_tls/0,
         fun redis_bytes_are_apart/0,
+        fun store_is_told/0,
+        fun check_of_redis_is_no_client/0,
         fun full_vm_costs_no_more/0
     ]].
 
@@ -188,6 +190,42 @@ redix(Port) ->
         receive after infinity -> ok end
     end),
     Owner.
+
+store_is_told() ->
+    [
+        begin
+            Vm = vm(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}}),
+            Text = body(request(Vm, "/metrics")),
+            Lines = [Line || <<"livestash_store_", Line/binary>> <- binary:split(Text, <<"\n">>, [global])],
+            ?assertEqual({Adapter, Expected}, {Adapter, Lines}),
+            stop(Vm)
+        end
+     || {Adapter, Expected} <- [{"none", []}, {"browser_memory", []}, {"ets", [<<"up 0">>]}, {"redis", [<<"up 0">>]}]
+    ].
+
+check_of_redis_is_no_client() ->
+    [Port, AppPort] = [free_port(), free_port()],
+    Vm = vm(#{environment => #{
+        "LIVE_STASH_ADAPTER" => "redis",
+        "LIVE_STASH_REDIS_URL" => lists:concat(["redis://127.0.0.1:", Port]),
+        "PORT" => integer_to_list(AppPort)
+    }}),
+    eventually(fun() -> recounted(Vm) =:= 0 end),
+    %% The connection is made after all others were told apart, and again before the next time.
+    Redis = livestash_agent_redis_server:start(Port, []),
+    eventually(fun() -> number(Vm, "livestash_store_up") =:= 1 end),
+    ?assertEqual(0, number(Vm, "livestash_sockets")),
+    ?assert(number(Vm, "livestash_store_check_seconds") > 0),
+    ?assertEqual(0, bytes(Vm, redis, out)),
+    eventually(fun() -> recounted(Vm) =:= 0 end),
+    ?assert(is_port(call(Vm, livestash_agent_redis, port, []))),
+    Client = connect(Port),
+    ?assertEqual(0, number(Vm, "livestash_sockets")),
+    gen_tcp:close(Client),
+    livestash_agent_redis_server:stop(Redis),
+    eventually(fun() -> number(Vm, "livestash_store_up") =:= 0 end),
+    ?assertEqual(nomatch, binary:match(request(Vm, "/metrics"), <<"\nlivestash_store_check_seconds ">>)),
+    stop(Vm).
 
 %% Reductions are the VM's own measure of work, whatever else the machine does.
 full_vm_costs_no_more() ->
