@@ -196,6 +196,12 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.redis.operator.replicas", "at least 3", "use mode Standalone"},
 		},
 		{
+			name:   "a name too long for redis-operator",
+			object: strings.Repeat("a", 42),
+			spec:   `{image: a, adapter: Redis, redis: {operator: {}}}`,
+			says:   []string{"at most 41 characters with spec.redis.operator"},
+		},
+		{
 			name: "replicas of a single server",
 			spec: `{image: a, adapter: Redis, redis: {operator: {mode: Standalone, replicas: 3}}}`,
 			says: []string{"spec.redis.operator.replicas", "only read with mode Replication"},
@@ -454,6 +460,7 @@ func TestTLSChangesOnlyWithoutPods(t *testing.T) {
 func TestRedisChanges(t *testing.T) {
 	cases := map[string]struct{ before, after, says string }{
 		"another mode of redis-operator": {`{operator: {}}`, `{operator: {mode: Standalone}}`, "make a new LiveStashCluster"},
+		"a volume for redis-operator":    {`{operator: {}}`, `{operator: {persistence: {}}}`, "persistence cannot be added or removed"},
 		"another StorageClass":           {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {storageClassName: b}}}`, "storageClassName cannot change"},
 		"the default StorageClass":       {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {}}}`, "storageClassName cannot change"},
 		"a smaller volume":               {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 2000Mi}}}`, "size cannot become smaller"},

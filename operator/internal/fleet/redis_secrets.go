@@ -38,10 +38,12 @@ func RedisAccessName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-re
 
 // RedisSecret is the Secret with what the fleet logs in with.
 func RedisSecret(c *v1alpha1.LiveStashCluster, in Inputs, password string) *corev1.Secret {
-	return redisSecretOf(c, stash.RedisSecretName(c), map[string][]byte{
-		RedisPasswordKey:  []byte(password),
-		stash.RedisURLKey: []byte(RedisURL(c, in, password)),
-	})
+	data := map[string][]byte{stash.RedisURLKey: []byte(RedisURL(c, in, password))}
+	// A password for somebody else's Redis must not become that of one of our own.
+	if c.ExternalRedis() == nil {
+		data[RedisPasswordKey] = []byte(password)
+	}
+	return redisSecretOf(c, stash.RedisSecretName(c), data)
 }
 
 // RedisAccess is who may log in to the Redis that this operator runs.

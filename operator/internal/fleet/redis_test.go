@@ -137,6 +137,16 @@ func TestCheckRedisValue(t *testing.T) {
 	}
 }
 
+func TestAnExternalPasswordIsNotKeptForOthers(t *testing.T) {
+	external := RedisSecret(withRedis(t, v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis"}}), inputs, "s3cret")
+	if _, kept := external.Data[RedisPasswordKey]; kept {
+		t.Error("the password of somebody else's Redis would be taken for a generated one")
+	}
+	if string(RedisSecret(withRedis(t, v1alpha1.RedisSpec{}), inputs, "pw").Data[RedisPasswordKey]) != "pw" {
+		t.Error("a generated password is not kept")
+	}
+}
+
 func TestRedisAccess(t *testing.T) {
 	cluster := withRedis(t, v1alpha1.RedisSpec{})
 	access := NewRedisAccess()

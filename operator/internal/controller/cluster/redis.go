@@ -210,6 +210,14 @@ func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin,
 	if login.isIn(found) {
 		return found, nil
 	}
+	if running := p.cluster.Status.Redis; found == nil && login.generate && running != nil && running.Mode == v1alpha1.RedisModeOperator {
+		return nil, &problem{
+			reason: v1alpha1.ReasonSecretMissing,
+			message: fmt.Sprintf("Secret %s with the password of Redis is gone, and redis-operator gives a Redis that runs no other: restore the Secret, or go over to spec.redis.managed, by which the stashes are lost",
+				stash.RedisSecretName(p.cluster)),
+			watched: true,
+		}
+	}
 	before, err := r.readSecret(ctx, p.cluster.Namespace, stash.RedisSecretName(p.cluster))
 	if err != nil {
 		return nil, err
