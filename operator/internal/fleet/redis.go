@@ -44,13 +44,14 @@ func RedisName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis" }
 // RedisDataName is the name of its volume.
 func RedisDataName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-data" }
 
-// RedisStatefulSets are the names of the StatefulSets that Kubernetes runs for the fleet's store, if any.
+// RedisStatefulSets are the names of the StatefulSets that Kubernetes runs for the fleet's store, if any. That of
+// redis-operator's Sentinels is not among them: it has no labels to see it by.
 func RedisStatefulSets(c *v1alpha1.LiveStashCluster) []string {
 	switch {
 	case c.ManagedRedis() != nil:
 		return []string{RedisName(c)}
 	case c.OperatedRedis() != nil:
-		return redisOperatedStatefulSets(c)
+		return []string{RedisOperatedName(c)}
 	}
 	return nil
 }

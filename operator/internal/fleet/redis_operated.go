@@ -271,11 +271,3 @@ func redisOperatedHost(c *v1alpha1.LiveStashCluster, in Inputs) string {
 	}
 	return serviceHost(c, in, RedisOperatedName(c)+"-master")
 }
-
-// redisOperatedStatefulSets are the names of the StatefulSets that redis-operator makes, whose readiness is the store's.
-func redisOperatedStatefulSets(c *v1alpha1.LiveStashCluster) []string {
-	if c.OperatedRedis().Mode == v1alpha1.RedisStandalone {
-		return []string{RedisOperatedName(c)}
-	}
-	return []string{RedisOperatedName(c), redisSentinelName(c)}
-}

@@ -356,14 +356,3 @@ func TestRedisOperatorKnowsWhatItIsAskedFor(t *testing.T) {
 		})
 	}
 }
-
-func TestStatefulSetsOfRedisOperator(t *testing.T) {
-	for mode, want := range map[v1alpha1.OperatedRedisMode][]string{
-		v1alpha1.RedisStandalone:  {"shop-redis-op"},
-		v1alpha1.RedisReplication: {"shop-redis-op", "shop-redis-op-s"},
-	} {
-		if diff := cmp.Diff(want, RedisStatefulSets(operated(t, v1alpha1.OperatedRedis{Mode: mode}))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", mode, diff)
-		}
-	}
-}
