@@ -63,6 +63,7 @@ type Crowd struct {
 	problem  string
 	begun    time.Time
 	effected time.Time
+	restash  time.Time
 	attempts map[string]int
 	endings  map[string]int
 	notes    []string
@@ -161,6 +162,15 @@ func (c *Crowd) Effect() {
 	c.effected = time.Now()
 }
 
+// Restash says that the store is back: from here on Outdated counts the sessions that have not stashed since. LiveStash
+// acknowledges a stash that its store did not take. The process behind the page has it, and the store gets all of it with
+// the next one that differs; only then can the last acknowledged count be asked for.
+func (c *Crowd) Restash() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restash = time.Now()
+}
+
 // Verify starts to check what every session finds: each one drops its socket and comes back through the Service. The
 // crowd's phase is Verified when all were checked, or when the time is over: who is not back by then has lost its state.
 func (c *Crowd) Verify(within time.Duration) error {
@@ -241,21 +251,27 @@ func (c *Crowd) note(sentence string) {
 // forget drops what was counted. The lock is held.
 func (c *Crowd) forget() {
 	c.attempts, c.endings, c.notes = map[string]int{}, map[string]int{}, nil
-	c.begun, c.effected = time.Now(), time.Time{}
+	c.begun, c.effected, c.restash = time.Now(), time.Time{}, time.Time{}
 }
 
 // tally is what the sessions' records add up to.
 type tally struct {
-	ready, away, closed, recovered, stale, lost int
-	times                                       []time.Duration
-	pods                                        map[string]Pod
+	ready, away, closed, outdated, recovered, stale, lost, lostIdle int
+	times                                                           []time.Duration
+	pods                                                            map[string]Pod
 }
 
 func (c *Crowd) tally() tally {
 	t := tally{pods: map[string]Pod{}}
+	c.mu.Lock()
+	restash := c.restash
+	c.mu.Unlock()
 	for _, s := range c.sessions {
 		s.mu.Lock()
 		t.add(s)
+		if !s.idle && s.stashed.Before(restash) {
+			t.outdated++
+		}
 		s.mu.Unlock()
 	}
 	return t
@@ -281,6 +297,9 @@ func (t *tally) add(s *session) {
 	case lost:
 		t.lost++
 		pod.Lost++
+		if s.idle {
+			t.lostIdle++
+		}
 	default:
 	}
 	t.times = append(t.times, s.record.times...)
@@ -294,8 +313,8 @@ func (c *Crowd) Report() Report {
 	defer c.mu.Unlock()
 	return Report{
 		Phase: c.phase, Problem: c.problem,
-		Sessions: len(c.sessions), Ready: t.ready, Away: t.away, Closed: t.closed,
-		Recovered: t.recovered, Stale: t.stale, Lost: t.lost,
+		Sessions: len(c.sessions), Ready: t.ready, Away: t.away, Closed: t.closed, Outdated: t.outdated,
+		Recovered: t.recovered, Stale: t.stale, Lost: t.lost, LostIdle: t.lostIdle,
 		Times:          timesOf(t.times),
 		FailedAttempts: maps.Clone(c.attempts), Endings: maps.Clone(c.endings),
 		Pods: t.pods, Notes: append([]string{}, c.notes...),

@@ -255,6 +255,43 @@ func TestUnacknowledgedStash(t *testing.T) {
 	expect(t, verified(t, c, 20*time.Second), 10, 0, 0)
 }
 
+// As LiveStash does while its store is away.
+func TestAcknowledgedStashesThatAreNotStored(t *testing.T) {
+	for name, restash := range map[string]bool{"count once they are stashed again": true, "do not count before": false} {
+		t.Run(name, func(t *testing.T) {
+			server := liveviewtest.New(t)
+			c := open(t, server, "redis", 10, 5*time.Millisecond)
+			begin(t, c)
+			server.DropStashes(true)
+			c.Restash()
+			await(t, c, "all have stashed in vain", func(r Report) bool { return r.Outdated == 0 })
+			if !restash {
+				expect(t, verified(t, c, 20*time.Second), 5, 5, 0)
+				return
+			}
+			server.DropStashes(false)
+			c.Restash()
+			if got := c.Report().Outdated; got == 0 {
+				t.Errorf("nobody has to stash again")
+			}
+			await(t, c, "all have stashed again", func(r Report) bool { return r.Outdated == 0 })
+			expect(t, verified(t, c, 20*time.Second), 10, 0, 0)
+		})
+	}
+}
+
+func TestIdleSessionsAreLostByThemselves(t *testing.T) {
+	server := liveviewtest.New(t)
+	c := open(t, server, "redis", 10, never)
+	begin(t, c)
+	server.Forget(true)
+	r := verified(t, c, 20*time.Second)
+	expect(t, r, 0, 0, 10)
+	if r.LostIdle != 5 {
+		t.Errorf("%d of the lost ones stash once, want 5", r.LostIdle)
+	}
+}
+
 // A server that takes connections and answers nothing is given up, and the time away counts from the event.
 func TestHungServer(t *testing.T) {
 	server := liveviewtest.New(t)
@@ -340,7 +377,7 @@ func TestServer(t *testing.T) {
 	if code := post("/verify", `{"withinMs": 1}`); code != http.StatusConflict {
 		t.Errorf("verify before begin: %d", code)
 	}
-	for _, step := range []string{"/begin", "/effect"} {
+	for _, step := range []string{"/begin", "/effect", "/restash"} {
 		if code := post(step, ""); code != http.StatusOK {
 			t.Errorf("%s: %d", step, code)
 		}

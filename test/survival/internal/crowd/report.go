@@ -29,12 +29,17 @@ type Report struct {
 	Away  int `json:"away"`
 	// Closed is how many lost their socket during the event, by no doing of their own.
 	Closed int `json:"closed"`
+	// Outdated is how many of those that stash every now and then have not had a stash acknowledged that they sent after the
+	// last Restash.
+	Outdated int `json:"outdated"`
 
 	// Every session checked is one of these three: it found another counter than its own at some reconnect; else it found
 	// nothing at some reconnect, or was not back in time; else it found what it knew at every reconnect.
 	Stale     int `json:"stale"`
 	Lost      int `json:"lost"`
 	Recovered int `json:"recovered"`
+	// LostIdle is how many of the lost ones stash only once.
+	LostIdle int `json:"lostIdle"`
 
 	// Times from a closed socket to the recovered page. Nil when no socket was closed.
 	Times *Times `json:"times,omitempty"`

@@ -34,6 +34,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /open", s.answer(s.open))
 	mux.HandleFunc("POST /begin", s.answer(s.with(func(c *Crowd, _ *http.Request) error { return c.Begin() })))
 	mux.HandleFunc("POST /effect", s.answer(s.with(func(c *Crowd, _ *http.Request) error { c.Effect(); return nil })))
+	mux.HandleFunc("POST /restash", s.answer(s.with(func(c *Crowd, _ *http.Request) error { c.Restash(); return nil })))
 	mux.HandleFunc("POST /verify", s.answer(s.with(verify)))
 	mux.HandleFunc("POST /stop", s.answer(func(*http.Request) error { s.Stop(); return nil }))
 	mux.HandleFunc("GET /report", s.answer(s.with(func(*Crowd, *http.Request) error { return nil })))

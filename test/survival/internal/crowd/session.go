@@ -30,13 +30,15 @@ type session struct {
 	socket *liveview.Socket
 	// check asks for a reconnect; checked is closed when it is done.
 	check chan chan struct{}
-	// heard is when the server was heard last.
-	heard time.Time
+	// heard is when the server was heard last, sent when the last stash was sent.
+	heard, sent time.Time
 
-	mu     sync.Mutex
-	ready  bool
-	away   bool
-	record record
+	mu    sync.Mutex
+	ready bool
+	away  bool
+	// stashed is when the last acknowledged stash was sent.
+	stashed time.Time
+	record  record
 }
 
 // record is what happened to a session during an event.
@@ -131,6 +133,7 @@ func (s *session) live(ctx context.Context) ending {
 			stash.Reset(s.untilStash())
 			if s.wantsToStash() {
 				s.ledger.sent()
+				s.sent = time.Now()
 				silence.Reset(pace.Reply)
 				s.send(ctx, s.view.Stash)
 			}
@@ -169,7 +172,7 @@ func (s *session) handle(frame liveview.Frame) string {
 		acked := s.ledger.acked
 		s.judge(s.ledger.acknowledged(s.view.Count), "stashed at %d and the page showed %d", acked, s.view.Count)
 		s.mu.Lock()
-		s.ready = true
+		s.ready, s.stashed = true, s.sent
 		s.mu.Unlock()
 	}
 	return ""

@@ -27,6 +27,7 @@ type Server struct {
 
 	hang        bool
 	muteStashes bool
+	dropStashes bool
 	forget      bool
 	refuse      string
 	rewind      int
@@ -53,6 +54,9 @@ func (s *Server) Hang(on bool) { s.set(func() { s.hang = on }) }
 
 // MuteStashes makes the server store stashes without acknowledging them.
 func (s *Server) MuteStashes(on bool) { s.set(func() { s.muteStashes = on }) }
+
+// DropStashes makes the server acknowledge stashes without storing them.
+func (s *Server) DropStashes(on bool) { s.set(func() { s.dropStashes = on }) }
 
 // Forget makes the server find no stash.
 func (s *Server) Forget(on bool) { s.set(func() { s.forget = on }) }
@@ -236,7 +240,9 @@ func (v *view) stash(m message) error {
 	s := v.server
 	v.count++
 	s.mu.Lock()
-	s.counts[v.id] = v.count
+	if !s.dropStashes {
+		s.counts[v.id] = v.count
+	}
 	mute := s.muteStashes
 	s.mu.Unlock()
 	if mute {
