@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,11 +19,15 @@ import (
 
 // options are what a run is about. The flags in main.go say what each means.
 type options struct {
-	sessions    int
-	adapters    []string
-	events      []string
-	agent       bool
-	tls         bool
+	sessions int
+	adapters []string
+	events   []string
+	// fewer are the events of adapters that do not go through all of them.
+	fewer map[string][]string
+	agent bool
+	tls   bool
+	// persistence is whether the managed Redis keeps stashes on a volume.
+	persistence bool
 	image       string
 	nextImage   string
 	clientImage string
@@ -76,7 +81,7 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 	var results []result
 	for i, fleets := range groups {
 		for _, e := range chosen {
-			results = append(results, d.do(ctx, e, fleets)...)
+			results = append(results, d.do(ctx, e, o.subjects(e, fleets))...)
 		}
 		// A fleet that is kept is rolled along when the operator is upgraded under the next one.
 		if last := i == len(groups)-1; !o.keep || !last {
@@ -94,11 +99,19 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 	return results, errors.Join(err, ctx.Err())
 }
 
+// subjects are the fleets that an event is done to.
+func (o options) subjects(e event, fleets []*fleet) []*fleet {
+	return slices.DeleteFunc(slices.Clone(fleets), func(f *fleet) bool {
+		few, ok := o.fewer[f.adapter]
+		return e.adapter != "" && e.adapter != f.adapter || ok && !slices.Contains(few, e.name)
+	})
+}
+
 // choose is the events by name; all of them when none is named.
 func choose(o options) ([]event, error) {
 	var known []string
 	var chosen []event
-	for _, e := range events() {
+	for _, e := range events(o) {
 		known = append(known, e.name)
 		if len(o.events) == 0 || slices.Contains(o.events, e.name) {
 			chosen = append(chosen, e)
@@ -111,7 +124,12 @@ func choose(o options) ([]event, error) {
 	}
 	for _, name := range o.adapters {
 		if adapters[name] == "" {
-			return nil, fmt.Errorf("adapter %q cannot be tested: choose from ETS, BrowserMemory, Mnesia", name)
+			return nil, fmt.Errorf("adapter %q cannot be tested: choose from %s", name, strings.Join(slices.Sorted(maps.Keys(adapters)), ", "))
+		}
+	}
+	for _, e := range chosen {
+		if len(o.events) > 0 && e.adapter != "" && !slices.Contains(o.adapters, e.adapter) {
+			return nil, fmt.Errorf("event %s is about adapter %s: add that one to the adapters", e.name, e.adapter)
 		}
 	}
 	return chosen, nil
@@ -123,8 +141,14 @@ func (d *driver) installOperator(ctx context.Context, tag string) error {
 	if err != nil {
 		return err
 	}
-	_, err = program.Run(ctx, "", "helm", "upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
-		"--create-namespace", "--set", "operator.image.tag="+tag, "--wait", "--timeout", "3m")
+	args := []string{
+		"upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
+		"--create-namespace", "--set", "operator.image.tag=" + tag, "--wait", "--timeout", "3m",
+	}
+	if values := os.Getenv("CHART_VALUES"); values != "" {
+		args = append(args, "--values", values)
+	}
+	_, err = program.Run(ctx, "", "helm", args...)
 	if err == nil {
 		d.operatorTag = tag
 	}
@@ -149,6 +173,9 @@ func checkout() (string, error) {
 
 // do is one event, from the opening of sessions to what they found.
 func (d *driver) do(ctx context.Context, e event, fleets []*fleet) []result {
+	if len(fleets) == 0 {
+		return nil
+	}
 	subjects := make([]*subject, len(fleets))
 	for i, f := range fleets {
 		subjects[i] = &subject{fleet: f}

@@ -29,6 +29,8 @@ type event struct {
 	name string
 	// replicas is the number of pods before the event.
 	replicas int
+	// adapter is the only one that the event is about; empty for all.
+	adapter string
 	// needsNode is whether it needs the pods' processes on this machine.
 	needsNode bool
 	// do does it to some fleets at once, and returns when it has taken effect. The fleets settle afterwards. What it has
@@ -52,7 +54,7 @@ func (s *subject) remark(format string, args ...any) {
 }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods, the worst ones late.
-func events() []event {
+func events(o options) []event {
 	return []event{
 		{name: "rollout-image", replicas: 3, do: each(rolloutImage), judge: planned},
 		{name: "rollout-config", replicas: 3, do: each(rolloutConfig), judge: planned},
@@ -62,6 +64,8 @@ func events() []event {
 		{name: "operator-upgrade", replicas: 3, do: upgradeOperator, judge: planned},
 		{name: "scale-down", replicas: 3, do: each(scaleTo(2)), judge: planned},
 		{name: "scale-up", replicas: 2, do: each(scaleTo(4)), judge: planned},
+		{name: "redis-restart", replicas: 3, adapter: "Redis", do: each(restartRedis), judge: redisRestarted(o)},
+		{name: "redis-kill", replicas: 3, adapter: "Redis", needsNode: true, do: each(killRedis), judge: redisRestarted(o)},
 		{name: "kill", replicas: 3, needsNode: true, do: each(killPod), judge: killed},
 		{name: "split", replicas: 3, needsNode: true, do: each(splitPod), judge: split},
 	}
@@ -247,7 +251,7 @@ func killPod(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	if err := s.kill(ctx, s.lowest()); err != nil {
+	if err := s.kill(ctx, s.lowest(), appContainer, beam); err != nil {
 		return err
 	}
 	if err := s.order(ctx, "effect", nil); err != nil {
@@ -267,8 +271,8 @@ func (s *subject) restarts(ctx context.Context) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	container, err := app(pod)
-	return container.RestartCount, err
+	app, err := container(pod, appContainer)
+	return app.RestartCount, err
 }
 
 func splitPod(ctx context.Context, s *subject) error {

@@ -20,8 +20,9 @@ import (
 
 const (
 	fleetName    = "shop"
-	fleetPods    = "livestash.dev/cluster=" + fleetName
+	fleetPods    = "livestash.dev/cluster=" + fleetName + ",app.kubernetes.io/component=fleet"
 	appContainer = "app"
+	beam         = "beam.smp"
 	httpPort     = "4000"
 	agentPort    = "9568"
 
@@ -30,7 +31,7 @@ const (
 )
 
 // adapters by their names in the API, with those in the page's path.
-var adapters = map[string]string{"ETS": "ets", "BrowserMemory": "browser_memory", "Mnesia": "mnesia"}
+var adapters = map[string]string{"ETS": "ets", "BrowserMemory": "browser_memory", "Redis": "redis", "Mnesia": "mnesia"}
 
 // fleet is one LiveStashCluster in a namespace of its own that admits only restricted pods.
 type fleet struct {
@@ -109,6 +110,9 @@ func (f *fleet) apply(ctx context.Context) error {
 	}
 	if f.options.tls {
 		spec["clustering"] = map[string]any{"tls": map[string]any{"enabled": true}}
+	}
+	if f.adapter == "Redis" {
+		spec["redis"] = map[string]any{"managed": f.redis()}
 	}
 	manifest, err := json.Marshal(map[string]any{
 		"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashCluster",
@@ -265,11 +269,11 @@ func (f *fleet) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	return f.CoreV1().Pods(f.namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// app is the status of the application's container in a pod.
-func app(pod *corev1.Pod) (corev1.ContainerStatus, error) {
-	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == appContainer })
+// container is the status of a container in a pod.
+func container(pod *corev1.Pod, name string) (corev1.ContainerStatus, error) {
+	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
 	if i < 0 {
-		return corev1.ContainerStatus{}, fmt.Errorf("pod %s has no container %s", pod.Name, appContainer)
+		return corev1.ContainerStatus{}, fmt.Errorf("pod %s has no container %s", pod.Name, name)
 	}
 	return pod.Status.ContainerStatuses[i], nil
 }

@@ -22,13 +22,14 @@ import (
 
 func main() {
 	o := defaults()
-	var adapterNames, eventNames, agent, workload string
+	var adapterNames, eventNames, agent, workload, persistence string
 	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
 	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
 	flag.StringVar(&eventNames, "events", "", "The events, separated by spaces or commas. Empty: all.")
 	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
 	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
 	flag.BoolVar(&o.tls, "tls", false, "spec.clustering.tls.enabled.")
+	flag.StringVar(&persistence, "persistence", "on", "on or off: spec.redis.managed.persistence. With off, Redis comes back empty from a restart.")
 	flag.DurationVar(&o.ttl, "ttl", o.ttl, "How long a stash lives. Must be longer than an event takes.")
 	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event. 0: not judged.")
@@ -37,10 +38,12 @@ func main() {
 	flag.Parse()
 	o.adapters, o.events = words(adapterNames), words(eventNames)
 	o.workload(workload)
-	o.agent = agent == "on"
-	if agent != "on" && agent != "off" {
-		fail(fmt.Errorf("-agent is %q, but must be on or off", agent))
+	for name, given := range map[string]string{"agent": agent, "persistence": persistence} {
+		if given != "on" && given != "off" {
+			fail(fmt.Errorf("-%s is %q, but must be on or off", name, given))
+		}
 	}
+	o.agent, o.persistence = agent == "on", persistence == "on"
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	results, err := run(ctx, o, os.Stdout)
@@ -69,7 +72,7 @@ func fail(err error) {
 // defaults are those of `make survival`; what it builds it names in the environment.
 func defaults() options {
 	o := options{
-		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Mnesia"}, agent: true,
+		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, agent: true, persistence: true,
 		tag: cmp.Or(os.Getenv("VERSION"), "0.1.0"), ttl: 10 * time.Minute, stashEvery: 5 * time.Second,
 		onNode: cmp.Or(os.Getenv("CLUSTER"), "local") == "local",
 	}

@@ -7,24 +7,17 @@ import (
 	"os"
 	"syscall"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/livestash-dev/livestash/test/internal/podprocess"
 	"github.com/livestash-dev/livestash/test/internal/program"
 )
 
-// beamOf is the process id of a pod's BEAM on this machine, which is the pod's node.
-func beamOf(pod *corev1.Pod) (int, error) {
-	return podprocess.Find(pod, appContainer, "beam.smp")
-}
-
-// kill ends a pod's BEAM with SIGKILL.
-func (f *fleet) kill(ctx context.Context, name string) error {
+// kill ends the process of this name in a pod's container with SIGKILL.
+func (f *fleet) kill(ctx context.Context, name, container, process string) error {
 	pod, err := f.pod(ctx, name)
 	if err != nil {
 		return err
 	}
-	pid, err := beamOf(pod)
+	pid, err := podprocess.Find(pod, container, process)
 	if err != nil {
 		return err
 	}
@@ -42,7 +35,7 @@ func (f *fleet) cut(ctx context.Context, name string) (heal func() error, err er
 	if err != nil {
 		return nil, err
 	}
-	pid, err := beamOf(pod)
+	pid, err := podprocess.Find(pod, appContainer, beam)
 	if err != nil {
 		return nil, err
 	}

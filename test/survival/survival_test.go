@@ -3,12 +3,15 @@ package main
 import (
 	"os"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
-// TestSurvival is `make survival` with few sessions: every adapter, every event.
+// TestSurvival is `make survival` with few sessions: every adapter, every event. With Redis, whose pods hold nothing, only
+// those that can go wrong.
 func TestSurvival(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Fatal("KUBECONFIG is not set: run `make test-survival`, or set it to a cluster for tests that has the images")
@@ -26,7 +29,9 @@ func TestSurvival(t *testing.T) {
 	if text := os.Getenv("ADAPTERS"); text != "" {
 		o.adapters = words(text)
 	}
-	o.events = words(os.Getenv("EVENTS"))
+	if o.events = words(os.Getenv("EVENTS")); len(o.events) == 0 {
+		o.fewer = map[string][]string{"Redis": {"rollout-config", "redis-restart"}}
+	}
 	results, err := run(t.Context(), o, t.Output())
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +72,8 @@ func TestJudge(t *testing.T) {
 		"a kill that loses the pod's own":    {"ETS", "kill", crowd.Report{Lost: 3, Pods: map[string]crowd.Pod{first: {Sessions: 3, Lost: 3}}}, false},
 		"a kill that loses another pod's":    {"ETS", "kill", crowd.Report{Lost: 1, Pods: map[string]crowd.Pod{second: {Sessions: 3, Lost: 1}}}, true},
 		"a kill that leaves a stale one":     {"ETS", "kill", crowd.Report{Stale: 1}, true},
+		"a restart of Redis":                 {"Redis", "redis-restart", crowd.Report{Recovered: 9}, false},
+		"a restart of Redis that loses one":  {"Redis", "redis-restart", crowd.Report{Lost: 1, LostIdle: 1}, true},
 		"a split that loses":                 {"ETS", "split", crowd.Report{Lost: 1}, false},
 		"a split that leaves a stale one":    {"ETS", "split", crowd.Report{Stale: 1}, true},
 	} {
@@ -91,10 +98,65 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestJudgeWithoutPersistence(t *testing.T) {
+	o := defaults()
+	o.persistence = false
+	for _, c := range []struct {
+		report crowd.Report
+		fails  bool
+	}{
+		{crowd.Report{Recovered: 5, Lost: 4, LostIdle: 4}, false},
+		{crowd.Report{Recovered: 5, Lost: 4, LostIdle: 3}, true},
+	} {
+		if verdict := redisRestarted(o)("Redis", c.report); (verdict != "") != c.fails {
+			t.Errorf("the verdict on %+v is %q", c.report, verdict)
+		}
+	}
+}
+
+// The times of Redix' attempts after its connection was lost: 0.5 s, and one and a half times as long after each failure.
+func TestUntilConnected(t *testing.T) {
+	attempt, wait := 0.0, 0.5
+	for range 20 {
+		last := attempt
+		attempt += wait
+		wait = min(wait*1.5, 30)
+		// Redis is back right after an attempt that failed.
+		back := time.Duration(last * float64(time.Second))
+		if until := back + untilConnected(back); until.Seconds() < attempt {
+			t.Errorf("after %s the connection is expected %s later, but the attempt is at %.1f s", back, until-back, attempt)
+		}
+	}
+}
+
+func TestSubjects(t *testing.T) {
+	o := options{fewer: map[string][]string{"Redis": {"redis-restart"}}}
+	fleets := []*fleet{{adapter: "ETS"}, {adapter: "Redis"}}
+	for name, c := range map[string]struct {
+		event event
+		want  string
+	}{
+		"an event for all":       {event{name: "eviction"}, "ETS"},
+		"an event of one":        {event{name: "redis-restart", adapter: "Redis"}, "Redis"},
+		"one it does not choose": {event{name: "redis-kill", adapter: "Redis"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, f := range o.subjects(c.event, fleets) {
+				got = append(got, f.adapter)
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("it is done to %v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestChooseRefusesUnknownNames(t *testing.T) {
 	for _, change := range []func(*options){
 		func(o *options) { o.events = []string{"earthquake"} },
 		func(o *options) { o.adapters = []string{"Memcached"} },
+		func(o *options) { o.adapters, o.events = []string{"ETS"}, []string{"redis-restart"} },
 	} {
 		o := defaults()
 		change(&o)
