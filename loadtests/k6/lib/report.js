@@ -31,7 +31,8 @@ export function thresholds(config) {
     wanted[`connections{target:${i}}`] = ['count>=0'];
   });
   for (const reason of REASON_TAGS) {
-    wanted[`error{reason:${reason}}`] = ['count>=0'];
+    // A runner at the end of its own means measures itself.
+    wanted[`error{reason:${reason}}`] = [reason === 'exhausted' ? 'count==0' : 'count>=0'];
   }
   return wanted;
 }

@@ -32,6 +32,8 @@ export function k6Options(config) {
         iterations: 1,
         maxDuration: `${config.durationMs + WAITS_END_MS + DROP_MS}ms`,
         gracefulStop: '0s',
+        // Not in k6's own `tags`: flags as k6-operator's --tag replace those.
+        tags: config.testid ? { testid: config.testid } : {},
       },
     },
     setupTimeout: `${2 * LOOK_MS}ms`,
@@ -42,9 +44,6 @@ export function k6Options(config) {
     // The few that tell series apart: every further tag multiplies what a Prometheus has to keep.
     systemTags: ['status', 'method', 'name', 'scenario', 'error_code'],
   };
-  if (config.testid) {
-    options.tags = { testid: config.testid };
-  }
   if (config.runner !== null) {
     Object.assign(options, segmentOptions(config.runner, config.runners));
   }
@@ -69,7 +68,8 @@ export async function prepare(config) {
   } else {
     problem = await look(config);
   }
-  return { runner, runners, problem };
+  // short enough for a termination log
+  return { runner, runners, problem: problem && problem.slice(0, 500) };
 }
 
 /**

@@ -95,6 +95,9 @@ func k6(t *testing.T) string {
 	return path
 }
 
+// openFiles is not an option of the scenarios but how many files k6 may open; by default as many as this test.
+const openFiles = "TEST_OPEN_FILES"
+
 // scenario is not an option of the scenarios but which of them to run; reconnect by default.
 const scenario = "TEST_SCENARIO"
 
@@ -127,7 +130,11 @@ func start(t *testing.T, env map[string]string, args ...string) outcome {
 	if env[scenario] != "" {
 		script = env[scenario]
 	}
-	cmd := exec.CommandContext(ctx, k6(t), append(argv, "../scenarios/"+script+".js")...)
+	argv = append(argv, "../scenarios/"+script+".js")
+	cmd := exec.CommandContext(ctx, k6(t), argv...)
+	if limit := env[openFiles]; limit != "" {
+		cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, limit, k6(t)}, argv...)...)
+	}
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "USERS=20", "USERS_PER_VU=10",
 		"DURATION=" + length.String(), "RAMP=500ms", "PAUSE=100ms", "TIMEOUT=1s"}
 	for name, value := range env {
@@ -516,6 +523,40 @@ func TestFaults(t *testing.T) {
 				t.Logf("%s\n%s", out.stdout, out.stderr)
 			}
 		})
+	}
+}
+
+// TestExhausted gives k6 fewer file descriptors than users: that is told as what it is, and nothing that was measured counts.
+func TestExhausted(t *testing.T) {
+	t.Parallel()
+	_, bases := serve(t, faultserver.None)
+	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "USERS": "100", "USERS_PER_VU": "50", openFiles: "60", "MAX_FAILED": "1"})
+	if err := wantErrors("exhausted", "error{reason:exhausted}")(out); err != nil || out.exit != thresholdsFailed {
+		t.Errorf("%v; exit code %d\n%s\n%s", err, out.exit, out.stdout, out.stderr)
+	}
+}
+
+// TestTags gives k6 tags as k6-operator does: they and the name of the test are on what is measured.
+func TestTags(t *testing.T) {
+	t.Parallel()
+	_, bases := serve(t, faultserver.None)
+	file := filepath.Join(t.TempDir(), "samples.json")
+	run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "TESTID": "run-7", "DURATION": "2s"}, "--tag", "instance_id=1", "--out", "json="+file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, `"metric":"reconnect"`) && strings.Contains(line, `"type":"Point"`) {
+			samples++
+			if !strings.Contains(line, `"testid":"run-7"`) || !strings.Contains(line, `"instance_id":"1"`) {
+				t.Fatalf("a tag is missing: %s", line)
+			}
+		}
+	}
+	if samples == 0 {
+		t.Errorf("no sample of reconnect in %d bytes", len(text))
 	}
 }
 
