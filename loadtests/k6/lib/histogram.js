@@ -4,8 +4,8 @@
 // counts; one of scale s becomes one of s-1 by merging buckets 2i and 2i+1 into i. A quantile read from a merged one is
 // wrong by no more than the width of a bucket, whatever the distributions are. README.md says why it is no grid of quantiles.
 
-/** Finest scale: buckets grow by 1.09 %, so the middle of one is within 0.55 % of everything in it. */
-export const SCALE = 6;
+/** Finest scale: buckets grow by 2.2 %, so the middle of one is within 1.1 % of everything in it. */
+export const SCALE = 5;
 
 // k6 keeps every value, in Go, and tells quantiles of them at the end of the run; it gives no script the values. So the buckets
 // are counted from a grid of quantiles that is finer than any answer: every tenth of a percent, above 99 every hundredth.
@@ -97,7 +97,7 @@ export function merge(parts) {
  * @param {Object} from of histogram() or merge()
  * @param {number} share from 0 to 1
  * @returns {number|null} ms: the middle of the bucket that holds the value of that rank, so at most (b-1)/(b+1) of the value off
- *   (0.55 % at scale 6, 1.1 % at 5, 2.2 % at 4); never outside min and max; null when nothing was counted
+ *   (1.1 % at scale 5, 2.2 % at 4); never outside min and max; null when nothing was counted
  */
 export function quantile(from, share) {
   const rank = Math.max(1, Math.ceil(share * from.count));

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,13 +113,13 @@ func (o options) measure(ctx context.Context, users, perVU int) (cost, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.k6, "run", "--quiet", "--no-usage-report", "--address", "", o.scenario)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "BASE_URLS=" + strings.Join(o.bases, ","),
-		"USERS=" + strconv.Itoa(users), "USERS_PER_VU=" + strconv.Itoa(perVU), "DURATION=" + o.duration.String()}
+		"USERS=" + strconv.Itoa(users), "USERS_PER_VU=" + strconv.Itoa(perVU), "DURATION=" + o.duration.String(),
+		// so long that the costlier form does not want more CPU than a small machine has
+		"PAUSE=4s"}
 	output, err := cmd.Output()
 	if err != nil {
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
-		}
-		return cost{}, fmt.Errorf("%s: %w\n%s", filepath.Base(o.k6), err, output)
+		table, _, _ := strings.Cut(string(output), "LIVESTASH_RESULT ")
+		return cost{}, fmt.Errorf("%d users, %d per VU: k6: %w\n%s", users, perVU, err, table)
 	}
 	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	if !ok {
