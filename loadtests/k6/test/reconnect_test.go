@@ -300,6 +300,25 @@ func segment(i, of int) []string {
 	return []string{"--execution-segment=" + bounds[i] + ":" + bounds[i+1], "--execution-segment-sequence=" + strings.Join(bounds, ",")}
 }
 
+// TestInspect asks for the number of VUs as k6-operator's initializer does, with the environment of the image.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"reconnect", "visits"} {
+		cmd := exec.CommandContext(t.Context(), k6(t), "inspect", "--execution-requirements", "../scenarios/"+name+".js")
+		cmd.Env = []string{"K6_INCLUDE_SYSTEM_ENV_VARS=true", "BASE_URL=http://a", "USERS=25000", "RUNNERS=4", "USERS_PER_VU=1000"}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var needs struct {
+			MaxVUs int `json:"maxVUs"`
+		}
+		if err := json.Unmarshal(out, &needs); err != nil || needs.MaxVUs != 28 {
+			t.Errorf("%s needs %d VUs (%v), want 28: 25, rounded up for 4 runners", name, needs.MaxVUs, err)
+		}
+	}
+}
+
 // TestRunnersWrong starts one of two runners that was told to be alone: it must not run half of the test and call it the whole.
 func TestRunnersWrong(t *testing.T) {
 	t.Parallel()
