@@ -38,6 +38,9 @@ func (r *result) explained() []string {
 	if pod := r.report.Pods[podHost(0)+":"+httpPort]; r.Event == "kill" && pod.Sessions > 0 {
 		said = append(said, fmt.Sprintf("the killed pod had %d sessions", pod.Sessions))
 	}
+	if idle := r.report.LostIdle; idle > 0 {
+		said = append(said, fmt.Sprintf("%d of the lost were idle", idle))
+	}
 	for _, kind := range slices.Sorted(maps.Keys(r.report.FailedAttempts)) {
 		said = append(said, fmt.Sprintf("%d attempts failed (%s)", r.report.FailedAttempts[kind], kind))
 	}
