@@ -23,12 +23,12 @@ func TestChart(t *testing.T) {
 	if out := helm("test", release); strings.Count(out, "Succeeded") == 0 {
 		t.Errorf("helm test ran nothing:\n%s", out)
 	}
-	helm("upgrade", release, repository(), "--wait", "--set", "operator.replicas=2")
+	helm(append([]string{"upgrade", release, repository(), "--wait", "--set", "operator.replicas=2"}, chartValues()...)...)
 	helm("uninstall", release, "--wait")
 	if left := s.must("", "get", "lsc/shop", "pod/shop-0", "-o", "jsonpath={.items[1].metadata.uid}"); left != pod {
 		t.Errorf("after helm uninstall the pod is %q, was %q", left, pod)
 	}
-	helm("install", release, repository(), "--wait", "--timeout", "3m")
+	helm(append([]string{"install", release, repository(), "--wait", "--timeout", "3m"}, chartValues()...)...)
 	// The new operator works on the fleet that it found.
 	s.must("", "scale", "lsc/shop", "--replicas=2")
 	s.settled()

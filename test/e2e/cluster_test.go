@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	// The first test of all: the chart installs from the checkout.
-	if out, err := run("", "helm", "install", release, repository(), "--namespace", releaseNamespace, "--create-namespace", "--wait", "--timeout", "3m"); err != nil {
+	install := append([]string{"install", release, repository(), "--namespace", releaseNamespace, "--create-namespace", "--wait", "--timeout", "3m"}, chartValues()...)
+	if out, err := run("", "helm", install...); err != nil {
 		fmt.Fprintln(os.Stderr, out, err)
 		os.Exit(1)
 	}
@@ -52,6 +53,14 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// chartValues are helm's arguments for what the chart needs on this cluster: CHART_VALUES names a file with it, or nothing.
+func chartValues() []string {
+	if path := os.Getenv("CHART_VALUES"); path != "" {
+		return []string{"--values", path}
+	}
+	return nil
 }
 
 // run runs a program with input on its standard input, and returns its output, standard error included.

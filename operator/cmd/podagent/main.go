@@ -1,6 +1,7 @@
 // Command podagent is the operator's hand inside a pod of a fleet.
 //
-//	podagent install --dir DIR   write the agent's code and the boot arguments into DIR, before the application starts
+//	podagent install --dir DIR   wait for Redis, if the fleet needs it, then write the agent's code and the boot arguments into
+//	                             DIR, before the application starts
 //	podagent serve --dir DIR     keep the boot arguments up to date and answer the readiness probe
 //	podagent version             print the version
 package main
@@ -60,8 +61,13 @@ func run(args []string) error {
 	defer stop()
 	logger := log.New(os.Stderr, "", log.LstdFlags|log.LUTC|log.Lmsgprefix)
 	settings := podagent.FromEnvironment(os.Getenv, logger)
+	settings.Version = version
 	switch args[0] {
 	case "install":
+		if err := podagent.AwaitStore(ctx, settings, logger); err != nil {
+			return err
+		}
+		// Only now: what DNS says of the peers is to be fresh.
 		return podagent.Install(ctx, *dir, settings, logger)
 	case "serve":
 		logger.Printf("podagent %s answers readiness probes on port %d", version, settings.ProbePort)

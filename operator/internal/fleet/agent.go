@@ -66,7 +66,11 @@ func agentEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 // agentInit copies the agent's code into the pod and writes the list of peers, which a node must know before its
 // applications start.
 func agentInit(c *v1alpha1.LiveStashCluster, in Inputs) corev1.Container {
-	return agentHelper(c, in, initContainer, "install")
+	container := agentHelper(c, in, initContainer, "install")
+	// For Redis, it waits until the login is accepted.
+	container.Env = append(container.Env, stash.For(c).Env(c)...)
+	container.VolumeMounts = append(container.VolumeMounts, redisCertificates(c)...)
+	return container
 }
 
 // agentProbe keeps the list of peers up to date, and answers the readiness probe: with the agent's word, or, when no agent

@@ -266,13 +266,27 @@ var (
 	redisDatabase = regexp.MustCompile(`^/?[0-9]{0,5}$`)
 )
 
-// withRedisCertificates gives the pods the authorities that the Redis server's certificate is checked against.
-func withRedisCertificates(spec *corev1.PodSpec, authorities v1alpha1.SecretKeyReference) {
-	const volume = "livestash-redis"
+const redisVolume = "livestash-redis"
+
+// redisCertificates are where a container finds the authorities that the Redis server's certificate is checked against.
+func redisCertificates(c *v1alpha1.LiveStashCluster) []corev1.VolumeMount {
+	if external := c.ExternalRedis(); external == nil || external.CASecretRef == nil {
+		return nil
+	}
+	return []corev1.VolumeMount{{Name: redisVolume, MountPath: stash.RedisDir, ReadOnly: true}}
+}
+
+// withRedisCertificates gives the pods those authorities.
+func withRedisCertificates(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster) {
+	mounts := redisCertificates(c)
+	if mounts == nil {
+		return
+	}
+	authorities := c.ExternalRedis().CASecretRef
 	app := &spec.Containers[0]
-	app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: stash.RedisDir, ReadOnly: true})
+	app.VolumeMounts = append(app.VolumeMounts, mounts...)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
-		Name: volume,
+		Name: redisVolume,
 		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: authorities.Name,
 			Items:      []corev1.KeyToPath{{Key: authorities.Key, Path: stash.RedisCAFile}},

@@ -69,9 +69,7 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in Inputs) (corev1.PodTemplateSpe
 	if in.StoreDigest != "" {
 		template.Annotations[StoreAnnotation] = in.StoreDigest
 	}
-	if external := c.ExternalRedis(); external != nil && external.CASecretRef != nil {
-		withRedisCertificates(&template.Spec, *external.CASecretRef)
-	}
+	withRedisCertificates(&template.Spec, c)
 	if c.TLSEnabled() {
 		withDistributionTLS(&template.Spec, c)
 	}

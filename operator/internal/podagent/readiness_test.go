@@ -249,7 +249,7 @@ func TestHeaderIsTheClients(t *testing.T) {
 func TestProbeServer(t *testing.T) {
 	listener := listen(t)
 	var verdict atomic.Pointer[answer]
-	go serveConns(listener, func() answer { return *verdict.Load() })
+	go serveConns(listener, probePages(func() answer { return *verdict.Load() }), "")
 	cases := []struct {
 		method, path string
 		verdict      answer
@@ -284,7 +284,7 @@ func TestProbeServer(t *testing.T) {
 
 func TestProbeServerOutlivesBadRequests(t *testing.T) {
 	listener := listen(t)
-	go serveConns(listener, func() answer { return answer{statusOK, "ready"} })
+	go serveConns(listener, probePages(func() answer { return answer{statusOK, "ready"} }), "")
 	bad := map[string]string{
 		"nothing":           "",
 		"half a request":    "GET /ready",
@@ -325,7 +325,7 @@ func TestProbeServerOutlivesBadRequests(t *testing.T) {
 
 func TestIdleConnectionsDoNotKeepTheProbeOut(t *testing.T) {
 	listener := listen(t)
-	go serveConns(listener, func() answer { return answer{statusOK, "ready"} })
+	go serveConns(listener, probePages(func() answer { return answer{statusOK, "ready"} }), "")
 	const idle = 10 * maxConns
 	for range idle {
 		conn, err := net.Dial("tcp", listener.Addr().String())

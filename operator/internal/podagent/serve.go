@@ -33,12 +33,26 @@ func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logge
 	if err != nil {
 		return fmt.Errorf("cannot answer readiness probes on port %d: %w; choose an agent port so that this one, the next, is free", settings.ProbePort, err)
 	}
-	go serveConns(listener, newReadiness(settings, logger).ask)
+	go serveConns(listener, probePages(newReadiness(settings, logger).ask), "")
 	newBootArgs(dir, settings, dns, logger).refresh(ctx, refreshInterval)
 	return listener.Close()
 }
 
-func serveConns(listener net.Listener, ready func() answer) {
+// probePages are what the kubelet asks for.
+func probePages(ready func() answer) func(path string) answer {
+	return func(path string) answer {
+		switch path {
+		case "/readyz":
+			return ready()
+		case "/healthz":
+			return answer{statusOK, "ok"}
+		}
+		return answer{"404 Not Found", "ask /readyz or /healthz"}
+	}
+}
+
+// serveConns answers requests for pages until the listener is closed. headers are added to each answer.
+func serveConns(listener net.Listener, page func(path string) answer, headers string) {
 	places := make(chan struct{}, maxConns)
 	for {
 		places <- struct{}{}
@@ -57,33 +71,26 @@ func serveConns(listener net.Listener, ready func() answer) {
 		}
 		go func() {
 			defer func() { <-places }()
-			serveConn(conn, patience, ready)
+			serveConn(conn, patience, page, headers)
 		}()
 	}
 }
 
 // serveConn answers one request, and closes: a probe opens a connection of its own each time.
-func serveConn(conn net.Conn, patience time.Duration, ready func() answer) {
+func serveConn(conn net.Conn, patience time.Duration, page func(path string) answer, headers string) {
 	defer func() { _ = conn.Close() }()
 	if conn.SetDeadline(time.Now().Add(patience)) != nil {
 		return
 	}
-	path, problem := readRequest(conn)
-	now := problem
-	switch {
-	case problem != answer{}:
-	case path == "/readyz":
-		now = ready()
-	case path == "/healthz":
-		now = answer{statusOK, "ok"}
-	default:
-		now = answer{"404 Not Found", "ask /readyz or /healthz"}
+	path, now := readRequest(conn)
+	if now == (answer{}) {
+		now = page(path)
 	}
 	if conn.SetDeadline(time.Now().Add(requestTime)) != nil {
 		return
 	}
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
-		now.status, len(now.text)+1, now.text)
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n%s\r\n%s\n",
+		now.status, len(now.text)+1, headers, now.text)
 }
 
 // readRequest is the path of a GET, or what to answer instead.

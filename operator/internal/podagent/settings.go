@@ -24,6 +24,11 @@ type Settings struct {
 	ReadinessPath string
 	// AgentPort is where the agent listens (LIVESTASH_AGENT_PORT, default 9568).
 	AgentPort int
+	// RedisURL is the fleet's Redis, RedisCACertFile the file with the authorities of its certificate (LIVE_STASH_REDIS_URL,
+	// LIVE_STASH_REDIS_CACERTFILE); empty with other adapters.
+	RedisURL, RedisCACertFile string
+	// Version is this program's own, which is the agent's.
+	Version string
 	// ProbePort is where the readiness probe is answered (LIVESTASH_PROBE_PORT, default AgentPort + 1).
 	ProbePort int
 }
@@ -57,6 +62,7 @@ func FromEnvironment(getenv func(string) string, logger *log.Logger) Settings {
 		AgentPort:   number("LIVESTASH_AGENT_PORT", 9568, highestPort-1),
 	}
 	settings.ProbePort = number("LIVESTASH_PROBE_PORT", settings.AgentPort+1, highestPort)
+	settings.RedisURL, settings.RedisCACertFile = getenv("LIVE_STASH_REDIS_URL"), getenv("LIVE_STASH_REDIS_CACERTFILE")
 	settings.ReadinessPath = getenv("LIVESTASH_READINESS_PATH")
 	if !isPath(settings.ReadinessPath) {
 		logger.Printf("LIVESTASH_READINESS_PATH is %q, but must start with / and hold no spaces; not asking it", settings.ReadinessPath)

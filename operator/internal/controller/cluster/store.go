@@ -78,6 +78,8 @@ func storeReady(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition
 		condition.Message = seen.store.trouble
 	case len(seen.answers) == 0:
 		condition.Message = "no pod is up"
+	case answered == 0:
+		condition.Message = "no pod tells"
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonStoreAnswers
 		condition.Message = fmt.Sprintf("the store of adapter %s answers", c.Spec.Adapter)
