@@ -91,11 +91,11 @@ disk() ->
         says("cannot write to its disk")
     end).
 
-%% A thousand keys, each of which would take 0.1 seconds.
+%% A thousand keys, each of which would take 0.1 seconds, and is large enough for Redis to answer after it.
 loading() ->
     Port = free_port(),
-    Filled = livestash_agent_redis_server:start(Port, []),
-    Fill = "EVAL \"for i = 1, 1000 do redis.call('SET', i, i) end return 1\" 0",
+    Filled = livestash_agent_redis_server:start(Port, ["--rdbcompression", "no"]),
+    Fill = "EVAL \"for i = 1, 1000 do redis.call('SET', i, string.rep('x', 2048)) end return 1\" 0",
     ?assertEqual(<<":1">>, command(Filled, Fill)),
     ?assertEqual(<<"+OK">>, command(Filled, "SAVE")),
     livestash_agent_redis_server:stop(Filled),
