@@ -120,6 +120,6 @@ async function look(config) {
   if (problems.includes(null)) {
     return null;
   }
-  const others = problems.length > 1 ? `, and so do the ${problems.length - 1} other servers` : '';
-  return `There is nothing to test. ${problems[0]}${others}: check BASE_URLS, and STASH_PATH=${config.path}.`;
+  const none = problems.length > 1 ? `none of ${problems.length} servers gives the page, the first because of ` : '';
+  return `There is nothing to test: ${none}${problems[0]}. Check BASE_URLS and STASH_PATH=${config.path}.`;
 }

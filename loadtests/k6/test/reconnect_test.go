@@ -372,7 +372,7 @@ func TestNothingToTest(t *testing.T) {
 			if out.exit != aborted || out.Planned != 0 || out.Passed {
 				t.Errorf("exit code %d, %d users, passed %v; want %d, 0, false", out.exit, out.Planned, out.Passed, aborted)
 			}
-			if !strings.Contains(out.Problem, "There is nothing to test.") || !strings.Contains(out.Problem, test.want) || strings.Contains(out.Problem, "\n") {
+			if !strings.Contains(out.Problem, "There is nothing to test: ") || !strings.Contains(out.Problem, test.want) || strings.Contains(out.Problem, "\n") {
 				t.Errorf("problem %q, want one sentence with %q", out.Problem, test.want)
 			}
 			if !strings.Contains(out.stdout, "NOT RUN: "+out.Problem) {
