@@ -60,14 +60,7 @@ export function k6Options(config) {
 export async function prepare(config) {
   const { executionSegment, executionSegmentSequence } = exec.test.options;
   const { runner, runners } = placeOf(executionSegment, executionSegmentSequence);
-  let problem = null;
-  if (runners !== config.runners) {
-    problem =
-      `k6 runs part ${runner + 1} of ${runners} of this test, and RUNNERS=${config.runners}: ` +
-      `set RUNNERS to ${runners}, the number of runners (in a TestRun: its parallelism).`;
-  } else {
-    problem = await look(config);
-  }
+  const problem = misplaced(runners, config.runners) || (await look(config));
   // short enough for a termination log
   return { runner, runners, problem: problem && problem.slice(0, 500) };
 }
@@ -99,6 +92,17 @@ export async function runUsers(config, prepared, live) {
     // A fault of this script. k6 would log it, go on, and exit with 0.
     exec.test.abort(`the scenario itself failed: ${error.stack || error}`);
   }
+}
+
+// k6 was given another part of the test than the environment speaks of.
+function misplaced(runners, told) {
+  if (runners === told) {
+    return null;
+  }
+  if (runners === 1) {
+    return `RUNNERS=${told}, and nothing says which of them this is: make the Job Indexed, or set RUNNER, from 0.`;
+  }
+  return `k6 runs one of ${runners} parts of this test, and RUNNERS=${told}: set RUNNERS to ${runners} (in a TestRun: to its parallelism).`;
 }
 
 // Looks whether any server gives the page. One that does not while another does is measured: it may come back.

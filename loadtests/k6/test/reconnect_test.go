@@ -319,13 +319,20 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestRunnersWrong starts one of two runners that was told to be alone: it must not run half of the test and call it the whole.
+// TestRunnersWrong starts one of two runners that was told to be alone, and one alone that was told to be one of two: neither must run
+// half of the test and call it the whole.
 func TestRunnersWrong(t *testing.T) {
 	t.Parallel()
 	_, bases := serve(t, faultserver.None)
-	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ",")}, segment(1, 2)...)
-	if out.exit != aborted || !strings.Contains(out.Problem, "k6 runs part 2 of 2 of this test, and RUNNERS=1: set RUNNERS to 2") || out.Planned != 0 {
-		t.Errorf("exit code %d, %d users, problem %q", out.exit, out.Planned, out.Problem)
+	env := map[string]string{"BASE_URLS": strings.Join(bases, ",")}
+	alone := run(t, env, segment(1, 2)...)
+	env["RUNNERS"] = "2"
+	lost := run(t, env)
+	for want, out := range map[string]outcome{"k6 runs one of 2 parts of this test, and RUNNERS=1: set RUNNERS to 2": alone,
+		"RUNNERS=2, and nothing says which of them this is": lost} {
+		if out.exit != aborted || !strings.Contains(out.Problem, want) || out.Planned != 0 {
+			t.Errorf("exit code %d, %d users, problem %q; want %d, 0, %q", out.exit, out.Planned, out.Problem, aborted, want)
+		}
 	}
 }
 
