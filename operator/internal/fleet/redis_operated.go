@@ -21,6 +21,12 @@ var (
 	RedisReplicationKind = schema.GroupVersionKind{Group: "redis.redis.opstreelabs.in", Version: "v1beta2", Kind: "RedisReplication"}
 )
 
+// RedisRoleLabel is on the pods that redis-operator runs: which of them is the master, once redis-operator knows.
+const (
+	RedisRoleLabel  = "redis-role"
+	RedisMasterRole = "master"
+)
+
 // AppliedAnnotation is on every object that the operator applies: a digest of it.
 const AppliedAnnotation = "livestash.dev/applied"
 

@@ -321,6 +321,12 @@ func TestRedisOperatorAppears(t *testing.T) {
 
 	// What redis-operator makes tells the rest.
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "StatefulSet shop-redis-op has 0 of 1 pods ready")
+	server := newRedisServer(t, cluster, made.GetLabels())
+	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "has not yet told which pod is the master")
+	server.Labels[fleet.RedisRoleLabel] = fleet.RedisMasterRole
+	must(t, api.Update(t.Context(), server))
+	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "no pod is up")
+
 	login := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
 	if want := "redis://:" + string(login.Data["password"]) + "@shop-redis-op-master." + cluster.Namespace + ".svc.cluster.local:6379/0"; string(login.Data["url"]) != want {
 		t.Errorf("url = %s, want %s", login.Data["url"], want)
@@ -334,6 +340,26 @@ func TestRedisOperatorAppears(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// newRedisServer plays redis-operator: a server that is ready, with the labels of the custom resource.
+func newRedisServer(t *testing.T, cluster *v1alpha1.LiveStashCluster, labels map[string]string) *corev1.Pod {
+	t.Helper()
+	name := fleet.RedisOperatedName(cluster)
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "redis", Image: "x"}}}
+	server := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name + "-0", Labels: labels}, Spec: spec}
+	must(t, api.Create(t.Context(), server))
+	server.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	must(t, api.Status().Update(t.Context(), server))
+	must(t, api.Create(t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: labels},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}))
+	rolledOut(t, cluster.Namespace, name)
+	return server
 }
 
 // foreignDefinition stands for another operator's CRD: it takes any spec.

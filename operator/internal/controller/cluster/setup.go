@@ -71,6 +71,7 @@ func slimPod(object any) (any, error) {
 		Labels: map[string]string{
 			fleet.ClusterLabel:   pod.Labels[fleet.ClusterLabel],
 			fleet.ComponentLabel: pod.Labels[fleet.ComponentLabel],
+			fleet.RedisRoleLabel: pod.Labels[fleet.RedisRoleLabel],
 		},
 		Annotations: map[string]string{fleet.StoreAnnotation: pod.Annotations[fleet.StoreAnnotation]},
 	}}
@@ -202,7 +203,8 @@ func podNewsChanged() predicate.Predicate {
 		DeleteFunc: func(e event.DeleteEvent) bool { return podTrouble(e.Object.(*corev1.Pod)) != "" },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			return podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after)
+			return podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after) ||
+				before.Labels[fleet.RedisRoleLabel] != after.Labels[fleet.RedisRoleLabel]
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -32,7 +33,25 @@ func (r *Reconciler) observeStore(ctx context.Context, p *pass) (storeObservatio
 	if seen.trouble == "" {
 		seen.trouble, err = r.redisServers(ctx, p.cluster)
 	}
+	if seen.trouble == "" {
+		seen.trouble = masterUnknown(p.cluster, pods)
+	}
 	return seen, err
+}
+
+// masterUnknown says that the fleet's address leads to no Redis, though all of them are ready, because redis-operator has not
+// told a master. Empty when it has, and when there is none to tell.
+func masterUnknown(c *v1alpha1.LiveStashCluster, pods []corev1.Pod) string {
+	operated := c.OperatedRedis()
+	if operated == nil || operated.Mode == v1alpha1.RedisStandalone {
+		return ""
+	}
+	for i := range pods {
+		if pods[i].Labels[fleet.RedisRoleLabel] == fleet.RedisMasterRole && podReady(&pods[i]) {
+			return ""
+		}
+	}
+	return "redis-operator has not yet told which pod is the master: it looks every 30 seconds while all pods are ready, and its log tells what hinders it"
 }
 
 // redisStatus is status.redis. It tells of the old store until the last pod that uses it is gone.
