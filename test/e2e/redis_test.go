@@ -132,7 +132,7 @@ func (s space) otherStore() {
 	s.apply("adapter: Redis\nredis: {external: {host: other, passwordSecretRef: {name: other, key: password}}}")
 	s.eventually(2*time.Minute, func() error {
 		condition := s.condition("StoreReady")
-		if !strings.HasPrefix(condition, "False StoreNotReady") || !strings.Contains(condition, "refuses the password") {
+		if !strings.HasPrefix(condition, "False StoreNotReady") || !strings.Contains(condition, "refuses the user or the password") {
 			return fmt.Errorf("StoreReady is %s", condition)
 		}
 		return nil

@@ -26,7 +26,7 @@ type RedisSpec struct {
 }
 
 // ManagedRedis is one Redis server that this operator runs, for this fleet alone. With persistence, a restart of it keeps
-// every stash; without, a restart loses all of them. While it is away nothing can be stashed and no stash be given back; the
+// every stash; without, a crash of the server keeps them and a new pod loses all of them. While it is away nothing can be stashed and no stash be given back; the
 // pods go on serving.
 type ManagedRedis struct {
 	// image of a Redis server, or of one that speaks like it, such as Valkey. It must have redis-server, redis-cli and sh.

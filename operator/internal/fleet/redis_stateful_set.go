@@ -22,12 +22,9 @@ const (
 )
 
 // RedisConfig is the ConfigMap with Redis' configuration. When memory is full, the stashes go that would end first: all of
-// LiveStash's keys have an end.
+// LiveStash's keys have an end. The append-only file is written without persistence too: in the pod's own folder it outlives a
+// crash of the server, though not the pod.
 func RedisConfig(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.ConfigMap {
-	appendOnly := "no"
-	if redis.Persistence != nil {
-		appendOnly = "yes"
-	}
 	memory := redis.MemoryLimit()
 	return &corev1.ConfigMap{
 		TypeMeta:   configMapType,
@@ -40,10 +37,10 @@ dir %s
 maxmemory %d
 maxmemory-policy volatile-ttl
 save ""
-appendonly %s
+appendonly yes
 appendfsync everysec
 tcp-keepalive 60
-`, redisPort, redisConfigDir, aclFileKey, redisDataDir, redisMaxMemory(memory), appendOnly)},
+`, redisPort, redisConfigDir, aclFileKey, redisDataDir, redisMaxMemory(memory))},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -212,7 +213,7 @@ func TestWhatRestartsRedis(t *testing.T) {
 	if cmp.Equal(base, template(v1alpha1.ManagedRedis{}, other)) {
 		t.Error("new users do not restart Redis")
 	}
-	if cmp.Equal(base.Annotations, template(v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{}}, inputs).Annotations) {
+	if cmp.Equal(base.Annotations, template(v1alpha1.ManagedRedis{Memory: ptr.To(resource.MustParse("1Gi"))}, inputs).Annotations) {
 		t.Error("another configuration does not restart Redis")
 	}
 }
