@@ -24,8 +24,10 @@ import (
 
 const (
 	length = 5 * time.Second
-	// what DURATION may be exceeded by, whatever the server does
-	slack = 15 * time.Second
+	// what DURATION may be exceeded by, whatever the server does: 15 s, twice that on a busy machine
+	slack = 30 * time.Second
+	// TIMEOUT of tests that want none: a busy machine may be slow
+	patience = "10s"
 	// exit code of k6 for failed thresholds
 	thresholdsFailed = 99
 	// exit code of k6 when the script ends the test
@@ -182,7 +184,7 @@ func TestHealthyServer(t *testing.T) {
 	t.Parallel()
 	s, bases := serve(t, faultserver.None)
 	file := filepath.Join(t.TempDir(), "result.json")
-	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "SUMMARY": file})
+	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "SUMMARY": file, "TIMEOUT": patience})
 	if !out.Passed || out.Error != 0 || out.WrongCount != 0 || out.NotFound != 0 || out.Unfinished != 0 {
 		t.Errorf("a healthy server did not pass: %+v\n%s", out, out.stderr)
 	}
@@ -208,7 +210,8 @@ func TestHealthyServer(t *testing.T) {
 	if a+b != 20+out.Recovered.Yes || a-b > 20 || b-a > 20 {
 		t.Errorf("connections %v are not round robin over %d", out.Connections, 20+out.Recovered.Yes)
 	}
-	if out.took > length+3*time.Second {
+	// Users who do not end are cut 12 s after it.
+	if out.took > length+9*time.Second {
 		t.Errorf("took %s: with a healthy server the run ends at once after %s", out.took, length)
 	}
 	text, err := os.ReadFile(file)
@@ -340,9 +343,9 @@ func TestRunnersWrong(t *testing.T) {
 func TestVisits(t *testing.T) {
 	t.Parallel()
 	s, bases := serve(t, faultserver.None)
-	s.TTL = time.Second
-	out := run(t, map[string]string{scenario: "visits", "BASE_URLS": strings.Join(bases, ","), "TTL": "1s", "USERS": "40", "USERS_PER_VU": "20",
-		"PAUSE": "50ms", "DURATION": "8s", "IN_TIME": "0.5"})
+	s.TTL = 4 * time.Second
+	out := run(t, map[string]string{scenario: "visits", "BASE_URLS": strings.Join(bases, ","), "TTL": "4s", "USERS": "40", "USERS_PER_VU": "20",
+		"PAUSE": "50ms", "DURATION": "14s", "TIMEOUT": patience, "IN_TIME": "0.5"})
 	if !out.Passed || out.Error != 0 || out.WrongCount != 0 || out.NotFound != 0 {
 		t.Errorf("visits did not pass: %+v\n%s", out, out.stderr)
 	}
@@ -431,7 +434,11 @@ func TestOneServerFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, good := serve(t, faultserver.None)
-			out := run(t, map[string]string{"BASE_URLS": good[0] + "," + basesOf(t, test.fault)[0]})
+			env := map[string]string{"BASE_URLS": good[0] + "," + basesOf(t, test.fault)[0]}
+			if test.reason != "timeout" {
+				env["TIMEOUT"] = patience
+			}
+			out := run(t, env)
 			if out.Errors[test.reason] == 0 || out.Errors[test.reason] != out.Error {
 				t.Errorf("errors %v, want %s and nothing else", out.Errors, test.reason)
 			}
