@@ -110,7 +110,7 @@ test-e2e: $(CLUSTER_NEEDS) ## End-to-end tests (CLUSTER=local, kind or current).
 	@hack/test-e2e
 
 .PHONY: survival
-survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS=).
+survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS= PERSISTENCE=).
 	@hack/survival
 
 .PHONY: test-survival

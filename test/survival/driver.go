@@ -26,7 +26,9 @@ type options struct {
 	fewer map[string][]string
 	agent bool
 	tls   bool
-	// persistence is whether the managed Redis keeps stashes on a volume.
+	// redis is who runs Redis: managed or operated.
+	redis string
+	// persistence is whether Redis keeps stashes on a volume.
 	persistence bool
 	image       string
 	nextImage   string

@@ -112,7 +112,7 @@ func (f *fleet) apply(ctx context.Context) error {
 		spec["clustering"] = map[string]any{"tls": map[string]any{"enabled": true}}
 	}
 	if f.adapter == "Redis" {
-		spec["redis"] = map[string]any{"managed": f.redis()}
+		spec["redis"] = f.redis()
 	}
 	manifest, err := json.Marshal(map[string]any{
 		"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashCluster",

@@ -29,7 +29,8 @@ func main() {
 	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
 	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
 	flag.BoolVar(&o.tls, "tls", false, "spec.clustering.tls.enabled.")
-	flag.StringVar(&persistence, "persistence", "on", "on or off: spec.redis.managed.persistence. With off, Redis comes back empty from a restart.")
+	flag.StringVar(&o.redis, "redis", o.redis, "managed or operator: who runs Redis. For operator, redis-operator must be installed in the cluster.")
+	flag.StringVar(&persistence, "persistence", "on", "on or off: persistence of Redis. With off, it comes back empty when its pod is replaced.")
 	flag.DurationVar(&o.ttl, "ttl", o.ttl, "How long a stash lives. Must be longer than an event takes.")
 	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event. 0: not judged.")
@@ -42,6 +43,9 @@ func main() {
 		if given != "on" && given != "off" {
 			fail(fmt.Errorf("-%s is %q, but must be on or off", name, given))
 		}
+	}
+	if o.redis != managed && o.redis != operated {
+		fail(fmt.Errorf("-redis is %q, but must be %s or %s", o.redis, managed, operated))
 	}
 	o.agent, o.persistence = agent == "on", persistence == "on"
 
@@ -72,7 +76,7 @@ func fail(err error) {
 // defaults are those of `make survival`; what it builds it names in the environment.
 func defaults() options {
 	o := options{
-		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, agent: true, persistence: true,
+		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, agent: true, persistence: true, redis: managed,
 		tag: cmp.Or(os.Getenv("VERSION"), "0.1.0"), ttl: 10 * time.Minute, stashEvery: 5 * time.Second,
 		onNode: cmp.Or(os.Getenv("CLUSTER"), "local") == "local",
 	}

@@ -3,34 +3,57 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
+// Who runs Redis, as in spec.redis.
 const (
-	redisPod       = fleetName + "-redis-0"
-	redisContainer = "redis"
-	redisProcess   = "redis-server"
+	managed  = "managed"
+	operated = "operator"
 )
 
-// redis is the spec of the Redis that the operator runs for the fleet.
+const redisProcess = "redis-server"
+
+// redis is spec.redis: one server that the operator runs, or a master with two replicas that redis-operator runs.
 func (f *fleet) redis() map[string]any {
-	if !f.options.persistence {
-		return map[string]any{}
+	spec := map[string]any{}
+	if f.options.persistence {
+		spec["persistence"] = map[string]any{}
 	}
-	return map[string]any{"persistence": map[string]any{}}
+	return map[string]any{f.options.redis: spec}
 }
 
 func restartRedis(ctx context.Context, s *subject) error {
-	return s.withoutRedis(ctx, func() error {
-		_, err := s.in(ctx, "", "delete", "pod", redisPod, "--timeout=2m")
+	return s.withoutRedis(ctx, func(pod string) error {
+		_, err := s.in(ctx, "", "delete", "pod", pod, "--timeout=2m")
 		return err
 	})
 }
 
 func killRedis(ctx context.Context, s *subject) error {
-	return s.withoutRedis(ctx, func() error { return s.kill(ctx, redisPod, redisContainer, redisProcess) })
+	return s.withoutRedis(ctx, func(pod string) error { return s.kill(ctx, pod, s.redisContainer(), redisProcess) })
+}
+
+func (f *fleet) redisContainer() string {
+	if f.options.redis == operated {
+		return fleetName + "-redis-op"
+	}
+	return "redis"
+}
+
+// redisPod is the pod of the server that takes writes.
+func (s *subject) redisPod(ctx context.Context) (string, error) {
+	if s.options.redis == managed {
+		return fleetName + "-redis-0", nil
+	}
+	master, err := s.in(ctx, "", "get", "pods", "-l", "livestash.dev/cluster="+fleetName+",redis-role=master", "-o", "jsonpath={.items[*].metadata.name}")
+	if err == nil && len(strings.Fields(master)) != 1 {
+		err = fmt.Errorf("pods %q are called master, want one", master)
+	}
+	return strings.TrimSpace(master), err
 }
 
 // withoutRedis takes Redis away and returns when sessions can be asked for the count that was acknowledged last.
@@ -43,19 +66,23 @@ func killRedis(ctx context.Context, s *subject) error {
 // persistence neither may those that are idle, for which nothing but Redis' file speaks.
 //
 // Who comes back while Redis is away finds nothing at all; no socket is closed by these events, so nobody does.
-func (s *subject) withoutRedis(ctx context.Context, takeAway func() error) error {
+func (s *subject) withoutRedis(ctx context.Context, takeAway func(pod string) error) error {
 	before, err := s.redisLife(ctx)
 	if err != nil {
 		return err
 	}
+	pod, err := s.redisPod(ctx)
+	if err != nil {
+		return err
+	}
 	taken := time.Now()
-	if err := takeAway(); err != nil {
+	if err := takeAway(pod); err != nil {
 		return err
 	}
 	err = eventually(ctx, settleTime, func(ctx context.Context) error {
 		now, err := s.redisLife(ctx)
 		if err == nil && now == before {
-			err = fmt.Errorf("pod %s was not restarted", redisPod)
+			err = fmt.Errorf("pod %s was not restarted", pod)
 		}
 		if err != nil {
 			return err
@@ -94,16 +121,20 @@ func (s *subject) restash(ctx context.Context) error {
 	})
 }
 
-// redisLife tells one run of a ready Redis from another.
+// redisLife tells one run of a ready Redis from another, or one master from another.
 func (s *subject) redisLife(ctx context.Context) (string, error) {
-	pod, err := s.pod(ctx, redisPod)
+	name, err := s.redisPod(ctx)
+	if err != nil {
+		return "", err
+	}
+	pod, err := s.pod(ctx, name)
 	if err != nil {
 		return "", err
 	}
 	if !isReady(*pod) {
-		return "", fmt.Errorf("pod %s is not ready", redisPod)
+		return "", fmt.Errorf("pod %s is not ready", name)
 	}
-	redis, err := container(pod, redisContainer)
+	redis, err := container(pod, s.redisContainer())
 	return fmt.Sprint(pod.UID, redis.RestartCount), err
 }
 

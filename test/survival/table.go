@@ -56,8 +56,8 @@ func milliseconds(n *float64) string {
 
 // printTable prints the results for people, with what they were measured on.
 func printTable(out io.Writer, o options, results []result) error {
-	_, _ = fmt.Fprintf(out, "\nWorkload %s, agent %s, TLS %s, persistence of Redis %s; %s\n",
-		o.image, onOff(o.agent), onOff(o.tls), onOff(o.persistence), machine())
+	_, _ = fmt.Fprintf(out, "\nWorkload %s, agent %s, TLS %s, Redis %s, its persistence %s; %s\n",
+		o.image, onOff(o.agent), onOff(o.tls), o.redis, onOff(o.persistence), machine())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(table, "adapter\tevent\tsessions\tclosed\trecovered\tstale\tlost\tp50 ms\tp99 ms\tmax ms\t")
 	for _, r := range results {
