@@ -69,8 +69,8 @@ func (r *Reconciler) ensure(ctx context.Context, owner *v1alpha1.LiveStashCluste
 
 // removeUnwanted deletes the optional children that the spec no longer asks for.
 func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
-	if p.inputs.StoreLeft {
-		return nil // pods that use them are still stopping
+	if p.store.left {
+		return nil // pods that use them are still there
 	}
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
 		return err

@@ -65,8 +65,8 @@ type pass struct {
 	objects []client.Object
 	// secrets are the values of the user's own Secrets that the fleet needs.
 	secrets map[v1alpha1.SecretKeyReference][]byte
-	// storeAddress is where the fleet's Redis is.
-	storeAddress string
+	// store is what the pods keep stashes in. Nil until that is known.
+	store *storeInUse
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// unfinished is a problem that does not hold up the steps after it. It is told when they are done.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,32 +56,36 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 	if external := c.ExternalRedis(); external != nil && external.URLSecretRef != nil {
 		url = p.secrets[*external.URLSecretRef]
 	}
-	p.storeAddress, p.inputs.StoreDigest = fleet.RedisStore(c, p.inputs, url)
-	left, err := r.podsWithAnotherStore(ctx, c, p.inputs.StoreDigest)
-	if err != nil || left == 0 {
+	address, digest := fleet.RedisStore(c, p.inputs, url)
+	left, err := r.anotherStoreInUse(ctx, c, digest)
+	if err != nil {
 		return err
 	}
-	p.inputs.StoreLeft = true
-	p.dueIn(time.Second)
+	p.store = &storeInUse{address: address, left: left}
+	p.inputs.StoreDigest = digest
+	// Other adapters do not find stashes of Redis, old or new: pods may go over one by one.
+	p.inputs.StoreLeft = left && digest != ""
+	if left {
+		p.dueIn(time.Second)
+	}
 	return nil
 }
 
-// podsWithAnotherStore is how many pods use another Redis than they should.
-func (r *Reconciler) podsWithAnotherStore(ctx context.Context, c *v1alpha1.LiveStashCluster, digest string) (int, error) {
-	if digest == "" {
-		return 0, nil
-	}
+// storeInUse is what pods keep stashes in.
+type storeInUse struct {
+	// address is that of the fleet's Redis; empty with other adapters.
+	address string
+	// left is whether there are pods that use another Redis, which must stay as long.
+	left bool
+}
+
+// anotherStoreInUse is whether a pod uses another Redis than it should.
+func (r *Reconciler) anotherStoreInUse(ctx context.Context, c *v1alpha1.LiveStashCluster, digest string) (bool, error) {
 	pods, err := r.pods(ctx, c)
-	if err != nil {
-		return 0, err
-	}
-	left := 0
-	for i := range pods {
-		if used := pods[i].Annotations[fleet.StoreAnnotation]; used != "" && used != digest {
-			left++
-		}
-	}
-	return left, nil
+	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		used := pod.Annotations[fleet.StoreAnnotation]
+		return used != "" && used != digest
+	}), err
 }
 
 // checkStorage refuses a volume that nothing would provide. It asks only until the volume is there.

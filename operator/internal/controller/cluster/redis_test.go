@@ -259,6 +259,36 @@ func TestNoTwoStoresAtOnce(t *testing.T) {
 	})
 }
 
+// Other adapters do not find stashes of Redis: pods go over one by one, and Redis stays until the last one has.
+func TestFromRedisToAnotherAdapter(t *testing.T) {
+	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	pod := fleetPod(t, cluster)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterETS })
+	eventually(t, func() error {
+		if _, redis := fleetTemplate(t, cluster).Annotations[fleet.StoreAnnotation]; redis {
+			return errors.New("the pods are to use Redis still")
+		}
+		return nil
+	})
+	if replicas := *await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{}).Spec.Replicas; replicas != 2 {
+		t.Errorf("%d replicas", replicas)
+	}
+	reconciled(t, cluster)
+	must(t, api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis"}, &appsv1.StatefulSet{}))
+	if cluster.Status.Redis == nil {
+		t.Error("status.redis is gone while a pod uses it")
+	}
+
+	must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	eventually(t, func() error {
+		err := api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis"}, &appsv1.StatefulSet{})
+		if !apierrors.IsNotFound(err) {
+			return errors.New("the managed Redis is still there")
+		}
+		return nil
+	})
+}
+
 func TestAnotherPasswordIsNoOtherStore(t *testing.T) {
 	ns := namespace(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"url": []byte("redis://:a@redis")}}

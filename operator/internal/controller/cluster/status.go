@@ -165,7 +165,7 @@ func progressing(c *v1alpha1.LiveStashCluster, seen observation) metav1.Conditio
 
 	observed := set.Status
 	switch {
-	case seen.store.left:
+	case seen.store.changing:
 		condition.Reason = v1alpha1.ReasonStoreChanging
 		condition.Message = "spec.redis names another store: every pod stops before the first one with it starts; the stashes in the old store are left behind"
 	case set.Generation != observed.ObservedGeneration && observed.ObservedGeneration != 0:

@@ -13,16 +13,16 @@ import (
 
 // storeObservation is what is seen of the adapter's store apart from what the agents say.
 type storeObservation struct {
-	// address is where the fleet's Redis is; empty with other adapters, and when the pass did not get that far.
-	address string
-	// left is whether pods with another store are still there.
-	left bool
+	// store is nil when the pass did not get that far.
+	store *storeInUse
+	// changing is whether no pod is made because pods with another store are still there.
+	changing bool
 	// trouble says why a pod of Redis does not get on, or that too few are ready; empty when all is well.
 	trouble string
 }
 
 func (r *Reconciler) observeStore(ctx context.Context, p *pass) (storeObservation, error) {
-	seen := storeObservation{address: p.storeAddress, left: p.inputs.StoreLeft}
+	seen := storeObservation{store: p.store, changing: p.inputs.StoreLeft}
 	pods, err := r.podsOf(ctx, p.cluster, fleet.RedisComponent)
 	if err != nil {
 		return seen, err
@@ -56,10 +56,10 @@ func masterUnknown(c *v1alpha1.LiveStashCluster, pods []corev1.Pod) string {
 
 // redisStatus is status.redis. It tells of the old store until the last pod that uses it is gone.
 func redisStatus(c *v1alpha1.LiveStashCluster, seen storeObservation) *v1alpha1.RedisStatus {
-	if seen.left || (seen.address == "" && c.Spec.Adapter == v1alpha1.AdapterRedis) {
+	if seen.store == nil || seen.store.left {
 		return c.Status.Redis
 	}
-	status := &v1alpha1.RedisStatus{Address: seen.address}
+	status := &v1alpha1.RedisStatus{Address: seen.store.address}
 	switch {
 	case c.ManagedRedis() != nil:
 		status.Mode = v1alpha1.RedisModeManaged
