@@ -123,7 +123,7 @@ func run(opts options) error {
 		AgentImage:         opts.agentImage,
 		RedisImage:         opts.redisImage,
 		RedisExporterImage: opts.exporterImage,
-		Redis:              redisadmin.Client{},
+		Redis:              redisadmin.New(),
 		Namespace:          ownNamespace(),
 		Clock:              clock.RealClock{},
 		Agents:             agentclient.New(),

@@ -23,6 +23,16 @@ type Login struct {
 // Client talks to Redis servers. It keeps no connections.
 type Client struct{}
 
+// New is a client. The library's own log is turned off, because whatever it would say is in the errors.
+func New() Client {
+	redis.SetLogger(silence{})
+	return Client{}
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
 // SetPasswords makes user have exactly the passwords with those digests (SHA-256, hexadecimal). Connections that are open
 // stay open.
 func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes []string) error {
@@ -34,6 +44,7 @@ func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes
 		ReadTimeout:     timeout,
 		WriteTimeout:    timeout,
 		MaxRetries:      -1,
+		DialerRetries:   1,
 		PoolSize:        1,
 		DisableIdentity: true,
 		Protocol:        2,

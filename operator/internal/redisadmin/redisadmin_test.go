@@ -1,0 +1,92 @@
+package redisadmin
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// server keeps what it is asked, as lines, and answers each with what answer says of it.
+func server(t *testing.T, answer func(line string) string) (address string, asked <-chan string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	lines := make(chan string, 16)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = conn.Close() }()
+				reader := bufio.NewReader(conn)
+				for line := read(reader); line != ""; line = read(reader) {
+					lines <- line
+					_, _ = io.WriteString(conn, answer(line))
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String(), lines
+}
+
+// read is the words of one command. Empty when there are no more.
+func read(reader *bufio.Reader) string {
+	var count, length int
+	if _, err := fmt.Fscanf(reader, "*%d\r\n", &count); err != nil {
+		return ""
+	}
+	words := make([]string, count)
+	for i := range words {
+		if _, err := fmt.Fscanf(reader, "$%d\r\n", &length); err != nil {
+			return ""
+		}
+		word := make([]byte, length+2)
+		if _, err := io.ReadFull(reader, word); err != nil {
+			return ""
+		}
+		words[i] = string(word[:length])
+	}
+	return strings.Join(words, " ")
+}
+
+func TestSetPasswords(t *testing.T) {
+	address, asked := server(t, func(line string) string {
+		if strings.HasPrefix(line, "hello ") {
+			return "*0\r\n"
+		}
+		return "+OK\r\n"
+	})
+	err := New().SetPasswords(t.Context(), Login{Address: address, User: "operator", Password: "s3cret"}, "livestash", []string{"aa", "bb"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The user operator may do no more than this: the library must not ask for anything else.
+	got := []string{<-asked, <-asked}
+	if diff := cmp.Diff([]string{"hello 2 auth operator s3cret", "ACL SETUSER livestash resetpass #aa #bb"}, got); diff != "" || len(asked) > 0 {
+		t.Errorf("Redis was asked (-want +got):\n%s and %d more", diff, len(asked))
+	}
+}
+
+func TestSetPasswordsFails(t *testing.T) {
+	refusing, _ := server(t, func(string) string { return "-WRONGPASS invalid username-password pair\r\n" })
+	for name, login := range map[string]Login{
+		"refused":        {Address: refusing, User: "operator", Password: "s3cret"},
+		"nobody there":   {Address: "127.0.0.1:1", User: "operator", Password: "s3cret"},
+		"unknown a host": {Address: "redis.invalid:6379", User: "operator", Password: "s3cret"},
+	} {
+		err := New().SetPasswords(t.Context(), login, "livestash", []string{"aa"})
+		if err == nil || !strings.Contains(err.Error(), login.Address) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v, want an error with the address and without the password", name, err)
+		}
+	}
+}
