@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
+	"fmt"
 	"net"
 	"net/url"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -90,6 +92,26 @@ func managedRedis(c *v1alpha1.LiveStashCluster, in Inputs) []client.Object {
 		objects = append(objects, budget)
 	}
 	return objects
+}
+
+// redisSettings are the lines of Redis' configuration that matter to stashes, whoever runs it.
+//
+// A quarter of the container's memory is left to clients' buffers, fragmentation and the copy that a child process has while
+// the append-only file is rewritten. When the rest is full, the stashes go that would end first: all of LiveStash's keys have
+// an end.
+//
+// The append-only file is written without persistence too: in a folder of the pod it outlives a crash of the server. Without
+// it, a master that crashes is back, empty, before Sentinel misses it, and its replicas copy that.
+func redisSettings(memory resource.Quantity) string {
+	return fmt.Sprintf(`# Made by the LiveStash operator.
+dir %s
+maxmemory %d
+maxmemory-policy volatile-ttl
+save ""
+appendonly yes
+appendfsync everysec
+tcp-keepalive 60
+`, redisDataDir, memory.Value()/4*3)
 }
 
 // RedisVolume is what the stashes are kept on. It is no template of the StatefulSet, so that it can grow and go. Nil without

@@ -3,7 +3,6 @@ package fleet
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,9 +51,6 @@ func redisOperatedMeta(c *v1alpha1.LiveStashCluster) metav1.ObjectMeta {
 // RedisOperatedConfig is the ConfigMap with what Redis' configuration needs besides that of redis-operator. Nil when the fleet
 // has another Redis.
 //
-// The append-only file is there without persistence too, in a folder that lives as long as the pod: a server that has
-// crashed is back before Sentinel misses it, and had it come back empty, its replicas would copy that.
-//
 // A master without a replica takes no writes. After a failover the old master goes on until it is told, and without this
 // everything that it takes in that time is acknowledged and then lost.
 func RedisOperatedConfig(c *v1alpha1.LiveStashCluster) *corev1.ConfigMap {
@@ -62,15 +58,7 @@ func RedisOperatedConfig(c *v1alpha1.LiveStashCluster) *corev1.ConfigMap {
 	if operated == nil {
 		return nil
 	}
-	config := fmt.Sprintf(`# Made by the LiveStash operator.
-dir %s
-maxmemory %d
-maxmemory-policy volatile-ttl
-save ""
-appendonly yes
-appendfsync everysec
-tcp-keepalive 60
-`, redisDataDir, redisMaxMemory(operated.MemoryLimit()))
+	config := redisSettings(operated.MemoryLimit())
 	if operated.Mode != v1alpha1.RedisStandalone {
 		config += `min-replicas-to-write 1
 min-replicas-max-lag 10

@@ -21,32 +21,17 @@ const (
 	redisDataDir    = "/data"
 )
 
-// RedisConfig is the ConfigMap with Redis' configuration. When memory is full, the stashes go that would end first: all of
-// LiveStash's keys have an end. The append-only file is written without persistence too: in the pod's own folder it outlives a
-// crash of the server, though not the pod.
+// RedisConfig is the ConfigMap with Redis' configuration.
 func RedisConfig(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.ConfigMap {
-	memory := redis.MemoryLimit()
 	return &corev1.ConfigMap{
 		TypeMeta:   configMapType,
 		ObjectMeta: redisMeta(c, RedisName(c)),
-		Data: map[string]string{redisConfigFile: fmt.Sprintf(`# Made by the LiveStash operator.
-port %d
+		Data: map[string]string{redisConfigFile: redisSettings(redis.MemoryLimit()) + fmt.Sprintf(`port %d
 protected-mode no
 aclfile %s/%s
-dir %s
-maxmemory %d
-maxmemory-policy volatile-ttl
-save ""
-appendonly yes
-appendfsync everysec
-tcp-keepalive 60
-`, redisPort, redisConfigDir, aclFileKey, redisDataDir, redisMaxMemory(memory))},
+`, redisPort, redisConfigDir, aclFileKey)},
 	}
 }
-
-// redisMaxMemory leaves a quarter of the container's memory to clients' buffers, fragmentation and the copy that a child
-// process has while the append-only file is rewritten.
-func redisMaxMemory(memory resource.Quantity) int64 { return memory.Value() / 4 * 3 }
 
 // RedisStatefulSet is the Redis that this operator runs: one pod. Its template does not change with the fleet's password, which
 // Redis is told while it runs.
