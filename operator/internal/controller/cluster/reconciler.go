@@ -97,8 +97,8 @@ func (r *Reconciler) steps() []step {
 		{"prepare store", r.prepareStore},
 		{"render", r.render},
 		{"ensure certificates", r.ensureCertificates},
-		{"ensure operated Redis", r.ensureOperatedRedis},
 		{"apply children", r.applyChildren},
+		{"ensure operated Redis", r.ensureOperatedRedis},
 		{"remove unwanted children", r.removeUnwanted},
 		{"settle passwords", r.settlePasswords},
 	}
