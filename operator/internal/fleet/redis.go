@@ -2,9 +2,7 @@ package fleet
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"net"
@@ -174,8 +172,7 @@ func RedisStore(c *v1alpha1.LiveStashCluster, in Inputs, urlValue []byte) (addre
 	default:
 		return "", ""
 	}
-	sum := sha256.Sum256([]byte(strings.ToLower(address) + "/" + database))
-	return address, hex.EncodeToString(sum[:5])
+	return address, Digest(strings.ToLower(address) + "/" + database)
 }
 
 // redisHost is the DNS name of the Redis that this operator runs.

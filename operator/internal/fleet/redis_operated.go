@@ -1,9 +1,6 @@
 package fleet
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -89,8 +86,7 @@ func RedisOperated(c *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
 	object.SetName(meta.Name)
 	object.SetLabels(meta.Labels)
 	// redis-operator copies annotations to the pods: another configuration restarts them.
-	settings := sha256.Sum256([]byte(RedisOperatedConfig(c).Data[redisOperatedConfigFile]))
-	object.SetAnnotations(map[string]string{"livestash.dev/redis-config": hex.EncodeToString(settings[:5])})
+	object.SetAnnotations(map[string]string{"livestash.dev/redis-config": Digest(RedisOperatedConfig(c).Data[redisOperatedConfigFile])})
 	object.SetOwnerReferences([]metav1.OwnerReference{ownerReference(c)})
 	return object
 }

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,7 +34,6 @@ aclfile %s/%s
 // RedisStatefulSet is the Redis that this operator runs: one pod. Its template does not change with the fleet's password, which
 // Redis is told while it runs.
 func RedisStatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, config *corev1.ConfigMap, in Inputs) *appsv1.StatefulSet {
-	settings := sha256.Sum256([]byte(config.Data[redisConfigFile]))
 	containers := []corev1.Container{redisContainer(redis, in)}
 	if redis.ExporterEnabled() {
 		containers = append(containers, redisExporter(c, redis, in))
@@ -54,7 +51,7 @@ func RedisStatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis
 				ObjectMeta: metav1.ObjectMeta{
 					Labels: merged(Labels(c), redisLabels(c)),
 					Annotations: map[string]string{
-						"livestash.dev/redis-config": hex.EncodeToString(settings[:5]),
+						"livestash.dev/redis-config": Digest(config.Data[redisConfigFile]),
 						// Another Secret has another password of the operator, which Redis only learns when it starts.
 						"livestash.dev/redis-access":              in.RedisAccessUID,
 						"kubectl.kubernetes.io/default-container": "redis",

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -177,8 +175,7 @@ func (r *Reconciler) ensureRedisLogin(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(p.inputs.SecretsDigest + found.Annotations[urlAnnotation] + found.Annotations[passwordAnnotation]))
-	p.inputs.SecretsDigest = hex.EncodeToString(sum[:5])
+	p.inputs.SecretsDigest = fleet.Digest(p.inputs.SecretsDigest + found.Annotations[urlAnnotation] + found.Annotations[passwordAnnotation])
 	return nil
 }
 
@@ -204,11 +201,8 @@ func (l redisLogin) isIn(secret *metav1.PartialObjectMetadata) bool {
 	return digest == passwordDigest(l.password)
 }
 
-// passwordDigest tells a change and tells nothing about a weak password.
-func passwordDigest(password string) string {
-	sum := sha256.Sum256([]byte("livestash " + password))
-	return hex.EncodeToString(sum[:5])
-}
+// passwordDigest tells a change of the password.
+func passwordDigest(password string) string { return fleet.Digest("livestash " + password) }
 
 // ensureLogin writes the Secret with the URL when it does not say what is wanted, and returns what it says.
 func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin, found *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
