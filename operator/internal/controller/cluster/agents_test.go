@@ -314,3 +314,19 @@ func eventSays(t *testing.T, namespace, reason, says string) {
 		return fmt.Errorf("no event %s says %q; there are:\n%s", reason, says, strings.Join(notes, "\n"))
 	})
 }
+
+// A pod that waits for its store is asked as soon as it has an address, though nothing else happens to it.
+func TestAPodThatWaitsIsHeard(t *testing.T) {
+	cluster := newCluster(t, namespace(t), nil)
+	reconciled(t, cluster)
+	const address = "10.7.9.1"
+	agents.say(address, agentclient.Status{Version: "0.1.0", Store: agentclient.Store{Reason: "Redis refuses connections."}})
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-0", Labels: fleet.Labels(cluster)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "x"}}},
+	}
+	must(t, api.Create(t.Context(), pod))
+	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
+	must(t, api.Status().Update(t.Context(), pod))
+	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "shop-0: Redis refuses connections.")
+}

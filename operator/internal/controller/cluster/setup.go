@@ -204,7 +204,7 @@ func podNewsChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 			return podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after) ||
-				before.Labels[fleet.RedisRoleLabel] != after.Labels[fleet.RedisRoleLabel]
+				before.Labels[fleet.RedisRoleLabel] != after.Labels[fleet.RedisRoleLabel] || before.Status.PodIP != after.Status.PodIP
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
