@@ -44,7 +44,6 @@ func (r *Reconciler) ensure(ctx context.Context, owner *v1alpha1.LiveStashCluste
 		return nil, err
 	}
 
-	options := []client.ApplyOption{fieldOwner}
 	if live != nil {
 		if !metav1.IsControlledBy(live, owner) {
 			return nil, nameConflict(live)
@@ -52,19 +51,30 @@ func (r *Reconciler) ensure(ctx context.Context, owner *v1alpha1.LiveStashCluste
 		if asWanted, err := isAsWanted(live, want); err != nil || asWanted {
 			return nil, err
 		}
-		// The object is the operator's: what somebody else wrote into the operator's fields is taken back. Without the
-		// force, an object of that name that the cache does not know, because somebody else made it, is not overwritten.
-		options = append(options, client.ForceOwnership)
 	}
-
-	err = r.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), options...)
-	if live == nil && apierrors.IsConflict(err) {
-		return nil, nameConflict(want)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("applying %s: %w", kindAndName(want), err)
+	if err := r.write(ctx, want, live != nil); err != nil {
+		return nil, err
 	}
 	return want, nil
+}
+
+// write applies an object. What is the operator's already, ours, gets back what somebody else wrote into the operator's
+// fields. Without the force, an object of that name that the cache does not know, because somebody else made it, is not
+// overwritten.
+func (r *Reconciler) write(ctx context.Context, want *unstructured.Unstructured, ours bool) error {
+	options := []client.ApplyOption{fieldOwner}
+	if ours {
+		options = append(options, client.ForceOwnership)
+	}
+	name := kindAndName(want)
+	err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), options...)
+	if !ours && apierrors.IsConflict(err) {
+		return nameConflict(want)
+	}
+	if err != nil {
+		return fmt.Errorf("applying %s: %w", name, err)
+	}
+	return nil
 }
 
 // removeUnwanted deletes the optional children that the spec no longer asks for.

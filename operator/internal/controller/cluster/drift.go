@@ -14,10 +14,6 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
-// appliedAnnotation is on every child: a digest of what was applied. It tells that the operator wants something else
-// now, also when the difference is a field that it no longer wants.
-const appliedAnnotation = fleet.AppliedAnnotation
-
 // applyConfiguration is an object as server-side apply takes it: the wanted fields, no status, and their digest.
 func applyConfiguration(desired client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
@@ -36,7 +32,7 @@ func applyConfiguration(desired client.Object) (*unstructured.Unstructured, erro
 		annotations = map[string]string{}
 	}
 	digest := sha256.Sum256(text)
-	annotations[appliedAnnotation] = hex.EncodeToString(digest[:8])
+	annotations[fleet.AppliedAnnotation] = hex.EncodeToString(digest[:8])
 	want.SetAnnotations(annotations)
 	return want, nil
 }
@@ -44,7 +40,7 @@ func applyConfiguration(desired client.Object) (*unstructured.Unstructured, erro
 // isAsWanted is whether applying would change nothing: the digest is of what is wanted now, and nobody has changed a
 // wanted field since. It saves the request that would find that out.
 func isAsWanted(live client.Object, want *unstructured.Unstructured) (bool, error) {
-	if live.GetAnnotations()[appliedAnnotation] != want.GetAnnotations()[appliedAnnotation] {
+	if live.GetAnnotations()[fleet.AppliedAnnotation] != want.GetAnnotations()[fleet.AppliedAnnotation] {
 		return false, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)

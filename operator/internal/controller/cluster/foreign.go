@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
 // ensureForeign applies an object of another operator's kind, which this cluster may not serve: then missing is returned. Of
@@ -33,24 +33,8 @@ func (r *Reconciler) ensureForeign(ctx context.Context, owner *v1alpha1.LiveStas
 	if err == nil && !metav1.IsControlledBy(live, owner) {
 		return nameConflict(live)
 	}
-	if live.Annotations[appliedAnnotation] == want.GetAnnotations()[appliedAnnotation] {
+	if live.Annotations[fleet.AppliedAnnotation] == want.GetAnnotations()[fleet.AppliedAnnotation] {
 		return nil
 	}
-	return r.applyForeign(ctx, want, live.UID != "")
-}
-
-func (r *Reconciler) applyForeign(ctx context.Context, want *unstructured.Unstructured, ours bool) error {
-	options := []client.ApplyOption{fieldOwner}
-	if ours {
-		options = append(options, client.ForceOwnership)
-	}
-	name := kindAndName(want)
-	err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), options...)
-	if !ours && apierrors.IsConflict(err) {
-		return nameConflict(want)
-	}
-	if err != nil {
-		return fmt.Errorf("applying %s: %w", name, err)
-	}
-	return nil
+	return r.write(ctx, want, live.UID != "")
 }

@@ -45,7 +45,7 @@ type Reconciler struct {
 	// Redis changes passwords in a Redis that runs.
 	Redis Redis
 
-	// Images are those of the Redis that the operator runs.
+	// RedisImage and RedisExporterImage are the images of the Redis that the operator runs.
 	RedisImage, RedisExporterImage string
 
 	// Namespace is the operator's own. Empty when it runs outside of the cluster.
