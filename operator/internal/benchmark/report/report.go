@@ -1,0 +1,212 @@
+// Package report is what a LiveStashBenchmark leaves behind: its figures as JSON, and the same as Markdown and as a page.
+//
+// Rendering is pure: the same Report gives the same bytes.
+package report
+
+import "time"
+
+// SchemaVersion is the version of the report's JSON. It rises when a field changes its meaning or goes; a new field does
+// not raise it. docs/reference/benchmark-report.md describes every field.
+const SchemaVersion = 1
+
+// Verdict is how a run, or all of a benchmark, ended. It is empty for what has not ended.
+type Verdict string
+
+// The verdicts, from the best to the worst. Those of a benchmark are the worst of its runs.
+const (
+	// VerdictPassed says that every threshold holds.
+	VerdictPassed Verdict = "Passed"
+	// VerdictFailed says that the run is sound and that a threshold does not hold. Its figures count.
+	VerdictFailed Verdict = "Failed"
+	// VerdictErrored says that there was no sound run. Its figures, if there are any, say nothing about the adapter.
+	VerdictErrored Verdict = "Errored"
+)
+
+// Report is a benchmark and its results.
+type Report struct {
+	// SchemaVersion is the SchemaVersion it was written with.
+	SchemaVersion int `json:"schemaVersion"`
+	// Name and Namespace are those of the LiveStashBenchmark.
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// Spec is what was asked for, as far as it is the same for all runs.
+	Spec Spec `json:"spec"`
+	// StartedAt and FinishedAt are in UTC. FinishedAt is left out while runs are to come.
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// Verdict is the worst of the runs' verdicts.
+	Verdict Verdict `json:"verdict,omitempty"`
+	// Message is a sentence about the benchmark as a whole, when there is one: why it did not start, what was left out.
+	Message string `json:"message,omitempty"`
+	// Machine is where it ran.
+	Machine Machine `json:"machine"`
+	// Versions of what ran.
+	Versions Versions `json:"versions"`
+	// Runs in the order in which they were made.
+	Runs []Run `json:"runs"`
+}
+
+// Spec is what all runs of a benchmark have in common.
+type Spec struct {
+	// Preset is the name of the published matrix, empty for a matrix of one's own.
+	Preset string `json:"preset,omitempty"`
+	// Scale is what users and times of the matrix were divided by; 1 changes nothing.
+	Scale int `json:"scale,omitempty"`
+	// Scenario is what a user does: Reconnect, Visits, or Script for a script of one's own.
+	Scenario string `json:"scenario,omitempty"`
+	// Target says what was tested: "template" for a fresh fleet in each run, "cluster NAME" or a URL.
+	Target string `json:"target,omitempty"`
+	// Routing is RoundRobin (over the pods) or Service; empty when the target is a URL.
+	Routing string `json:"routing,omitempty"`
+	// Runner is what started k6: K6Operator or Job.
+	Runner string `json:"runner,omitempty"`
+	// PayloadKeys is the number of keys in each user's stash, 0 when unknown. 150 keys are 5,556 bytes as a term.
+	PayloadKeys int `json:"payloadKeys,omitempty"`
+	// Thresholds are what the runs were judged by, in the words of the specification: {"minRecovered": "0.99"}.
+	Thresholds map[string]string `json:"thresholds,omitempty"`
+}
+
+// Machine is where a benchmark ran. Figures of different machines cannot be compared.
+type Machine struct {
+	// Nodes of the Kubernetes cluster.
+	Nodes []Node `json:"nodes,omitempty"`
+}
+
+// Node is one node of the Kubernetes cluster.
+type Node struct {
+	// Name of the Node object.
+	Name string `json:"name"`
+	// CPU in cores and Memory in bytes: the node's capacity.
+	CPU    float64 `json:"cpu"`
+	Memory int64   `json:"memory"`
+	// Kernel and Kubelet versions, as the node says them.
+	Kernel  string `json:"kernel,omitempty"`
+	Kubelet string `json:"kubelet,omitempty"`
+}
+
+// Versions of what ran; empty where unknown.
+type Versions struct {
+	// Operator is the operator's version.
+	Operator string `json:"operator,omitempty"`
+	// K6Image and FleetImage are the images of the load test and of the tested application.
+	K6Image    string `json:"k6Image,omitempty"`
+	FleetImage string `json:"fleetImage,omitempty"`
+	// Kubernetes is the version of the API server.
+	Kubernetes string `json:"kubernetes,omitempty"`
+}
+
+// Run is one cell of the matrix: one adapter under one load.
+type Run struct {
+	// Name of the run; unique in the benchmark.
+	Name string `json:"name"`
+	// Adapter is None, ETS, BrowserMemory, Redis or Mnesia.
+	Adapter string `json:"adapter"`
+	// Users of the whole run, as it was made (after division by the scale).
+	Users int `json:"users"`
+	// TTLSeconds is the stashes' time to live, DurationSeconds the length of the run with its ramp, and RampSeconds the time
+	// over which the users arrive.
+	TTLSeconds      float64 `json:"ttlSeconds"`
+	DurationSeconds float64 `json:"durationSeconds"`
+	RampSeconds     float64 `json:"rampSeconds"`
+	// Replicas is the number of the fleet's pods, 0 when unknown.
+	Replicas int `json:"replicas,omitempty"`
+	// Runners is the number of k6 processes that shared the users.
+	Runners int `json:"runners,omitempty"`
+	// Verdict of this run.
+	Verdict Verdict `json:"verdict,omitempty"`
+	// Message says which threshold does not hold or why there was no sound run; with Passed, what is worth knowing (lost
+	// samples).
+	Message string `json:"message,omitempty"`
+	// StartedAt and FinishedAt are in UTC.
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// Counts of all runners together; left out when no runner reported.
+	Counts *Counts `json:"counts,omitempty"`
+	// Durations of all runners together, by the names that k6 knows them by: first_render, join, stash, reconnect, rejoin,
+	// late_rejoin (loadtests/k6/README.md).
+	Durations map[string]Duration `json:"durations,omitempty"`
+	// Samples of the fleet's agents by name: see the constants Series...; summed over the pods.
+	Samples map[string]Series `json:"samples,omitempty"`
+}
+
+// Counts are what happened in a run, added up over its runners.
+type Counts struct {
+	// Planned users, and those of them who were connected at least once.
+	Planned   int64 `json:"planned"`
+	Connected int64 `json:"connected"`
+	// Cycles are connections followed by an acknowledged stash.
+	Cycles int64 `json:"cycles"`
+	// Recovered and NotRecovered are returns that had to bring the state back, and did or did not.
+	Recovered    int64 `json:"recovered"`
+	NotRecovered int64 `json:"notRecovered"`
+	// LateRecovered and LateNotRecovered are returns after the TTL: both outcomes are right.
+	LateRecovered    int64 `json:"lateRecovered"`
+	LateNotRecovered int64 `json:"lateNotRecovered"`
+	// NotFound are returns, in time, that were told that there is no stash.
+	NotFound int64 `json:"notFound"`
+	// WrongCount are recovered states that are not the last acknowledged one.
+	WrongCount int64 `json:"wrongCount"`
+	// Unfinished are waits cut off by the end of the run: neither success nor error.
+	Unfinished int64 `json:"unfinished"`
+	// ConnectFailed are attempts to connect or to return that failed.
+	ConnectFailed int64 `json:"connectFailed"`
+	// Error is the number of failed steps, and Errors the same by reason, only those that occurred.
+	Error  int64            `json:"error"`
+	Errors map[string]int64 `json:"errors,omitempty"`
+}
+
+// Duration is the distribution of one kind of duration, in milliseconds.
+type Duration struct {
+	// Count is the number of durations. With 0 all others are 0.
+	Count int64 `json:"count"`
+	// Min and Max are exact.
+	Min float64 `json:"min"`
+	Max float64 `json:"max"`
+	// P50, P95 and P99 are quantiles of the merged histograms of all runners.
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	// ErrorBound is by which share a quantile can be off: 0.011 is 1.1 % up or down.
+	ErrorBound float64 `json:"errorBound"`
+	// RankBound is by how much its rank can be off, to the slower side: 0.001 makes a p95 at most a p95.1.
+	RankBound float64 `json:"rankBound"`
+}
+
+// Series is one value over the time of a run.
+type Series struct {
+	// Unit is "1" (a count), "bytes", "bytes/s" or "cores".
+	Unit string `json:"unit"`
+	// Points are [seconds since StartedAt of the run, value], at most MaxPoints, in order of time. What is counted (network,
+	// CPU) is a rate: its growth since the point before, divided by the time between them.
+	Points [][2]float64 `json:"points"`
+	// Peak is the largest value seen before Points were thinned.
+	Peak float64 `json:"peak"`
+	// Total is the growth over the whole run of what is counted, in bytes or CPU seconds; left out for other series.
+	Total *float64 `json:"total,omitempty"`
+}
+
+// MaxPoints is how many points of a series a report keeps for one run.
+const MaxPoints = 60
+
+// The names of the samples, and their units.
+const (
+	// SeriesProcesses counts the BEAM's processes ("1").
+	SeriesProcesses = "processes"
+	// SeriesMemory is the BEAM's memory as a whole, the others are parts of it ("bytes").
+	SeriesMemory          = "memory"
+	SeriesMemoryProcesses = "memoryProcesses"
+	SeriesMemoryBinary    = "memoryBinary"
+	SeriesMemoryETS       = "memoryEts"
+	// SeriesStashes counts the stashes in the fleet's own tables ("1"), SeriesStashBytes is their memory ("bytes").
+	SeriesStashes    = "stashes"
+	SeriesStashBytes = "stashBytes"
+	// Bytes moved to and from clients, other nodes of the fleet, and Redis ("bytes/s").
+	SeriesHTTPIn          = "httpIn"
+	SeriesHTTPOut         = "httpOut"
+	SeriesDistributionIn  = "distributionIn"
+	SeriesDistributionOut = "distributionOut"
+	SeriesRedisIn         = "redisIn"
+	SeriesRedisOut        = "redisOut"
+	// SeriesCPU is the CPU time used per second ("cores").
+	SeriesCPU = "cpu"
+)
