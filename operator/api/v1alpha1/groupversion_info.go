@@ -20,7 +20,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &LiveStashCluster{}, &LiveStashClusterList{})
+	scheme.AddKnownTypes(GroupVersion, &LiveStashCluster{}, &LiveStashClusterList{}, &LiveStashBenchmark{}, &LiveStashBenchmarkList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

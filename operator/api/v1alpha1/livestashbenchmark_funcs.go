@@ -1,0 +1,37 @@
+package v1alpha1
+
+import "encoding/json"
+
+// The condition types of a LiveStashBenchmark.
+const (
+	// ConditionComplete: all runs are over.
+	ConditionComplete = "Complete"
+	// ConditionTargetReady: the target of the run that is under way serves.
+	ConditionTargetReady = "TargetReady"
+	// ConditionReportReady: the report holds every run that is over.
+	ConditionReportReady = "ReportReady"
+)
+
+// Raw is the spec as the user wrote it, as JSON. Nil when it was not read from an API server.
+func (s *BenchmarkClusterSpec) Raw() []byte {
+	return s.raw
+}
+
+// UnmarshalJSON keeps the whole spec besides the fields that have a type.
+func (s *BenchmarkClusterSpec) UnmarshalJSON(data []byte) error {
+	type plain BenchmarkClusterSpec
+	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
+		return err
+	}
+	s.raw = append([]byte(nil), data...)
+	return nil
+}
+
+// MarshalJSON gives the spec back as it was read.
+func (s BenchmarkClusterSpec) MarshalJSON() ([]byte, error) {
+	if s.raw != nil {
+		return s.raw, nil
+	}
+	type plain BenchmarkClusterSpec
+	return json.Marshal(plain(s))
+}

@@ -1,0 +1,677 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LiveStashBenchmark runs a matrix of load tests, one after another, judges each and keeps a report.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=lsb,categories=all
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Scenario",type=string,JSONPath=`.spec.scenario`,description="What the users do"
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`,description="Runs that are over, of all"
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict`,description="The worst verdict of the runs that are over"
+// +kubebuilder:printcolumn:name="Phase",type=string,priority=1,JSONPath=`.status.phase`,description="What the benchmark is doing"
+// +kubebuilder:printcolumn:name="Left",type=string,priority=1,JSONPath=`.status.timeLeft`,description="About how long it still takes"
+// +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Complete")].message`,description="The same in a sentence"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 30 characters, only a-z, 0-9 and '-', starting with a letter: the names of its fleets and runners are made of it"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload))",message="what is measured (target, preset, matrix, scale, scenario, script, payload) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && self.spec.cooldown == oldSelf.spec.cooldown && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
+type LiveStashBenchmark struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what to measure.
+	// +required
+	Spec LiveStashBenchmarkSpec `json:"spec"`
+	// status is how far the benchmark is and what came out.
+	// +optional
+	Status LiveStashBenchmarkStatus `json:"status,omitempty"`
+}
+
+// LiveStashBenchmarkList is a list of LiveStashBenchmarks.
+//
+// +kubebuilder:object:root=true
+type LiveStashBenchmarkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LiveStashBenchmark `json:"items"`
+}
+
+// LiveStashBenchmarkSpec is what to measure. Required are a target, and a preset or a matrix. Once the first run has
+// begun only suspend and ttlSecondsAfterFinished can change.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.preset) != has(self.matrix)",message="set exactly one of preset (a published matrix) and matrix (your own)"
+// +kubebuilder:validation:XValidation:rule="!has(self.preset) || has(self.target.template)",message="a preset runs several adapters and TTLs, so it needs a fresh fleet for each run: set target.template, or a matrix with the one adapter that the target has",fieldPath=".preset"
+// +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.matrix) || (has(self.matrix.adapters) && self.matrix.adapters.size() == 1)",message="matrix.adapters must name the one adapter that the target has: a fleet that exists, or a URL, cannot change its adapter; for several adapters set target.template",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="has(self.target.template) || self.scale == 1",message="scale divides TTLs, and a fleet that exists, or a URL, keeps its own: remove scale and write smaller numbers into matrix.runs, or set target.template",fieldPath=".scale"
+// +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.payload)",message="payload is what the pods of a fresh fleet are told to stash, so it needs target.template: remove payload, and set STASH_PAYLOAD_KEYS in the env of the fleet that exists",fieldPath=".payload"
+// +kubebuilder:validation:XValidation:rule="(self.scenario == 'Script') == has(self.script)",message="script and scenario Script go together: set both for a script of your own, or neither",fieldPath=".script"
+// +kubebuilder:validation:XValidation:rule="!has(self.thresholds.p99) || !has(self.thresholds.p99.lateRejoin) || self.scenario != 'Reconnect'",message="thresholds.p99.lateRejoin is never measured with scenario Reconnect, where nobody comes back after the TTL: remove it, or set scenario Visits",fieldPath=".thresholds"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration) >= duration(r.ttl) + duration('25s'))",message="with scenario Visits the duration of a run must be at least its ttl + 25s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || (has(self.matrix) ? self.matrix.runs.all(r, self.parallelism <= r.users) : self.parallelism <= 1000)",message="parallelism is more than the users of a run: a runner without a user proves nothing; set parallelism to the smallest number of users or less, or remove it",fieldPath=".parallelism"
+// +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || (((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale) <= self.parallelism * 19500",messageExpression="'parallelism ' + string(self.parallelism) + ' is too small: a runner has 20,000 file descriptors, which is enough for 19,500 users, so ' + string(((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale) + ' users need ' + string((((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale + 19499) / 19500) + ' runners; set parallelism to that, or remove it (the default is enough)'",message="parallelism is too small: a runner has file descriptors for 19,500 users",fieldPath=".parallelism"
+type LiveStashBenchmarkSpec struct {
+	// target is what the users connect to: a fresh fleet for each run, a fleet that exists, or a URL.
+	// +required
+	Target BenchmarkTarget `json:"target"`
+
+	// preset is a published matrix; instead of matrix. livestash-2026: 1,000, 5,000, 10,000, 17,000 and 25,000 users with a
+	// TTL of 1m, 25,000 with 5m and 25,000 with 15m, each with all five adapters: 35 runs, about 7 hours. Source:
+	// https://swmansion.com/blog/live-stash-performance-tests/
+	// +optional
+	Preset BenchmarkPreset `json:"preset,omitempty"`
+
+	// matrix is your own: adapters x runs. For each of runs, in their order, every adapter is run, in their order.
+	// +optional
+	Matrix *BenchmarkMatrix `json:"matrix,omitempty"`
+
+	// scale divides users and times of every run, so that a large matrix runs small on a laptop. Users are rounded up and
+	// never less than parallelism. The TTL never gets shorter than 10s (one that is shorter already stays); duration
+	// and ramp are divided by as much as the TTL, rounded to whole seconds, and with scenario Visits the duration is never
+	// shorter than the TTL + 25s. Only with target.template. Default 1: the numbers as they are.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	Scale int32 `json:"scale,omitempty"`
+
+	// scenario is what the users do. Visits: they come and go as in the published test, and most come back after their
+	// stash has expired. Reconnect: they stay, and reconnect as often as they can. Script: what script says.
+	// Default Visits. See loadtests/k6/README.md.
+	// +kubebuilder:default=Visits
+	// +optional
+	Scenario BenchmarkScenario `json:"scenario,omitempty"`
+
+	// script is a k6 script of your own, with scenario Script. It gets the options of loadtests/k6/README.md as
+	// environment variables, may import that folder's library by its path in the image (/loadtests/k6/lib), and must
+	// leave the same report in /dev/termination-log: without it every run is Errored.
+	// +optional
+	Script *BenchmarkScript `json:"script,omitempty"`
+
+	// payload is what each user has stashed. Only with target.template.
+	// Default: 150 keys, 5,556 bytes, as the shallow map of 5 KB of the published test.
+	// +optional
+	Payload *BenchmarkPayload `json:"payload,omitempty"`
+
+	// routing is how users reach the pods. RoundRobin: each connection goes to the next pod by its own name, so that every
+	// reconnect lands on another pod than before: the worst case, and what the published test's proxy did.
+	// Service: through the fleet's client Service. Not read with target.url. Default RoundRobin.
+	// +kubebuilder:default=RoundRobin
+	// +optional
+	Routing BenchmarkRouting `json:"routing,omitempty"`
+
+	// parallelism is the number of k6 runners that share the users of a run. A runner has file descriptors for 19,500
+	// users. Default: as many as that needs, so one up to 19,500 users and two for 25,000.
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100",message="parallelism must be from 1 to 100: it is the number of k6 runners; remove it for as many as the users need"
+	// +optional
+	Parallelism *int32 `json:"parallelism,omitempty"`
+
+	// thresholds decide between Passed and Failed, on the numbers of all runners together.
+	// +kubebuilder:default={}
+	// +optional
+	Thresholds BenchmarkThresholds `json:"thresholds,omitempty"`
+
+	// runner is what runs k6. K6Operator: a TestRun of k6-operator, whose runners start at the same moment. Job: an indexed
+	// Job of this operator's. Auto: K6Operator where its kind TestRun is served, else Job. Default Auto.
+	// +kubebuilder:default=Auto
+	// +optional
+	Runner BenchmarkRunner `json:"runner,omitempty"`
+
+	// runnerTemplate are settings of the runners' pods.
+	// +kubebuilder:default={}
+	// +optional
+	RunnerTemplate BenchmarkRunnerTemplate `json:"runnerTemplate,omitempty"`
+
+	// prometheusRemoteWrite makes the runners send their metrics to a Prometheus too, tagged testid=<name of the run>.
+	// Verdict and report do not need it. Default: none.
+	// +optional
+	PrometheusRemoteWrite *BenchmarkRemoteWrite `json:"prometheusRemoteWrite,omitempty"`
+
+	// cooldown is the pause between two runs, after the first one's fleet is gone. Default 10s.
+	// +kubebuilder:default="10s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="cooldown must be a duration of at most 24h with a unit, for example 10s"
+	// +optional
+	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
+
+	// runDeadline is how long one run may take, from making its fleet to the last runner's report. A run that takes longer is
+	// stopped and Errored. Default: the run's duration + 10m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m')",message="runDeadline must be a duration of at least 1m with a unit, for example 30m: it includes the start of the fleet and of the runners"
+	// +optional
+	RunDeadline *metav1.Duration `json:"runDeadline,omitempty"`
+
+	// suspend stops the run that is under way and begins no other; without it again, that run starts anew. Default false.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// ttlSecondsAfterFinished removes the LiveStashBenchmark, with its report, that many seconds after it has finished.
+	// Default: never.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// BenchmarkTarget is what the users connect to: exactly one of its fields.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.template), has(self.clusterRef), has(self.url)].filter(set, set).size() == 1",message="set exactly one of target.template (a fresh LiveStashCluster for each run), target.clusterRef (one that exists) and target.url"
+type BenchmarkTarget struct {
+	// template is a fleet that is made anew for each run and removed after it, so that nothing that is left over from one
+	// run colours the next.
+	// +optional
+	Template *BenchmarkTemplate `json:"template,omitempty"`
+
+	// clusterRef is a LiveStashCluster in the namespace of the LiveStashBenchmark. Its adapter and TTL must be those of the
+	// runs: runs with others are Errored.
+	// +optional
+	ClusterRef *BenchmarkClusterReference `json:"clusterRef,omitempty"`
+
+	// url is any server that answers as the workloads do: http:// or https://, a host, a port if needed, no path. The
+	// adapter and TTL of the matrix are believed, and nothing is sampled during the runs.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^ \\t\\n/?#,{}\"]+$')",message="url must be http:// or https:// with a host, a port if needed, and no path, for example http://shop.example.com:4000"
+	// +optional
+	URL string `json:"url,omitempty"`
+}
+
+// BenchmarkTemplate is the fleet of a run.
+type BenchmarkTemplate struct {
+	// spec is that of a LiveStashCluster, see `kubectl explain livestashcluster.spec`, without adapter and ttl, which
+	// come from the run. It is tried with a dry run before the first run: what the API server refuses makes the benchmark
+	// Errored, with its sentence, and nothing is started.
+	// +required
+	Spec BenchmarkClusterSpec `json:"spec"`
+}
+
+// BenchmarkClusterSpec is the spec of a LiveStashCluster. The fields named here are those that are checked when the
+// LiveStashBenchmark is applied; every other field is kept as it is.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+// +kubebuilder:validation:XValidation:rule="!has(self.adapter) && !has(self.ttl)",message="target.template.spec must not set adapter or ttl: they come from the matrix, one fleet for each adapter and TTL"
+// +kubebuilder:validation:XValidation:rule="!has(self.paused)",message="target.template.spec must not set paused: a fleet that nobody makes cannot be measured"
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || !self.env.exists(e, e.name == 'STASH_PAYLOAD_KEYS')",message="target.template.spec.env must not set STASH_PAYLOAD_KEYS: set spec.payload.keys of the LiveStashBenchmark, which the report names"
+type BenchmarkClusterSpec struct {
+	// image is the container image of an Elixir release that answers as the workloads do.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Image string `json:"image"`
+
+	// replicas is the number of pods. Default 2.
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 1000",message="target.template.spec.replicas must be from 1 to 1000: without a pod there is nothing to measure"
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// env are further environment variables of the application's container.
+	// +kubebuilder:validation:MaxItems=255
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Env []BenchmarkEnvVar `json:"env,omitempty"`
+
+	// adapter is refused: it comes from the matrix.
+	// +optional
+	Adapter *string `json:"adapter,omitempty"`
+
+	// ttl is refused: it comes from the matrix.
+	// +optional
+	TTL *string `json:"ttl,omitempty"`
+
+	// paused is refused: a fleet that nobody makes cannot be measured.
+	// +optional
+	Paused *bool `json:"paused,omitempty"`
+
+	// raw is the spec as the user wrote it, unknown fields included.
+	raw []byte `json:"-"`
+}
+
+// BenchmarkEnvVar is an environment variable, as in a Pod. Only its name is checked when the LiveStashBenchmark is applied.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type BenchmarkEnvVar struct {
+	// name of the variable.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// BenchmarkClusterReference names a LiveStashCluster in the namespace of the LiveStashBenchmark.
+type BenchmarkClusterReference struct {
+	// name of the LiveStashCluster.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=45
+	// +required
+	Name string `json:"name"`
+}
+
+// BenchmarkPreset is a published matrix.
+//
+// +kubebuilder:validation:Enum=livestash-2026
+type BenchmarkPreset string
+
+// PresetLiveStash2026 is the matrix of LiveStash's published test.
+const PresetLiveStash2026 BenchmarkPreset = "livestash-2026"
+
+// BenchmarkMatrix is adapters x runs.
+type BenchmarkMatrix struct {
+	// adapters to compare. Default: all, None first, as the baseline.
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="adapters must name at least one adapter (None, ETS, BrowserMemory, Redis, Mnesia), or be left out for all of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a == b))",message="adapters names an adapter twice: remove one, each is run once for each of runs"
+	// +listType=atomic
+	// +optional
+	Adapters []Adapter `json:"adapters,omitempty"`
+
+	// runs are the sizes, each run with every adapter. At most 19.
+	// +kubebuilder:validation:MaxItems=19
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="runs is empty: name at least one size, for example {users: 1000, ttl: 1m}"
+	// +kubebuilder:validation:XValidation:rule="!self.all(r, r.ttl.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || self.all(r, self.exists_one(o, o.users == r.users && duration(o.ttl) == duration(r.ttl)))",message="runs has the same users and ttl twice: remove one"
+	// +listType=atomic
+	// +required
+	Runs []BenchmarkRun `json:"runs"`
+}
+
+// BenchmarkRun is one size of a matrix.
+//
+// +kubebuilder:validation:XValidation:rule="![self.ttl, has(self.ramp) ? self.ramp : '0s', has(self.duration) ? self.duration : '0s'].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || (has(self.ramp) ? duration(self.ramp) : duration('0s')) + duration(self.ttl) <= (has(self.duration) ? duration(self.duration) : duration(self.ttl) + duration(self.ttl) + duration(self.ttl))",messageExpression="'ttl ' + self.ttl + ' is too short for this ramp, or duration too short for both: after the ramp (' + (has(self.ramp) ? self.ramp : '3/4 of ttl') + ') the run must last one ttl at least, and its duration is ' + (has(self.duration) ? self.duration : '3 x ttl') + '; make ramp shorter, or ttl or duration longer'",message="ttl is too short for ramp: ramp + ttl must be at most duration (default 3 x ttl)"
+type BenchmarkRun struct {
+	// users at the same time, over all runners.
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 1000000",message="users must be from 1 to 1000000: a run without users measures nothing"
+	// +required
+	Users int32 `json:"users"`
+
+	// ttl of the stashes, whole seconds from 10s to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="ttl must be whole seconds from 10s to 24h with a unit, for example 1m"
+	// +required
+	TTL metav1.Duration `json:"ttl"`
+
+	// duration of the run, ramp included. Default 3 x ttl, as published; with scenario Visits at least ttl + 25s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s')",message="duration must be whole seconds with a unit, for example 3m"
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+
+	// ramp is the time in which the users arrive, evenly. Default 3/4 of ttl; the published runs had 45s, 3m45s and 11m25s
+	// with TTLs of 1m, 5m and 15m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$')",message="ramp must be whole seconds with a unit, for example 45s; 0s for all users at once"
+	// +optional
+	Ramp *metav1.Duration `json:"ramp,omitempty"`
+}
+
+// BenchmarkScenario is what the users of a run do.
+//
+// +kubebuilder:validation:Enum=Visits;Reconnect;Script
+type BenchmarkScenario string
+
+// The scenarios.
+const (
+	// ScenarioVisits: users come, leave, and come back once, before or after their stash has expired.
+	ScenarioVisits BenchmarkScenario = "Visits"
+	// ScenarioReconnect: users stay, and reconnect over and over.
+	ScenarioReconnect BenchmarkScenario = "Reconnect"
+	// ScenarioScript: what spec.script says.
+	ScenarioScript BenchmarkScenario = "Script"
+)
+
+// BenchmarkScript is a k6 script of the user's own.
+type BenchmarkScript struct {
+	// configMapRef is the ConfigMap key that holds the script.
+	// +required
+	ConfigMapRef ConfigMapKeyReference `json:"configMapRef"`
+}
+
+// ConfigMapKeyReference is one key of a ConfigMap in the namespace of the object that names it.
+type ConfigMapKeyReference struct {
+	// name of the ConfigMap.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+
+	// key in the ConfigMap's data.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Key string `json:"key"`
+}
+
+// BenchmarkPayload is what each user has stashed.
+type BenchmarkPayload struct {
+	// keys of the map that the application stashes beside its counter (STASH_PAYLOAD_KEYS). 150 are 5,556 bytes as an
+	// Erlang term. Default 150.
+	// +kubebuilder:default=150
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	Keys *int32 `json:"keys,omitempty"`
+}
+
+// BenchmarkRouting is how users reach the pods.
+//
+// +kubebuilder:validation:Enum=RoundRobin;Service
+type BenchmarkRouting string
+
+// The ways to the pods.
+const (
+	// RoutingRoundRobin: each connection to the next pod, by its own name.
+	RoutingRoundRobin BenchmarkRouting = "RoundRobin"
+	// RoutingService: through the fleet's client Service.
+	RoutingService BenchmarkRouting = "Service"
+)
+
+// BenchmarkThresholds decide between Passed and Failed.
+type BenchmarkThresholds struct {
+	// minRecovered is the share of returns within the TTL that brought the state back, at least, from "0" to "1". With
+	// adapter None the threshold is that none does. Default "0.99".
+	// +kubebuilder:default="0.99"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="minRecovered must be a share from \"0\" to \"1\", for example \"0.99\""
+	// +optional
+	MinRecovered string `json:"minRecovered,omitempty"`
+
+	// maxWrong is the number of recovered states that are not the last acknowledged one, at most. Default 0.
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MaxWrong *int64 `json:"maxWrong,omitempty"`
+
+	// maxFailed is the share of steps (first visit, return, stash) that failed, at most, from "0" to "1". Default "0.01".
+	// +kubebuilder:default="0.01"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="maxFailed must be a share from \"0\" to \"1\", for example \"0.01\""
+	// +optional
+	MaxFailed string `json:"maxFailed,omitempty"`
+
+	// p99 are limits for the time within which 99 % of a kind of step are done. Default: none.
+	// +optional
+	P99 *BenchmarkDurations `json:"p99,omitempty"`
+}
+
+// BenchmarkDurations are limits for the durations that k6 measures, each a duration with a unit.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.firstRender) ? self.firstRender : '1s', has(self.join) ? self.join : '1s', has(self.stash) ? self.stash : '1s', has(self.reconnect) ? self.reconnect : '1s', has(self.rejoin) ? self.rejoin : '1s', has(self.lateRejoin) ? self.lateRejoin : '1s'].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(d) > duration('0s'))",message="thresholds.p99: each limit must be a duration above 0 with a unit, for example 250ms"
+type BenchmarkDurations struct {
+	// firstRender: first visit, from the request for the page to the joined, rendered view.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	FirstRender *metav1.Duration `json:"firstRender,omitempty"`
+
+	// join: the part of it from the join message to its reply.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Join *metav1.Duration `json:"join,omitempty"`
+
+	// stash: from an event to its acknowledged diff.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Stash *metav1.Duration `json:"stash,omitempty"`
+
+	// reconnect: return, from the attempt to the joined, rendered view.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Reconnect *metav1.Duration `json:"reconnect,omitempty"`
+
+	// rejoin: the part of it from the join message to its reply.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Rejoin *metav1.Duration `json:"rejoin,omitempty"`
+
+	// lateRejoin: the same for returns after the TTL.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	LateRejoin *metav1.Duration `json:"lateRejoin,omitempty"`
+}
+
+// BenchmarkRunner is what runs k6.
+//
+// +kubebuilder:validation:Enum=Auto;K6Operator;Job
+type BenchmarkRunner string
+
+// The runners.
+const (
+	// RunnerAuto: K6Operator where its kind TestRun is served, else Job.
+	RunnerAuto BenchmarkRunner = "Auto"
+	// RunnerK6Operator: a TestRun of k6-operator.
+	RunnerK6Operator BenchmarkRunner = "K6Operator"
+	// RunnerJob: an indexed Job.
+	RunnerJob BenchmarkRunner = "Job"
+)
+
+// BenchmarkRunnerTemplate are settings of the runners' pods.
+type BenchmarkRunnerTemplate struct {
+	// image with k6 and the scenarios. Default: the operator's setting, the image that is released with it.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a k6 image without spaces, for example ghcr.io/livestash-dev/livestash-k6:0.1.0"
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// imagePullPolicy says when the kubelet pulls the image: Always, IfNotPresent or Never.
+	// Default: Kubernetes' own (Always for the tag latest, else IfNotPresent).
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	// +optional
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+
+	// imagePullSecrets names the Secrets, in the namespace of the LiveStashBenchmark, with registry credentials.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// resources are the requests and limits of each runner. k6 that is short of CPU measures its own queue: give a runner
+	// a whole core, and 200 KiB of memory for each user. Default none.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// nodeSelector keeps the runners on nodes with these labels, for example away from the fleet's.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// tolerations let the runners on nodes with taints.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+}
+
+// BenchmarkRemoteWrite is a Prometheus that takes metrics.
+type BenchmarkRemoteWrite struct {
+	// url of the remote-write endpoint, for example http://prometheus-operated.monitoring:9090/api/v1/write.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^ \\t\\n]+$')",message="url must start with http:// or https://, for example http://prometheus-operated.monitoring:9090/api/v1/write"
+	// +required
+	URL string `json:"url"`
+}
+
+// LiveStashBenchmarkStatus is how far the benchmark is and what came out.
+type LiveStashBenchmarkStatus struct {
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is what the benchmark is doing. Pending: it was just made. Waiting: for another benchmark on the same target.
+	// Running, Suspended. Finished: all runs are over, and the verdict is final.
+	// +optional
+	Phase BenchmarkPhase `json:"phase,omitempty"`
+
+	// progress is the number of runs that are over, of all: 12/35.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+
+	// timeLeft is about how long the benchmark still takes. Unset when it has finished.
+	// +kubebuilder:validation:Type=string
+	// +optional
+	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
+
+	// verdict is the worst of the runs that are over. Passed: every threshold held. Failed: one did not. Errored: a run did
+	// not measure what it should have.
+	// +optional
+	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
+
+	// startedAt is when the first run began. From then on the spec is fixed.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// finishedAt is when the last run was over.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// runs are the cells of the matrix, in the order in which they are run.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Runs []BenchmarkRunStatus `json:"runs,omitempty"`
+
+	// report is where the report is. Set as soon as there is one; it grows with every run.
+	// +optional
+	Report *BenchmarkReportReference `json:"report,omitempty"`
+
+	// conditions: Complete, TargetReady, ReportReady, ReconcileSucceeded.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BenchmarkPhase is what a benchmark is doing.
+//
+// +kubebuilder:validation:Enum=Pending;Waiting;Running;Suspended;Finished
+type BenchmarkPhase string
+
+// The phases of a benchmark.
+const (
+	// BenchmarkPending: it was just made.
+	BenchmarkPending BenchmarkPhase = "Pending"
+	// BenchmarkWaiting: for another benchmark on the same target.
+	BenchmarkWaiting BenchmarkPhase = "Waiting"
+	// BenchmarkRunning: runs are under way.
+	BenchmarkRunning BenchmarkPhase = "Running"
+	// BenchmarkSuspended: spec.suspend stopped it.
+	BenchmarkSuspended BenchmarkPhase = "Suspended"
+	// BenchmarkFinished: all runs are over.
+	BenchmarkFinished BenchmarkPhase = "Finished"
+)
+
+// BenchmarkVerdict is what came out of a run, or of all.
+//
+// +kubebuilder:validation:Enum=Passed;Failed;Errored
+type BenchmarkVerdict string
+
+// The verdicts, from the best to the worst.
+const (
+	// VerdictPassed: every threshold held.
+	VerdictPassed BenchmarkVerdict = "Passed"
+	// VerdictFailed: a threshold did not hold.
+	VerdictFailed BenchmarkVerdict = "Failed"
+	// VerdictErrored: the run did not measure what it should have.
+	VerdictErrored BenchmarkVerdict = "Errored"
+)
+
+// BenchmarkRunStatus is one cell of the matrix.
+type BenchmarkRunStatus struct {
+	// name of the run: <benchmark>-<number>-<adapter>. With target.template also that of its fleet.
+	// +required
+	Name string `json:"name"`
+
+	// adapter of the run.
+	// +required
+	Adapter Adapter `json:"adapter"`
+
+	// users of the run, over all runners.
+	// +required
+	Users int32 `json:"users"`
+
+	// ttl of the stashes.
+	// +kubebuilder:validation:Type=string
+	// +required
+	TTL metav1.Duration `json:"ttl"`
+
+	// phase is how far the run is. Pending: its turn has not come. Preparing: its fleet is being made. Running: k6 runs.
+	// Cooling: its objects are being removed, or the pause after it is not over. Finished.
+	// +optional
+	Phase BenchmarkRunPhase `json:"phase,omitempty"`
+
+	// attempt counts how often the run was started: more than once after spec.suspend.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+
+	// runner is the name of the TestRun, or Job, of the last attempt.
+	// +optional
+	Runner string `json:"runner,omitempty"`
+
+	// verdict of the run. Unset until it is over.
+	// +optional
+	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
+
+	// message says why the run is not Passed: which thresholds did not hold, with their numbers, or what went wrong.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// recovered is the share of returns within the TTL that brought the state back, for example "0.9987".
+	// +optional
+	Recovered string `json:"recovered,omitempty"`
+
+	// reconnectP95 is the time within which 95 % of the returns were rendered.
+	// +kubebuilder:validation:Type=string
+	// +optional
+	ReconnectP95 *metav1.Duration `json:"reconnectP95,omitempty"`
+
+	// startedAt is when the last attempt began: when its fleet was asked for.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// loadStartedAt is when k6 began, as far as the operator saw.
+	// +optional
+	LoadStartedAt *metav1.Time `json:"loadStartedAt,omitempty"`
+
+	// finishedAt is when the verdict was known.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+}
+
+// BenchmarkRunPhase is how far a run is.
+//
+// +kubebuilder:validation:Enum=Pending;Preparing;Running;Cooling;Finished
+type BenchmarkRunPhase string
+
+// The phases of a run.
+const (
+	// RunPending: its turn has not come.
+	RunPending BenchmarkRunPhase = "Pending"
+	// RunPreparing: its fleet is being made.
+	RunPreparing BenchmarkRunPhase = "Preparing"
+	// RunRunning: k6 runs.
+	RunRunning BenchmarkRunPhase = "Running"
+	// RunCooling: its objects are being removed, or the pause after it is not over.
+	RunCooling BenchmarkRunPhase = "Cooling"
+	// RunFinished: nothing of it is left but its numbers.
+	RunFinished BenchmarkRunPhase = "Finished"
+)
+
+// BenchmarkReportReference is where a report is.
+type BenchmarkReportReference struct {
+	// configMap with the keys report.json, report.md and report.html, in the namespace of the LiveStashBenchmark.
+	// +required
+	ConfigMap string `json:"configMap"`
+}
