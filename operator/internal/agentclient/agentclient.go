@@ -5,6 +5,7 @@
 package agentclient
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,29 +136,39 @@ func New() *Client {
 // Status asks the agent of the pod with this IP. It takes as long as ctx allows. The error is an *UnreachableError, a
 // *ForeignServerError or a *BadAnswerError, whose text is fit for a condition's message.
 func (c *Client) Status(ctx context.Context, podIP string, port int32) (Status, error) {
-	url := "http://" + net.JoinHostPort(podIP, strconv.Itoa(int(port))) + "/status"
+	return get(ctx, c, podIP, port, "/status", readStatus)
+}
+
+// get asks for what an agent serves under a path, and reads it.
+func get[T any](ctx context.Context, c *Client, podIP string, port int32, path string, read func(io.Reader) (T, error)) (T, error) {
+	var nothing T
+	url := "http://" + net.JoinHostPort(podIP, strconv.Itoa(int(port))) + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return Status{}, &UnreachableError{port, err}
+		return nothing, &UnreachableError{port, err}
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return Status{}, failure(port, err)
+		return nothing, failure(port, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 
 	version := response.Header.Get(Header)
 	if version == "" {
-		return Status{}, &ForeignServerError{port}
+		return nothing, &ForeignServerError{port}
 	}
-	status, err := readStatus(response)
+	body, err := readBody(response)
 	if err != nil && ctx.Err() != nil {
-		return Status{}, &UnreachableError{port, err}
+		return nothing, &UnreachableError{port, err}
 	}
 	if err != nil {
-		return Status{}, &BadAnswerError{port, version, err}
+		return nothing, &BadAnswerError{port, version, err}
 	}
-	return status, nil
+	answer, err := read(bytes.NewReader(body))
+	if err != nil {
+		return nothing, &BadAnswerError{port, version, err}
+	}
+	return answer, nil
 }
 
 // failure tells a server that is not there, or that goes away, from one that speaks something else than HTTP.
@@ -172,19 +183,23 @@ func failure(port int32, err error) error {
 	return &ForeignServerError{port}
 }
 
-func readStatus(response *http.Response) (Status, error) {
+func readBody(response *http.Response) ([]byte, error) {
 	if response.StatusCode != http.StatusOK {
-		return Status{}, fmt.Errorf("it answered %d to /status", response.StatusCode)
+		return nil, fmt.Errorf("it answered %d to %s", response.StatusCode, response.Request.URL.Path)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
 	if err != nil {
-		return Status{}, err
+		return nil, err
 	}
 	if len(body) > maxBody {
-		return Status{}, fmt.Errorf("it is longer than %d bytes", maxBody)
+		return nil, fmt.Errorf("it is longer than %d bytes", maxBody)
 	}
+	return body, nil
+}
+
+func readStatus(body io.Reader) (Status, error) {
 	var status Status
-	if err := json.Unmarshal(body, &status); err != nil {
+	if err := json.NewDecoder(body).Decode(&status); err != nil {
 		return Status{}, err
 	}
 	if status.Node == "" {

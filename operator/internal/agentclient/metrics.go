@@ -1,0 +1,101 @@
+package agentclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Metrics are the figures of an agent's /metrics that benchmarks sample: what its node has at this moment, and what it has
+// counted since its virtual machine started. Sizes are in bytes.
+type Metrics struct {
+	// Processes of the virtual machine.
+	Processes float64 `json:"processes"`
+	// Memory that the virtual machine has allocated, and parts of it: for processes, for binaries that they share, and
+	// for ETS tables.
+	Memory          float64 `json:"memory"`
+	MemoryProcesses float64 `json:"memoryProcesses"`
+	MemoryBinary    float64 `json:"memoryBinary"`
+	MemoryETS       float64 `json:"memoryEts"`
+	// Stashes in this node's own tables, and the memory of those.
+	Stashes    float64 `json:"stashes"`
+	StashBytes float64 `json:"stashBytes"`
+	// Bytes that have come in and gone out since the start, by what they were for. HTTP is all that is not one of the
+	// others.
+	HTTPIn          float64 `json:"httpIn"`
+	HTTPOut         float64 `json:"httpOut"`
+	DistributionIn  float64 `json:"distributionIn"`
+	DistributionOut float64 `json:"distributionOut"`
+	RedisIn         float64 `json:"redisIn"`
+	RedisOut        float64 `json:"redisOut"`
+	// CPUSeconds that the virtual machine's process has used since the start.
+	CPUSeconds float64 `json:"cpuSeconds"`
+}
+
+// Metrics asks the agent of the pod with this IP for its metrics. Time and errors are those of Status.
+func (c *Client) Metrics(ctx context.Context, podIP string, port int32) (Metrics, error) {
+	return get(ctx, c, podIP, port, "/metrics", readMetrics)
+}
+
+func readMetrics(body io.Reader) (Metrics, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(body)
+	if err != nil {
+		return Metrics{}, err
+	}
+	read := reader{families: families}
+	metrics := Metrics{
+		Processes: read.value("erlang_vm_process_count"),
+		Memory: read.value("erlang_vm_memory_bytes_total", "kind", "system") +
+			read.value("erlang_vm_memory_bytes_total", "kind", "processes"),
+		MemoryProcesses: read.value("erlang_vm_memory_bytes_total", "kind", "processes"),
+		MemoryBinary:    read.value("erlang_vm_memory_system_bytes_total", "usage", "binary"),
+		MemoryETS:       read.value("erlang_vm_memory_system_bytes_total", "usage", "ets"),
+		Stashes:         read.value("livestash_stashes"),
+		StashBytes:      read.value("livestash_stash_bytes"),
+		HTTPIn:          read.value("livestash_network_bytes_total", "kind", "http", "direction", "in"),
+		HTTPOut:         read.value("livestash_network_bytes_total", "kind", "http", "direction", "out"),
+		DistributionIn:  read.value("livestash_network_bytes_total", "kind", "distribution", "direction", "in"),
+		DistributionOut: read.value("livestash_network_bytes_total", "kind", "distribution", "direction", "out"),
+		RedisIn:         read.value("livestash_network_bytes_total", "kind", "redis", "direction", "in"),
+		RedisOut:        read.value("livestash_network_bytes_total", "kind", "redis", "direction", "out"),
+		CPUSeconds:      read.value("livestash_cpu_seconds_total"),
+	}
+	return metrics, errors.Join(read.missing...)
+}
+
+// reader looks figures up, and remembers those that are not there: a figure that an agent stops to tell must not become 0.
+type reader struct {
+	families map[string]*dto.MetricFamily
+	missing  []error
+}
+
+// value is that of the one sample with these labels, given as name, value, name, value.
+func (r *reader) value(family string, labels ...string) float64 {
+	for _, sample := range r.families[family].GetMetric() {
+		if has(sample, labels) {
+			// The one that is not set is 0.
+			return sample.GetGauge().GetValue() + sample.GetCounter().GetValue()
+		}
+	}
+	r.missing = append(r.missing, fmt.Errorf("it has no %s%v", family, labels))
+	return 0
+}
+
+func has(sample *dto.Metric, labels []string) bool {
+	for i := 0; i < len(labels); i += 2 {
+		found := false
+		for _, label := range sample.GetLabel() {
+			found = found || label.GetName() == labels[i] && label.GetValue() == labels[i+1]
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,126 @@
+package benchmark
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+)
+
+// runnerReportVersion is the version of the runners' reports that is understood here.
+const runnerReportVersion = 2
+
+// RunnerReport is what one k6 runner leaves in its termination message (loadtests/k6/README.md, "The report").
+type RunnerReport struct {
+	Version          int                  `json:"version"`
+	TestID           string               `json:"testid"`
+	Adapter          string               `json:"adapter"`
+	Runner           int                  `json:"runner"`
+	Runners          int                  `json:"runners"`
+	Users            int64                `json:"users"`
+	DurationSeconds  float64              `json:"duration_s"`
+	RanSeconds       float64              `json:"ran_s"`
+	Completed        bool                 `json:"completed"`
+	FailedThresholds []string             `json:"failed_thresholds"`
+	Problem          *string              `json:"problem"`
+	Planned          int64                `json:"planned"`
+	Connected        int64                `json:"connected"`
+	Cycles           int64                `json:"cycles"`
+	Recovered        Share                `json:"recovered"`
+	Late             Share                `json:"late"`
+	Failed           Share                `json:"failed"`
+	NotFound         int64                `json:"not_found"`
+	WrongCount       int64                `json:"wrong_count"`
+	Unfinished       int64                `json:"unfinished"`
+	ConnectFailed    int64                `json:"connect_failed"`
+	Error            int64                `json:"error"`
+	Errors           map[string]int64     `json:"errors"`
+	Durations        map[string]Histogram `json:"durations"`
+}
+
+// Share counts what did and what did not.
+type Share struct {
+	Yes int64 `json:"yes"`
+	No  int64 `json:"no"`
+}
+
+// total is how many there were.
+func (s Share) total() int64 { return s.Yes + s.No }
+
+// of is the share of those that did, from 0 to 1; 0 when there were none.
+func (s Share) of() float64 {
+	if s.total() == 0 {
+		return 0
+	}
+	return float64(s.Yes) / float64(s.total())
+}
+
+// ErrNoReport says that a message is something else than a runner's report: the end of a log, or nothing.
+var ErrNoReport = errors.New("it left no report")
+
+// ParseRunnerReport reads a runner's termination message.
+func ParseRunnerReport(message string) (RunnerReport, error) {
+	var read RunnerReport
+	if err := json.Unmarshal([]byte(message), &read); err != nil {
+		return RunnerReport{}, ErrNoReport
+	}
+	if read.Version != runnerReportVersion {
+		return RunnerReport{}, fmt.Errorf("its report has version %d, and this operator reads version %d: "+
+			"use the k6 image that is released with the operator", read.Version, runnerReportVersion)
+	}
+	for name, histogram := range read.Durations {
+		if err := histogram.check(); err != nil {
+			return RunnerReport{}, fmt.Errorf("its report has no sound histogram of %s: %w", name, err)
+		}
+	}
+	return read, nil
+}
+
+// Result are the figures of all runners of a run together.
+type Result struct {
+	Counts report.Counts
+	// Durations by the names that k6 knows them by.
+	Durations map[string]report.Duration
+	// Failed are the steps (first visit, return, stash) that failed, and those that did not.
+	Failed Share
+}
+
+// Recovered is the share of returns within the TTL that brought the state back, and how many returns there were.
+func (r Result) Recovered() (share float64, returns int64) {
+	recovered := Share{Yes: r.Counts.Recovered, No: r.Counts.NotRecovered}
+	return recovered.of(), recovered.total()
+}
+
+// Merge adds the reports of a run's runners up.
+func Merge(runners []RunnerReport) Result {
+	sum := Result{Counts: report.Counts{Errors: map[string]int64{}}, Durations: map[string]report.Duration{}}
+	parts := map[string][]Histogram{}
+	for _, one := range runners {
+		counts := &sum.Counts
+		counts.Planned += one.Planned
+		counts.Connected += one.Connected
+		counts.Cycles += one.Cycles
+		counts.Recovered += one.Recovered.Yes
+		counts.NotRecovered += one.Recovered.No
+		counts.LateRecovered += one.Late.Yes
+		counts.LateNotRecovered += one.Late.No
+		counts.NotFound += one.NotFound
+		counts.WrongCount += one.WrongCount
+		counts.Unfinished += one.Unfinished
+		counts.ConnectFailed += one.ConnectFailed
+		counts.Error += one.Error
+		sum.Failed.Yes += one.Failed.Yes
+		sum.Failed.No += one.Failed.No
+		for reason, count := range one.Errors {
+			counts.Errors[reason] += count
+		}
+		for name, histogram := range one.Durations {
+			parts[name] = append(parts[name], histogram)
+		}
+	}
+	for name, histograms := range parts {
+		sum.Durations[name] = merged(histograms)
+	}
+	return sum
+}

@@ -1,0 +1,174 @@
+// Package benchmark turns a LiveStashBenchmark into runs, and what they leave behind into figures and verdicts. It is pure:
+// nothing here talks to anybody.
+package benchmark
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+const (
+	// usersPerRunner is what 20,000 file descriptors allow, less 500 that k6 and closing connections need.
+	usersPerRunner = 19500
+	// shortestTTL is the least that scale makes of a TTL.
+	shortestTTL = 10 * time.Second
+	// visitsBeyondTTL is how much longer than the TTL a run of Visits must be: the pauses of one visit, four of 5 s, and the
+	// 3 s after the TTL within which visitors come back.
+	visitsBeyondTTL = 25 * time.Second
+	// slack is what a run may take besides its duration, for its fleet and runners to start and stop.
+	slack = 10 * time.Minute
+	// DefaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
+	DefaultPayloadKeys = 150
+)
+
+// Run is one cell of a matrix.
+type Run struct {
+	// Name is unique in the namespace: <benchmark>-<number>-<adapter>.
+	Name string
+	// Scenario is what the users do.
+	Scenario v1alpha1.BenchmarkScenario
+	Adapter  v1alpha1.Adapter
+	// Users over all Runners.
+	Users   int32
+	Runners int32
+	// TTL of the stashes; Duration of the load, the Ramp in which the users arrive included.
+	TTL, Duration, Ramp time.Duration
+	// Deadline for everything, from making the fleet to the last report.
+	Deadline time.Duration
+}
+
+// presets are the published matrices.
+var presets = map[v1alpha1.BenchmarkPreset][]v1alpha1.BenchmarkRun{
+	// Source: https://swmansion.com/blog/live-stash-performance-tests/
+	v1alpha1.PresetLiveStash2026: {
+		published(1000, time.Minute, 45*time.Second),
+		published(5000, time.Minute, 45*time.Second),
+		published(10000, time.Minute, 45*time.Second),
+		published(17000, time.Minute, 45*time.Second),
+		published(25000, time.Minute, 45*time.Second),
+		published(25000, 5*time.Minute, 3*time.Minute+45*time.Second),
+		published(25000, 15*time.Minute, 11*time.Minute+25*time.Second),
+	},
+}
+
+// adapters in the order in which they are run: the baseline first.
+var adapters = []v1alpha1.Adapter{
+	v1alpha1.AdapterNone, v1alpha1.AdapterETS, v1alpha1.AdapterBrowserMemory, v1alpha1.AdapterRedis, v1alpha1.AdapterMnesia,
+}
+
+// shortNames of adapters are short enough for object names.
+var shortNames = map[v1alpha1.Adapter]string{
+	v1alpha1.AdapterNone:          "none",
+	v1alpha1.AdapterETS:           "ets",
+	v1alpha1.AdapterBrowserMemory: "browser",
+	v1alpha1.AdapterRedis:         "redis",
+	v1alpha1.AdapterMnesia:        "mnesia",
+}
+
+// scenarioAdapters are the values of the scenarios' option ADAPTER.
+var scenarioAdapters = map[v1alpha1.Adapter]string{
+	v1alpha1.AdapterNone:          "none",
+	v1alpha1.AdapterETS:           "ets",
+	v1alpha1.AdapterBrowserMemory: "browser_memory",
+	v1alpha1.AdapterRedis:         "redis",
+	v1alpha1.AdapterMnesia:        "mnesia",
+}
+
+func published(users int32, ttl, ramp time.Duration) v1alpha1.BenchmarkRun {
+	return v1alpha1.BenchmarkRun{Users: users, TTL: metav1.Duration{Duration: ttl}, Ramp: &metav1.Duration{Duration: ramp}}
+}
+
+// Plan is all runs of a benchmark, in their order: for each size, every adapter.
+func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
+	sizes, wanted := presets[b.Spec.Preset], adapters
+	if matrix := b.Spec.Matrix; matrix != nil {
+		sizes = matrix.Runs
+		if len(matrix.Adapters) > 0 {
+			wanted = matrix.Adapters
+		}
+	}
+	var runs []Run
+	for _, size := range sizes {
+		for _, adapter := range wanted {
+			run := planned(&b.Spec, size)
+			run.Adapter = adapter
+			run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)+1, shortNames[adapter])
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// planned is a size of the matrix with its defaults, divided by the scale.
+func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) Run {
+	scale := max(1, spec.Scale)
+	run := Run{
+		Scenario: spec.Scenario,
+		Users:    max(ceilDiv(size.Users, scale), ptr.Deref(spec.Parallelism, 1)),
+		TTL:      size.TTL.Duration,
+		Duration: 3 * size.TTL.Duration,
+		Ramp:     size.TTL.Duration * 3 / 4,
+	}
+	if size.Duration != nil {
+		run.Duration = size.Duration.Duration
+	}
+	if size.Ramp != nil {
+		run.Ramp = size.Ramp.Duration
+	}
+	if scaled := max((run.TTL / time.Duration(scale)).Round(time.Second), shortestTTL); scaled < run.TTL {
+		shorter := func(d time.Duration) time.Duration {
+			return time.Duration(float64(d) * float64(scaled) / float64(run.TTL)).Round(time.Second)
+		}
+		run.Duration, run.Ramp = shorter(run.Duration), shorter(run.Ramp)
+		run.TTL = scaled
+	}
+	if run.Scenario == v1alpha1.ScenarioVisits {
+		run.Duration = max(run.Duration, run.TTL+visitsBeyondTTL)
+	}
+	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(run.Users, usersPerRunner))
+	run.Deadline = run.Duration + slack
+	if spec.RunDeadline != nil {
+		run.Deadline = spec.RunDeadline.Duration
+	}
+	return run
+}
+
+// Options are the environment of the scenario (loadtests/k6/README.md), without the number of runners and where they
+// leave their report, which are the runner's business. testID names the attempt, bases are the servers' URLs.
+func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThresholds) []corev1.EnvVar {
+	options := []corev1.EnvVar{
+		{Name: "TESTID", Value: testID},
+		{Name: "BASE_URLS", Value: strings.Join(bases, ",")},
+		{Name: "ADAPTER", Value: scenarioAdapters[r.Adapter]},
+		{Name: "USERS", Value: strconv.Itoa(int(r.Users))},
+		{Name: "TTL", Value: seconds(r.TTL)},
+		{Name: "DURATION", Value: seconds(r.Duration)},
+		{Name: "RAMP", Value: seconds(r.Ramp)},
+	}
+	if limits.MinRecovered != "" {
+		options = append(options, corev1.EnvVar{Name: "MIN_RECOVERED", Value: limits.MinRecovered})
+	}
+	if limits.MaxWrong != nil {
+		options = append(options, corev1.EnvVar{Name: "MAX_WRONG", Value: strconv.FormatInt(*limits.MaxWrong, 10)})
+	}
+	if limits.MaxFailed != "" {
+		options = append(options, corev1.EnvVar{Name: "MAX_FAILED", Value: limits.MaxFailed})
+	}
+	return options
+}
+
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}
+
+func ceilDiv(a, b int32) int32 {
+	return (a + b - 1) / b
+}

@@ -1,0 +1,175 @@
+package benchmark
+
+import (
+	"time"
+
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+)
+
+// keptPoints is at how many points a series is thinned to half of them.
+const keptPoints = 2 * report.MaxPoints
+
+// Recorder collects what the agents of a fleet say during a run. It takes little room however long the run is, and can be
+// kept as JSON, so that a restart of the operator loses no more than the time that it takes.
+type Recorder struct {
+	// StartedAt is where the series begin.
+	StartedAt time.Time `json:"startedAt"`
+	// Samples is how often the agents were asked, Incomplete how often one of them did not answer: those have no point.
+	Samples    int `json:"samples"`
+	Incomplete int `json:"incomplete,omitempty"`
+	// Pods are the last answers.
+	Pods map[string]answer `json:"pods,omitempty"`
+	// Tracks are the series so far.
+	Tracks map[string]*track `json:"tracks,omitempty"`
+}
+
+// answer is what one agent said last.
+type answer struct {
+	At      time.Time           `json:"at"`
+	Metrics agentclient.Metrics `json:"metrics"`
+}
+
+// track is one series while it grows.
+type track struct {
+	Points [][2]float64 `json:"points,omitempty"`
+	Peak   float64      `json:"peak"`
+	Total  float64      `json:"total,omitempty"`
+}
+
+// gauges are what the agents know at a moment.
+var gauges = map[string]struct {
+	unit  string
+	value func(agentclient.Metrics) float64
+}{
+	report.SeriesProcesses:       {"1", func(m agentclient.Metrics) float64 { return m.Processes }},
+	report.SeriesMemory:          {"bytes", func(m agentclient.Metrics) float64 { return m.Memory }},
+	report.SeriesMemoryProcesses: {"bytes", func(m agentclient.Metrics) float64 { return m.MemoryProcesses }},
+	report.SeriesMemoryBinary:    {"bytes", func(m agentclient.Metrics) float64 { return m.MemoryBinary }},
+	report.SeriesMemoryETS:       {"bytes", func(m agentclient.Metrics) float64 { return m.MemoryETS }},
+	report.SeriesStashes:         {"1", func(m agentclient.Metrics) float64 { return m.Stashes }},
+	report.SeriesStashBytes:      {"bytes", func(m agentclient.Metrics) float64 { return m.StashBytes }},
+}
+
+// counters are what the agents count from the start of their virtual machine.
+var counters = map[string]struct {
+	unit  string
+	value func(agentclient.Metrics) float64
+}{
+	report.SeriesHTTPIn:          {"bytes/s", func(m agentclient.Metrics) float64 { return m.HTTPIn }},
+	report.SeriesHTTPOut:         {"bytes/s", func(m agentclient.Metrics) float64 { return m.HTTPOut }},
+	report.SeriesDistributionIn:  {"bytes/s", func(m agentclient.Metrics) float64 { return m.DistributionIn }},
+	report.SeriesDistributionOut: {"bytes/s", func(m agentclient.Metrics) float64 { return m.DistributionOut }},
+	report.SeriesRedisIn:         {"bytes/s", func(m agentclient.Metrics) float64 { return m.RedisIn }},
+	report.SeriesRedisOut:        {"bytes/s", func(m agentclient.Metrics) float64 { return m.RedisOut }},
+	report.SeriesCPU:             {"cores", func(m agentclient.Metrics) float64 { return m.CPUSeconds }},
+}
+
+// NewRecorder begins the series of a run.
+func NewRecorder(startedAt time.Time) *Recorder {
+	return &Recorder{StartedAt: startedAt}
+}
+
+// Add takes what the agents of a fleet of so many pods said, by pod. A sum over some of the pods would look like a dip, so it
+// is a point only when all of them answered; what is counted meanwhile is in the next one's total all the same.
+func (r *Recorder) Add(at time.Time, pods int, said map[string]agentclient.Metrics) {
+	if r.Tracks == nil {
+		r.Tracks, r.Pods = map[string]*track{}, map[string]answer{}
+	}
+	r.Samples++
+	complete := len(said) == pods
+	if !complete {
+		r.Incomplete++
+	}
+	second := at.Sub(r.StartedAt).Seconds()
+	for name, gauge := range gauges {
+		sum := 0.0
+		for _, metrics := range said {
+			sum += gauge.value(metrics)
+		}
+		if complete {
+			r.track(name).add(second, sum)
+		}
+	}
+	for name, counter := range counters {
+		rate, known := 0.0, 0
+		for pod, metrics := range said {
+			last, found := r.Pods[pod]
+			elapsed := at.Sub(last.At).Seconds()
+			if !found || elapsed <= 0 {
+				continue
+			}
+			grown := growthOf(counter.value(last.Metrics), counter.value(metrics))
+			r.track(name).Total += grown
+			rate += grown / elapsed
+			known++
+		}
+		if complete && known == pods {
+			r.track(name).add(second, rate)
+		}
+	}
+	for pod, metrics := range said {
+		r.Pods[pod] = answer{at, metrics}
+	}
+}
+
+// Series are all series, thinned to what a report keeps. Empty when there was no point.
+func (r *Recorder) Series() map[string]report.Series {
+	series := map[string]report.Series{}
+	for name, gauge := range gauges {
+		if found := r.Tracks[name]; found != nil && len(found.Points) > 0 {
+			series[name] = report.Series{Unit: gauge.unit, Points: thinned(found.Points), Peak: found.Peak}
+		}
+	}
+	for name, counter := range counters {
+		if found := r.Tracks[name]; found != nil && len(found.Points) > 0 {
+			total := found.Total
+			series[name] = report.Series{Unit: counter.unit, Points: thinned(found.Points), Peak: found.Peak, Total: &total}
+		}
+	}
+	return series
+}
+
+func (r *Recorder) track(name string) *track {
+	if r.Tracks[name] == nil {
+		r.Tracks[name] = &track{}
+	}
+	return r.Tracks[name]
+}
+
+func (t *track) add(second, value float64) {
+	t.Peak = max(t.Peak, value)
+	t.Points = append(t.Points, [2]float64{second, value})
+	if len(t.Points) >= keptPoints {
+		t.Points = halved(t.Points)
+	}
+}
+
+// growthOf is by how much a counter has grown. One that is smaller than before has begun again, with its virtual machine.
+func growthOf(before, now float64) float64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}
+
+// thinned is at most as many points as a report keeps.
+func thinned(points [][2]float64) [][2]float64 {
+	if len(points) > report.MaxPoints {
+		return halved(points)
+	}
+	return points
+}
+
+// halved puts the mean in the place of each two points.
+func halved(points [][2]float64) [][2]float64 {
+	half := make([][2]float64, 0, (len(points)+1)/2)
+	for i := 0; i+1 < len(points); i += 2 {
+		a, b := points[i], points[i+1]
+		half = append(half, [2]float64{(a[0] + b[0]) / 2, (a[1] + b[1]) / 2})
+	}
+	if len(points)%2 == 1 {
+		half = append(half, points[len(points)-1])
+	}
+	return half
+}

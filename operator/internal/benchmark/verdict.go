@@ -1,0 +1,275 @@
+package benchmark
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// k6's exit codes, as far as they are told apart.
+const (
+	exitPassed            = 0
+	exitThresholdsFailed  = 99
+	exitInterrupted       = 105
+	reasonOutOfMemory     = "OOMKilled"
+	exhausted             = "exhausted"
+	thresholdP99          = "p99"
+	maxMessage            = 1024
+	maxQuotedLine         = 300
+	millisecondsPerSecond = 1000.0
+)
+
+// RunnerEnd is how one k6 runner ended.
+type RunnerEnd struct {
+	// Ended is false when the runner, or its pod, was gone before anybody saw how it ended.
+	Ended bool
+	// ExitCode is k6's, Reason what the kubelet calls it, Message the termination message: the report, or what else the
+	// runner said last.
+	ExitCode int32
+	Reason   string
+	Message  string
+}
+
+// Judgement is what came out of a run.
+type Judgement struct {
+	Verdict v1alpha1.BenchmarkVerdict
+	// Message says why the verdict is not Passed, in one sentence or several.
+	Message string
+	// Result are the figures of the runners that left a report. Nil when none did.
+	Result *Result
+}
+
+// Errored is the judgement on a run that did not get as far as its runners' reports.
+func Errored(sentence string) Judgement {
+	return Judgement{Verdict: v1alpha1.VerdictErrored, Message: short(sentence, maxMessage)}
+}
+
+// Judge decides on a run whose runners are over, in the order of their numbers. Nothing but the runners' own words count: a
+// TestRun that has `finished`, or a Job that is complete, may have measured nothing.
+func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []RunnerEnd) Judgement {
+	var reports []RunnerReport
+	var problems []string
+	for number := range int(run.Runners) {
+		if number >= len(ends) {
+			problems = append(problems, fmt.Sprintf("%s never existed.", runnerName(number, run)))
+			continue
+		}
+		read, problem := readEnd(run, testID, number, ends[number])
+		if problem != "" {
+			problems = append(problems, runnerName(number, run)+" "+strings.TrimSuffix(problem, ".")+".")
+		}
+		if read != nil {
+			reports = append(reports, *read)
+		}
+	}
+	if len(reports) == 0 {
+		return Errored(strings.Join(problems, " "))
+	}
+	result := Merge(reports)
+	if len(problems) == 0 {
+		problems = unsound(run, limits, result)
+	}
+	if len(problems) > 0 {
+		judged := Errored(strings.Join(problems, " "))
+		judged.Result = &result
+		return judged
+	}
+	if broken := brokenThresholds(run, limits, reports, result); len(broken) > 0 {
+		return Judgement{Verdict: v1alpha1.VerdictFailed, Message: short(strings.Join(broken, "; "), maxMessage), Result: &result}
+	}
+	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result}
+}
+
+// Worst is the worst of verdicts; empty when there are none.
+func Worst(verdicts ...v1alpha1.BenchmarkVerdict) v1alpha1.BenchmarkVerdict {
+	order := []v1alpha1.BenchmarkVerdict{"", v1alpha1.VerdictPassed, v1alpha1.VerdictFailed, v1alpha1.VerdictErrored}
+	worst := 0
+	for _, verdict := range verdicts {
+		worst = max(worst, slices.Index(order, verdict))
+	}
+	return order[worst]
+}
+
+// readEnd is what one runner reports, and what is wrong with how it ended: one sentence, without its subject. The report is
+// there with a problem too when it holds figures that are worth keeping.
+func readEnd(run Run, testID string, number int, end RunnerEnd) (*RunnerReport, string) {
+	if !end.Ended {
+		return nil, "was lost before it reported" + because(end)
+	}
+	if end.Reason == reasonOutOfMemory {
+		return nil, "was killed because it took more memory than it may: raise spec.runnerTemplate.resources.limits.memory, or spec.parallelism"
+	}
+	read, err := ParseRunnerReport(end.Message)
+	switch {
+	case err != nil && end.ExitCode == exitPassed:
+		return nil, fmt.Sprintf("ended with exit code 0, but %v: a script must write one to /dev/termination-log, see loadtests/k6/README.md", err)
+	case err != nil:
+		return nil, fmt.Sprintf("ended with exit code %d, and %v%s", end.ExitCode, err, because(end))
+	case read.Problem != nil:
+		return nil, "ran nothing: " + *read.Problem
+	case read.TestID != testID:
+		return nil, fmt.Sprintf("left the report of another test, %q instead of %q", read.TestID, testID)
+	case read.Runner != number || read.Runners != int(run.Runners) || read.Users != int64(run.Users) || read.Adapter != scenarioAdapters[run.Adapter]:
+		return nil, fmt.Sprintf("ran another test than it should have: runner %d of %d, %d users, adapter %s", read.Runner+1, read.Runners, read.Users, read.Adapter)
+	case end.ExitCode == exitInterrupted || !read.Completed:
+		return &read, fmt.Sprintf("was stopped after %s of %s", time.Duration(read.RanSeconds*float64(time.Second)).Round(time.Second), run.Duration)
+	case end.ExitCode != exitPassed && end.ExitCode != exitThresholdsFailed:
+		return &read, fmt.Sprintf("ended with exit code %d%s", end.ExitCode, because(RunnerEnd{Reason: end.Reason}))
+	}
+	return &read, ""
+}
+
+// unsound says why figures of runners that all ended well say nothing about the fleet.
+func unsound(run Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
+	counts := result.Counts
+	if counts.Planned != int64(run.Users) {
+		return []string{fmt.Sprintf("The runners had %d users instead of %d.", counts.Planned, run.Users)}
+	}
+	if counts.Cycles == 0 {
+		return []string{fmt.Sprintf("No user got as far as a stash: %d of %d connected, and %s.", counts.Connected, counts.Planned, errorsOf(counts.Error, counts.Errors))}
+	}
+	if found := counts.Errors[exhausted]; found > 0 {
+		return []string{fmt.Sprintf("The runners ran out of ports or file descriptors %d times, so they measured themselves: raise spec.parallelism above %d.", found, run.Runners)}
+	}
+	var problems []string
+	if _, returns := result.Recovered(); returns == 0 {
+		problems = append(problems, "No return within the TTL came to an end, so thresholds.minRecovered cannot be judged: make duration longer, or take more users.")
+	}
+	for _, limit := range p99Limits(limits) {
+		if result.Durations[limit.name].Count == 0 {
+			problems = append(problems, fmt.Sprintf("thresholds.p99.%s cannot be judged: it was never measured.", limit.field))
+		}
+	}
+	return problems
+}
+
+// brokenThresholds are the thresholds that do not hold, each with its numbers.
+func brokenThresholds(run Run, limits v1alpha1.BenchmarkThresholds, runners []RunnerReport, result Result) []string {
+	var broken []string
+	fails := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
+
+	recovered, returns := result.Recovered()
+	least := number(limits.MinRecovered, 0.99)
+	switch {
+	case run.Adapter == v1alpha1.AdapterNone && result.Counts.Recovered > 0:
+		fails("recovered: %d of %d returns brought the state back, and with adapter None none can: the target stashes after all", result.Counts.Recovered, returns)
+	case run.Adapter != v1alpha1.AdapterNone && recovered < least:
+		fails("minRecovered: %s of %d returns brought the state back, at least %s must", percent(recovered), returns, percent(least))
+	}
+	if most := ptr.Deref(limits.MaxWrong, 0); result.Counts.WrongCount > most {
+		fails("maxWrong: %d recovered states were not the last acknowledged one, at most %d may be", result.Counts.WrongCount, most)
+	}
+	if most := number(limits.MaxFailed, 0.01); result.Failed.of() > most {
+		fails("maxFailed: %s of %d steps failed (%s), at most %s may", percent(result.Failed.of()), result.Failed.total(),
+			errorsOf(result.Counts.Error, result.Counts.Errors), percent(most))
+	}
+	for _, limit := range p99Limits(limits) {
+		if p99 := result.Durations[limit.name].P99; p99 > limit.milliseconds {
+			fails("%s.%s: %.1f ms, at most %.1f ms is allowed", thresholdP99, limit.field, p99, limit.milliseconds)
+		}
+	}
+	// A script of the user's own may have thresholds of its own.
+	for place, one := range runners {
+		for _, threshold := range one.FailedThresholds {
+			if !judgedHere(threshold) {
+				fails("%s of runner %d", threshold, place+1)
+			}
+		}
+	}
+	return broken
+}
+
+// judgedHere is whether a threshold of k6 is one of those that are judged over all runners: what one runner thinks of its part
+// does not count then.
+func judgedHere(threshold string) bool {
+	metric, _, _ := strings.Cut(threshold, " ")
+	return slices.Contains([]string{"recovered", "wrong_count", "failed", "cycles", "error{reason:" + exhausted + "}"}, metric)
+}
+
+// p99Limit is one of spec.thresholds.p99.
+type p99Limit struct {
+	// field is its name in the spec, name that of what k6 measures.
+	field, name  string
+	milliseconds float64
+}
+
+func p99Limits(limits v1alpha1.BenchmarkThresholds) []p99Limit {
+	if limits.P99 == nil {
+		return nil
+	}
+	var set []p99Limit
+	add := func(field, name string, limit *metav1.Duration) {
+		if limit != nil {
+			set = append(set, p99Limit{field, name, limit.Seconds() * millisecondsPerSecond})
+		}
+	}
+	add("firstRender", "first_render", limits.P99.FirstRender)
+	add("join", "join", limits.P99.Join)
+	add("stash", "stash", limits.P99.Stash)
+	add("reconnect", "reconnect", limits.P99.Reconnect)
+	add("rejoin", "rejoin", limits.P99.Rejoin)
+	add("lateRejoin", "late_rejoin", limits.P99.LateRejoin)
+	return set
+}
+
+// runnerName is a runner as people count.
+func runnerName(number int, run Run) string {
+	return fmt.Sprintf("Runner %d of %d", number+1, run.Runners)
+}
+
+// because is what the kubelet and the runner itself have said, if anything.
+func because(end RunnerEnd) string {
+	lines := strings.Split(strings.TrimSpace(end.Message), "\n")
+	why := cmp.Or(strings.TrimSpace(lines[len(lines)-1]), end.Reason)
+	if why == "" || why == "Error" {
+		return ""
+	}
+	return ": " + short(why, maxQuotedLine)
+}
+
+// errorsOf are errors with their commonest reasons first.
+func errorsOf(total int64, reasons map[string]int64) string {
+	if total == 0 {
+		return "no error was seen"
+	}
+	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), strings.Compare(a, b))
+	})
+	parts := make([]string, 0, len(names))
+	for _, name := range names[:min(len(names), 3)] {
+		parts = append(parts, fmt.Sprintf("%s %d", name, reasons[name]))
+	}
+	return fmt.Sprintf("%d errors: %s", total, strings.Join(parts, ", "))
+}
+
+// percent does not round a share up to a whole that it is not.
+func percent(share float64) string {
+	return strconv.FormatFloat(math.Floor(share*10000+1e-9)/100, 'f', -1, 64) + " %"
+}
+
+// number is a share of the spec, which the API server has checked.
+func number(text string, fallback float64) float64 {
+	share, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fallback
+	}
+	return share
+}
+
+func short(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:most-1]) + "…"
+}
