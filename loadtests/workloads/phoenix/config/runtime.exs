@@ -42,7 +42,20 @@ ttl =
               "set it to a whole number of seconds above 0"
   end
 
-config :stash_workload, stash_adapter: adapter_module, stash_ttl: ttl
+payload_keys =
+  case Integer.parse(System.get_env("STASH_PAYLOAD_KEYS", "150")) do
+    {keys, ""} when keys in 0..100_000 ->
+      keys
+
+    _ ->
+      raise "STASH_PAYLOAD_KEYS is #{inspect(System.get_env("STASH_PAYLOAD_KEYS"))}; " <>
+              "set it to a whole number from 0 to 100000"
+  end
+
+config :stash_workload,
+  stash_adapter: adapter_module,
+  stash_ttl: ttl,
+  payload_keys: payload_keys
 
 config :live_stash, adapters: List.wrap(adapter_module)
 

@@ -9,6 +9,7 @@ defmodule Workload.Config do
   | SECRET_KEY_BASE | secret of at least 64 bytes behind every cookie and token; the same on all nodes | none, required |
   | LIVE_STASH_ADAPTER | the adapter to start beside none: ets, browser_memory, redis or mnesia | all that can be started |
   | LIVE_STASH_TTL | seconds a stash outlives its user's connection | 300 |
+  | STASH_PAYLOAD_KEYS | keys of the map that each user stashes, see `Workload.Payload` | 150 |
   | LIVE_STASH_REDIS_URL | where redis stores, see `Workload.Redis.Url` | none, redis cannot be started |
   | LIVE_STASH_REDIS_CACERTFILE | PEM file of who may have signed the certificate of a rediss:// server | the system's |
   | LIBCLUSTER_SERVICE, LIBCLUSTER_NAMESPACE, LIBCLUSTER_APP | whom to cluster with, see `Workload.Cluster` | not clustered |
@@ -17,7 +18,7 @@ defmodule Workload.Config do
   alias Workload.Redis.Url
   alias Workload.Stash
 
-  @enforce_keys [:port, :host, :secret_key_base, :adapters, :ttl, :redis, :cluster]
+  @enforce_keys [:port, :host, :secret_key_base, :adapters, :ttl, :payload_keys, :redis, :cluster]
   defstruct @enforce_keys
 
   @type t :: %__MODULE__{
@@ -26,6 +27,7 @@ defmodule Workload.Config do
           secret_key_base: String.t(),
           adapters: [Stash.adapter()],
           ttl: pos_integer(),
+          payload_keys: non_neg_integer(),
           redis: nil | Url.t(),
           cluster: nil | %{service: String.t(), namespace: String.t(), app: String.t()}
         }
@@ -41,6 +43,7 @@ defmodule Workload.Config do
          {:ok, redis} <- redis(env),
          {:ok, adapters} <- adapters(env, redis),
          {:ok, ttl} <- integer(env, "LIVE_STASH_TTL", "300", 1..86_400),
+         {:ok, payload_keys} <- integer(env, "STASH_PAYLOAD_KEYS", "150", 0..100_000),
          {:ok, cluster} <- cluster(env) do
       {:ok,
        %__MODULE__{
@@ -49,6 +52,7 @@ defmodule Workload.Config do
          secret_key_base: secret,
          adapters: adapters,
          ttl: ttl,
+         payload_keys: payload_keys,
          redis: redis,
          cluster: cluster
        }}

@@ -2,13 +2,13 @@ defmodule Workload.Live do
   @moduledoc """
   The server's process behind one open page: what a LiveView with `use LiveStash` is in a Phoenix application.
 
-  It holds a counter and about 5 KB of data. The event `stash` raises the counter and stashes both. On a reconnect the
+  It holds a counter and the payload. The event `stash` raises the counter and stashes both. On a reconnect the
   page shows `recovered` and the stashed counter, or why there is none.
   """
 
   use GenServer
 
-  alias Workload.{Channel, Config, Message, Page, Stash}
+  alias Workload.{Channel, Config, Message, Page, Payload, Stash}
 
   @impl true
   def init(join), do: {:ok, join, {:continue, :join}}
@@ -92,7 +92,8 @@ defmodule Workload.Live do
 
   defp mount(adapter, params, socket) do
     module = Stash.module(adapter)
-    {stash, events} = Stash.init(module, params, Config.get().ttl)
+    config = Config.get()
+    {stash, events} = Stash.init(module, params, config.ttl)
     {status, recovered, stash, more} = Stash.recover(module, stash)
 
     state = %{
@@ -101,7 +102,7 @@ defmodule Workload.Live do
       module: module,
       stash: stash,
       status: status,
-      assigns: Map.merge(%{count: 0, payload: Workload.Payload.new()}, recovered)
+      assigns: Map.merge(%{count: 0, payload: Payload.new(config.payload_keys)}, recovered)
     }
 
     {state, events ++ more}

@@ -14,6 +14,7 @@ defmodule Workload.ConfigTest do
                 secret_key_base: @secret,
                 adapters: [:none, :ets, :browser_memory, :mnesia],
                 ttl: 300,
+                payload_keys: 150,
                 redis: nil,
                 cluster: nil
               }}
@@ -26,13 +27,14 @@ defmodule Workload.ConfigTest do
       "PHX_HOST" => "shop.example.com",
       "LIVE_STASH_ADAPTER" => "ets",
       "LIVE_STASH_TTL" => "60",
+      "STASH_PAYLOAD_KEYS" => "0",
       "LIBCLUSTER_SERVICE" => "shop-nodes",
       "LIBCLUSTER_NAMESPACE" => "default",
       "LIBCLUSTER_APP" => "shop"
     }
 
     assert {:ok, config} = Config.read(env)
-    assert {4100, "shop.example.com", 60} = {config.port, config.host, config.ttl}
+    assert {4100, "shop.example.com", 60, 0} = {config.port, config.host, config.ttl, config.payload_keys}
     assert config.adapters == [:none, :ets]
     assert config.cluster == %{service: "shop-nodes", namespace: "default", app: "shop"}
   end
@@ -60,6 +62,9 @@ defmodule Workload.ConfigTest do
         {"PORT", "http", "PORT"},
         {"LIVE_STASH_TTL", "0", "LIVE_STASH_TTL"},
         {"LIVE_STASH_TTL", "60s", "LIVE_STASH_TTL"},
+        {"STASH_PAYLOAD_KEYS", "-1", "from 0 to 100000"},
+        {"STASH_PAYLOAD_KEYS", "100001", "from 0 to 100000"},
+        {"STASH_PAYLOAD_KEYS", "5KB", "STASH_PAYLOAD_KEYS"},
         {"LIVE_STASH_ADAPTER", "ETS", "none, ets, browser_memory, redis, mnesia"},
         {"LIVE_STASH_ADAPTER", "redis", "LIVE_STASH_REDIS_URL"},
         {"LIVE_STASH_REDIS_URL", "http://stash:6379", "redis://"},

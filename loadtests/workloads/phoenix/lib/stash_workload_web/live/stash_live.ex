@@ -16,7 +16,7 @@ defmodule StashWorkloadWeb.StashLive do
     socket =
       case Stash.recover(assign(socket, :node, node())) do
         {:recovered, socket} -> assign(socket, :status, :recovered)
-        {status, socket} -> assign(socket, status: status, count: 0, payload: Payload.new())
+        {status, socket} -> assign(socket, status: status, count: 0, payload: payload())
       end
 
     {:ok, socket}
@@ -43,4 +43,6 @@ defmodule StashWorkloadWeb.StashLive do
 
     {:noreply, socket}
   end
+
+  defp payload, do: Payload.new(Application.fetch_env!(:stash_workload, :payload_keys))
 end
