@@ -73,8 +73,9 @@ export function report(data, config) {
     planned: count('planned'),
     connected: count('connected'),
     cycles: count('cycles'),
-    recovered: recoveries(values('recovered')),
-    late: recoveries(values('late_recovered')),
+    recovered: shareOf(values('recovered')),
+    late: shareOf(values('late_recovered')),
+    failed: shareOf(values('failed')),
     not_found: count('not_found'),
     wrong_count: count('wrong_count'),
     unfinished: count('unfinished'),
@@ -183,7 +184,7 @@ function failedThresholds(data) {
   return failed;
 }
 
-function recoveries({ passes: yes = 0, fails: no = 0 }) {
+function shareOf({ passes: yes = 0, fails: no = 0 }) {
   return { yes, no, share: yes + no > 0 ? round(yes / (yes + no), 6) : null };
 }
 

@@ -624,6 +624,10 @@ const reportCases = {
     const text = table(report(data, readOptions(env({ ADAPTER: 'none' }))));
     equal(text.includes('0.00 % (0 of 5 reconnects); without an adapter 0 % is what to expect'), true, text);
   },
+  'report: failed steps, and the share of them'() {
+    const out = report(endOfRun({ failed: { values: { passes: 1, fails: 3 } } }), readOptions(env()));
+    equal(out.failed, { yes: 1, no: 3, share: 0.25 });
+  },
   'report: visits tell late returns'() {
     const data = endOfRun({ late_recovered: { values: { passes: 1, fails: 5 } } });
     const out = report(data, readOptions(env(), 'visits'));
