@@ -1,0 +1,190 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The size of a chart in its own units, which are about a pixel of a phone: text in it is readable there.
+const (
+	chartWidth  = 360.0
+	chartHeight = 216.0
+	plotLeft    = 58.0
+	plotRight   = chartWidth - 14
+	plotTop     = 10.0
+	plotBottom  = chartHeight - 34
+	// markEvery is the number of points from one marker to the next.
+	markEvery = 12
+)
+
+// line is one adapter's line in a chart.
+type line struct {
+	adapter string
+	failed  bool
+	points  [][2]float64
+}
+
+// chart draws the lines over one pair of axes. It returns nothing for lines without points.
+//
+// Adapters differ in colour, in the shape of their marks, and in the order of the legend: no one has to tell colours apart.
+func chart(name, unit string, lines []line) template.HTML {
+	var tMax, vMax float64
+	var n int
+	for _, l := range lines {
+		for _, p := range l.points {
+			tMax, vMax = max(tMax, p[0]), max(vMax, p[1])
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	vStep, tStep := niceStep(vMax, 5, unit == "1"), niceTime(tMax)
+	vTop := vStep * max(1, math.Ceil(vMax/vStep-1e-9))
+	tMax = max(tMax, 1)
+	x := func(t float64) float64 { return plotLeft + t/tMax*(plotRight-plotLeft) }
+	y := func(v float64) float64 { return plotBottom - v/vTop*(plotBottom-plotTop) }
+
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, chartWidth, chartHeight, template.HTMLEscapeString(name))
+	for v := 0.0; v <= vTop*1.0001; v += vStep {
+		fmt.Fprintf(&b, `<path class="grid" d="M%g %sH%g"/><text class="y" x="%g" y="%s">%s</text>`,
+			plotLeft, pixel(y(v)), plotRight, plotLeft-8, pixel(y(v)+3.5), tick(v, vTop, unit))
+	}
+	for t := 0.0; t <= tMax*1.0001; t += tStep {
+		fmt.Fprintf(&b, `<path class="tick" d="M%s %gv4"/><text class="x" x="%s" y="%g">%s</text>`,
+			pixel(x(t)), plotBottom, pixel(x(t)), plotBottom+15, timeTick(t, tStep))
+	}
+	fmt.Fprintf(&b, `<path class="axis" d="M%g %gH%g"/><text class="x" x="%g" y="%g">time into the run (%s)</text>`,
+		plotLeft, plotBottom, plotRight, (plotLeft+plotRight)/2, chartHeight-4, timeUnit(tStep))
+	for _, l := range lines {
+		drawLine(&b, l, x, y)
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // Numbers and this package's own words; the name is escaped above.
+}
+
+func drawLine(b *strings.Builder, l line, x, y func(float64) float64) {
+	if len(l.points) == 0 {
+		return
+	}
+	class := "line " + adapterClass(l.adapter)
+	if l.failed {
+		class += " failed"
+	}
+	fmt.Fprintf(b, `<g class="%s"><polyline points="`, class)
+	for i, p := range l.points {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(pixel(x(p[0])) + "," + pixel(y(p[1])))
+	}
+	b.WriteString(`"/><path class="mark" d="`)
+	// The marks of different adapters start apart, so that those of equal lines do not hide each other.
+	for i := min(rank(l.adapter)*markEvery/len(adapterOrder), len(l.points)-1); i < len(l.points); i += markEvery {
+		b.WriteString(mark(l.adapter, x(l.points[i][0]), y(l.points[i][1])))
+	}
+	b.WriteString(`"/></g>`)
+}
+
+// mark is an adapter's shape around a point, as the data of a path.
+func mark(adapter string, x, y float64) string {
+	start := "M" + pixel(x) + " " + pixel(y)
+	switch adapter {
+	case "ETS":
+		return start + "m-3.5-3.5h7v7h-7z"
+	case "BrowserMemory":
+		return start + "m0-4.5l4.3 7.7h-8.6z"
+	case "Redis":
+		return start + "m0-4.8l4.8 4.8l-4.8 4.8l-4.8-4.8z"
+	case "Mnesia":
+		return start + "m-4.3-3.2h8.6l-4.3 7.7z"
+	default:
+		return start + "m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z"
+	}
+}
+
+// legendMark is the sample of a line for a legend.
+func legendMark(adapter string) template.HTML {
+	return template.HTML(fmt.Sprintf( //nolint:gosec // A class of this package and numbers.
+		`<svg class="key" viewBox="0 0 28 12" aria-hidden="true"><g class="line %s"><polyline points="0,6 28,6"/><path class="mark" d="%s"/></g></svg>`,
+		adapterClass(adapter), mark(adapter, 14, 6)))
+}
+
+// adapterClass is the class of an adapter's colour. Any other word than an adapter gets that of none.
+func adapterClass(adapter string) string {
+	if rank(adapter) == len(adapterOrder) {
+		return "a-other"
+	}
+	return "a-" + strings.ToLower(adapter)
+}
+
+// niceStep is 1, 2 or 5 times a power of ten, so that at most n steps reach the largest value. Counts have whole steps.
+func niceStep(largest float64, n int, whole bool) float64 {
+	if largest <= 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(largest/float64(n))))
+	step := 10 * power
+	for _, m := range []float64{1, 2, 5} {
+		if m*power*float64(n) >= largest {
+			step = m * power
+			break
+		}
+	}
+	if whole {
+		return max(1, step)
+	}
+	return step
+}
+
+// niceTime is a step in seconds that people count in.
+func niceTime(largest float64) float64 {
+	steps := []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200}
+	for _, s := range steps {
+		if largest/s <= 6 {
+			return s
+		}
+	}
+	return 86400
+}
+
+// Steps of minutes are written in minutes.
+func timeUnit(step float64) string {
+	if step >= 60 {
+		return "min"
+	}
+	return "s"
+}
+
+func timeTick(t, step float64) string {
+	if timeUnit(step) == "min" {
+		return significant(t / 60)
+	}
+	return significant(t)
+}
+
+// tick writes a value of the y axis in the unit of the axis's end, so that all ticks have the same.
+func tick(v, top float64, unit string) string {
+	var units []string
+	switch unit {
+	case "bytes":
+		units = []string{"B", "kB", "MB", "GB", "TB"}
+	case "bytes/s":
+		units = []string{"B/s", "kB/s", "MB/s", "GB/s"}
+	default:
+		return significant(v)
+	}
+	i := 0
+	for i < len(units)-1 && top >= 1000 {
+		v, top, i = v/1000, top/1000, i+1
+	}
+	return significant(v) + " " + units[i]
+}
+
+func pixel(v float64) string {
+	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
+}

@@ -1,0 +1,246 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+)
+
+//go:embed page.html
+var pageTemplate string
+
+//go:embed page.css
+var pageStyle string
+
+var pageParsed = template.Must(template.New("page").Funcs(template.FuncMap{
+	"legend": legendMark,
+	"class":  adapterClass,
+	"time":   moment,
+	"lower":  strings.ToLower,
+}).Parse(pageTemplate))
+
+// HTML renders a report as one page with nothing outside of it: no script, no font, no image.
+func HTML(r Report) ([]byte, error) {
+	var b bytes.Buffer
+	if err := pageParsed.Execute(&b, newPage(r)); err != nil {
+		return nil, fmt.Errorf("rendering the page of the report: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// page is what the template shows: words and drawings, nothing to compute.
+type page struct {
+	Title, Subtitle string
+	Verdict         Verdict
+	Style           template.CSS
+	Summary         []string
+	Trips           []tripTable
+	Figures         []figureSection
+	Comparisons     []comparisonTable
+	Runs            []runRow
+	Facts           [][2]string
+	Source, URL     string
+	Preset          bool
+}
+
+type tripTable struct {
+	Title string
+	Rows  []tripRow
+}
+
+type tripRow struct {
+	Adapter string
+	Verdict Verdict
+	// Cells are p50, p95 and p99 of each trip, then the time that a user waits for a return.
+	Cells []string
+	// Note stands in place of the cells.
+	Note string
+}
+
+type figureSection struct {
+	Title    string
+	Adapters []string
+	Charts   []figureChart
+}
+
+type figureChart struct {
+	Title string
+	SVG   template.HTML
+	// Missing says which adapters have no line, and why.
+	Missing string
+}
+
+type comparisonTable struct {
+	Title    string
+	Adapters []string
+	Rows     []comparisonRow
+}
+
+type comparisonRow struct {
+	Title string
+	Cells []comparisonCell
+}
+
+type comparisonCell struct{ Ours, Published string }
+
+type runRow struct {
+	Name, Adapter, Load, Length, Pods, Recovered, Wrong, Errors, Message string
+	Verdict                                                              Verdict
+}
+
+func newPage(r Report) page {
+	p := page{
+		Title:   title(r),
+		Verdict: r.Verdict,
+		Style:   template.CSS(pageStyle), //nolint:gosec // A file of this package.
+		Summary: summary(r),
+		Facts:   facts(r),
+		Source:  Source,
+		URL:     SourceURL,
+	}
+	p.Subtitle = fmt.Sprintf("%d runs, %s", len(r.Runs), r.Spec.Scenario)
+	if r.Spec.Scenario == "" {
+		p.Subtitle = fmt.Sprintf("%d runs", len(r.Runs))
+	}
+	if !r.StartedAt.IsZero() {
+		p.Subtitle += ", " + moment(r.StartedAt)
+	}
+	for _, l := range loads(r) {
+		p.Trips = append(p.Trips, newTripTable(l))
+		if rows := comparisons(l); len(rows) > 0 {
+			p.Comparisons = append(p.Comparisons, newComparisonTable(l, rows))
+		}
+	}
+	for _, f := range figures {
+		if s := newFigureSection(f, loads(r)); len(s.Charts) > 0 {
+			p.Figures = append(p.Figures, s)
+		}
+	}
+	for _, run := range r.Runs {
+		p.Runs = append(p.Runs, newRunRow(run))
+	}
+	return p
+}
+
+func newTripTable(l load) tripTable {
+	t := tripTable{Title: l.title()}
+	for _, run := range l.runs {
+		row := tripRow{Adapter: run.Adapter, Verdict: run.Verdict}
+		if !run.sound() {
+			row.Note = "no sound run: " + run.Verdict.String()
+		} else {
+			for _, trip := range trips {
+				row.Cells = append(row.Cells, cells(run.Durations[trip.duration])...)
+			}
+			row.Cells = append(row.Cells, cells(run.Durations["reconnect"])...)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func cells(d Duration) []string {
+	if d.Count == 0 {
+		return []string{"–", "–", "–"}
+	}
+	return []string{significant(d.P50), significant(d.P95), significant(d.P99)}
+}
+
+func newFigureSection(f figure, all []load) figureSection {
+	s := figureSection{Title: f.title}
+	for _, l := range all {
+		var lines []line
+		var missing []string
+		for _, run := range l.runs {
+			series := run.Samples[f.series]
+			switch {
+			case !run.sound():
+				missing = append(missing, run.Adapter+" ("+strings.ToLower(run.Verdict.String())+")")
+			case len(series.Points) == 0:
+				missing = append(missing, run.Adapter+" (no samples)")
+			default:
+				lines = append(lines, line{run.Adapter, run.Verdict == VerdictFailed, series.Points})
+				if !slices.Contains(s.Adapters, run.Adapter) {
+					s.Adapters = append(s.Adapters, run.Adapter)
+				}
+			}
+		}
+		svg := chart(f.title+", "+l.title(), f.unit, lines)
+		if svg == "" {
+			continue
+		}
+		c := figureChart{Title: l.title(), SVG: svg}
+		if len(missing) > 0 {
+			c.Missing = "Not shown: " + strings.Join(missing, ", ") + "."
+		}
+		if failed := failedAdapters(lines); len(failed) > 0 {
+			c.Missing = strings.TrimSpace(c.Missing + " Dashed, because a threshold failed: " + listed(failed) + ".")
+		}
+		s.Charts = append(s.Charts, c)
+	}
+	slices.SortStableFunc(s.Adapters, func(a, b string) int { return rank(a) - rank(b) })
+	if f.unit == "cores" {
+		s.Title += " (cores)"
+	}
+	return s
+}
+
+func failedAdapters(lines []line) []string {
+	var names []string
+	for _, l := range lines {
+		if l.failed {
+			names = append(names, l.adapter)
+		}
+	}
+	return names
+}
+
+func newComparisonTable(l load, rows []comparison) comparisonTable {
+	t := comparisonTable{Title: l.title()}
+	for _, c := range rows[0].cells {
+		t.Adapters = append(t.Adapters, c.adapter)
+	}
+	for _, row := range rows {
+		r := comparisonRow{Title: row.title}
+		for _, c := range row.cells {
+			r.Cells = append(r.Cells, comparisonCell{c.ours, c.published})
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t
+}
+
+func newRunRow(run Run) runRow {
+	row := runRow{
+		Name:    run.Name,
+		Adapter: run.Adapter,
+		Load:    load{users: run.Users, ttl: run.TTLSeconds}.title(),
+		Length:  span(run.DurationSeconds) + ", ramp " + span(run.RampSeconds),
+		Verdict: run.Verdict,
+		Message: run.Message,
+	}
+	if run.Replicas > 0 {
+		row.Pods = fmt.Sprintf("%d pods", run.Replicas)
+	}
+	row.Recovered, row.Wrong, row.Errors = "–", "–", "–"
+	if c := run.Counts; c != nil {
+		row.Recovered = fmt.Sprintf("%s of %s (%s)", grouped(c.Recovered), grouped(c.Recovered+c.NotRecovered), share(c.Recovered, c.Recovered+c.NotRecovered))
+		row.Wrong, row.Errors = grouped(c.WrongCount), grouped(c.Error)
+		if reasons := errorReasons(c.Errors); reasons != "" {
+			row.Errors += " (" + reasons + ")"
+		}
+	}
+	return row
+}
+
+func errorReasons(errors map[string]int64) string {
+	var words []string
+	for reason, n := range errors {
+		words = append(words, reason+" "+grouped(n))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}

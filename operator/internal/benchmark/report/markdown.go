@@ -1,0 +1,123 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Markdown renders a report for a terminal, a pull request or a wiki: the page's words and tables, with peaks in place
+// of its charts.
+func Markdown(r Report) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s: %s\n", plain(title(r)), plain(r.Verdict.String()))
+	for _, paragraph := range summary(r) {
+		fmt.Fprintf(&b, "\n%s\n", plain(paragraph))
+	}
+	for _, l := range loads(r) {
+		fmt.Fprintf(&b, "\n## %s\n\n", plain(l.title()))
+		roundTrips(&b, l)
+		peaks(&b, l)
+		beside(&b, l)
+	}
+	b.WriteString("\n## Runs\n\n")
+	rows := [][]string{{"run", "verdict", "adapter", "load", "recovered", "wrong", "errors", "message"}}
+	for _, run := range r.Runs {
+		row := newRunRow(run)
+		rows = append(rows, []string{row.Name, row.Verdict.String(), row.Adapter, row.Load, row.Recovered, row.Wrong, row.Errors, row.Message})
+	}
+	table(&b, rows)
+	b.WriteString("\n## Where and what\n\n")
+	for _, fact := range facts(r) {
+		fmt.Fprintf(&b, "- %s: %s\n", plain(fact[0]), plain(fact[1]))
+	}
+	return []byte(b.String())
+}
+
+func roundTrips(b *strings.Builder, l load) {
+	rows := [][]string{{"ms: p50 / p95 / p99", "first render", "stash", "reconnect", "return"}}
+	for _, run := range l.runs {
+		row := []string{run.Adapter}
+		for _, name := range []string{"join", "stash", "rejoin", "reconnect"} {
+			if !run.sound() {
+				row = append(row, strings.ToLower(run.Verdict.String()))
+				continue
+			}
+			row = append(row, strings.Join(cells(run.Durations[name]), " / "))
+		}
+		rows = append(rows, row)
+	}
+	table(b, rows)
+}
+
+// peaks has a row for each adapter, as the charts have a line for each.
+func peaks(b *strings.Builder, l load) {
+	rows := [][]string{{"peak, all pods"}}
+	for _, f := range figures {
+		rows[0] = append(rows[0], strings.ToLower(f.title[:1])+f.title[1:])
+	}
+	for _, run := range l.sound() {
+		row := []string{run.Adapter}
+		for _, f := range figures {
+			value := "–"
+			if s, ok := run.Samples[f.series]; ok {
+				value = inUnit(s.Peak, f.unit)
+			}
+			row = append(row, value)
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) > 1 {
+		b.WriteByte('\n')
+		table(b, rows)
+	}
+}
+
+func beside(b *strings.Builder, l load) {
+	compared := comparisons(l)
+	if len(compared) == 0 {
+		return
+	}
+	rows := [][]string{{"ours (published)"}}
+	for _, c := range compared[0].cells {
+		rows[0] = append(rows[0], c.adapter)
+	}
+	for _, c := range compared {
+		row := []string{c.title}
+		for _, cell := range c.cells {
+			row = append(row, fmt.Sprintf("%s (%s)", dash(cell.ours), dash(cell.published)))
+		}
+		rows = append(rows, row)
+	}
+	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off its charts; CPU there is a share of the machine.\n\n", Source, SourceURL)
+	table(b, rows)
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "–"
+	}
+	return text
+}
+
+// table writes rows, the first of them the head.
+func table(b *strings.Builder, rows [][]string) {
+	for i, row := range rows {
+		for _, text := range row {
+			b.WriteString("| " + plain(text) + " ")
+		}
+		b.WriteString("|\n")
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+}
+
+var markdownEscapes = strings.NewReplacer(
+	"\\", "\\\\", "|", "\\|", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[", "]", "\\]", "<", "&lt;", ">", "&gt;", "&", "&amp;",
+	"#", "\\#", "\r", " ", "\n", " ",
+)
+
+// plain makes any text mean itself in Markdown, on one line.
+func plain(text string) string {
+	return markdownEscapes.Replace(text)
+}

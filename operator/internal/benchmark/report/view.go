@@ -1,0 +1,253 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// figure is one of the published charts: a sample over the time of a run.
+type figure struct {
+	// series is the key of Run.Samples, and of the published figures.
+	series string
+	title  string
+	unit   string
+	// perPod is true for a value that the published test gives as the mean over its machines.
+	perPod bool
+}
+
+// figures are the published charts, in the published order.
+var figures = []figure{
+	{SeriesProcesses, "Process count", "1", true},
+	{SeriesMemoryBinary, "Binary memory", "bytes", true},
+	{SeriesMemoryETS, "ETS memory", "bytes", true},
+	{SeriesHTTPOut, "To the clients (HTTP and WebSocket out)", "bytes/s", false},
+	{SeriesHTTPIn, "From the clients (HTTP and WebSocket in)", "bytes/s", false},
+	{SeriesDistributionIn, "Between the nodes (distribution in)", "bytes/s", false},
+	{SeriesRedisIn, "From Redis (in)", "bytes/s", false},
+	{SeriesRedisOut, "To Redis (out)", "bytes/s", false},
+	{SeriesCPU, "CPU", "cores", true},
+}
+
+// trip is a duration of the round-trip table.
+type trip struct {
+	// duration is the key of Run.Durations, published the name of the same in the published figures.
+	duration, published, title string
+}
+
+// trips are what the published test calls first render, stash and reconnect: from a message to its reply.
+var trips = []trip{
+	{"join", "first_render", "First render"},
+	{"stash", "stash", "Stash"},
+	{"rejoin", "reconnect", "Reconnect"},
+}
+
+// quantiles of the round-trip table, and how to read them.
+var quantiles = []struct {
+	name string
+	of   func(Duration) float64
+}{
+	{"p50", func(d Duration) float64 { return d.P50 }},
+	{"p95", func(d Duration) float64 { return d.P95 }},
+	{"p99", func(d Duration) float64 { return d.P99 }},
+}
+
+// adapterOrder is that of tables, legends and sentences: the baseline first.
+var adapterOrder = []string{"None", "ETS", "BrowserMemory", "Redis", "Mnesia"}
+
+// load is the runs with the same users and times: what can be compared.
+type load struct {
+	users         int
+	ttl, duration float64
+	runs          []Run
+}
+
+func (l load) title() string {
+	return fmt.Sprintf("%s users, TTL %s", grouped(int64(l.users)), span(l.ttl))
+}
+
+// sound are the runs whose figures mean something.
+func (l load) sound() []Run {
+	return slices.DeleteFunc(slices.Clone(l.runs), func(r Run) bool { return !r.sound() })
+}
+
+func (r Run) sound() bool {
+	return r.Verdict == VerdictPassed || r.Verdict == VerdictFailed
+}
+
+// loads in the order of the runs; in each, the runs in the order of the adapters.
+func loads(r Report) []load {
+	var all []load
+	for _, run := range r.Runs {
+		i := slices.IndexFunc(all, func(l load) bool {
+			return l.users == run.Users && l.ttl == run.TTLSeconds && l.duration == run.DurationSeconds
+		})
+		if i < 0 {
+			i = len(all)
+			all = append(all, load{users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds})
+		}
+		all[i].runs = append(all[i].runs, run)
+	}
+	for _, l := range all {
+		slices.SortStableFunc(l.runs, func(a, b Run) int { return cmp.Compare(rank(a.Adapter), rank(b.Adapter)) })
+	}
+	return all
+}
+
+func rank(adapter string) int {
+	if i := slices.Index(adapterOrder, adapter); i >= 0 {
+		return i
+	}
+	return len(adapterOrder)
+}
+
+// comparison is one figure of one load, ours beside the published one.
+type comparison struct {
+	title string
+	// cells, one for each run of the load.
+	cells []compared
+}
+
+type compared struct {
+	adapter         string
+	ours, published string
+}
+
+// comparisons of a load with the published figures. Empty when there is none for it.
+func comparisons(l load) []comparison {
+	var rows []comparison
+	for _, t := range trips {
+		for _, q := range quantiles {
+			row := comparison{title: t.title + ", " + q.name}
+			for _, run := range l.sound() {
+				d := run.Durations[t.duration]
+				ours := ""
+				if d.Count > 0 {
+					ours = inUnit(q.of(d), "ms")
+				}
+				row.add(run, t.published+"_"+q.name, ours)
+			}
+			rows = append(rows, row)
+		}
+	}
+	for _, f := range figures {
+		row := comparison{title: f.title + ", peak"}
+		if f.perPod {
+			row.title += " for each pod"
+		}
+		for _, run := range l.sound() {
+			ours := ""
+			if s, ok := run.Samples[f.series]; ok && (!f.perPod || run.Replicas > 0) {
+				ours = inUnit(s.Peak/float64(pods(f, run)), f.unit)
+			}
+			row.add(run, f.series, ours)
+		}
+		rows = append(rows, row)
+	}
+	return slices.DeleteFunc(rows, func(c comparison) bool {
+		return !slices.ContainsFunc(c.cells, func(c compared) bool { return c.published != "" })
+	})
+}
+
+func pods(f figure, run Run) int {
+	if f.perPod {
+		return run.Replicas
+	}
+	return 1
+}
+
+func (c *comparison) add(run Run, name, ours string) {
+	theirs := ""
+	if q, ok := published(name, run); ok {
+		theirs = inUnit(q.value, q.unit)
+	}
+	c.cells = append(c.cells, compared{run.Adapter, ours, theirs})
+}
+
+// adapters that have a run in a load, in order.
+func (l load) adapters() []string {
+	var names []string
+	for _, run := range l.runs {
+		if !slices.Contains(names, run.Adapter) {
+			names = append(names, run.Adapter)
+		}
+	}
+	return names
+}
+
+// facts about the benchmark and where it ran: a name and a value each, without those that are not known.
+func facts(r Report) [][2]string {
+	all := [][2]string{
+		{"Benchmark", strings.Trim(r.Namespace+"/"+r.Name, "/")},
+		{"Started", moment(r.StartedAt)},
+		{"Finished", moment(r.FinishedAt)},
+		{"Preset", r.Spec.Preset},
+		{"Scale", scale(r.Spec.Scale)},
+		{"Scenario", r.Spec.Scenario},
+		{"Target", r.Spec.Target},
+		{"Routing", r.Spec.Routing},
+		{"Runner", r.Spec.Runner},
+		{"Payload", payload(r.Spec.PayloadKeys)},
+		{"Thresholds", thresholds(r.Spec.Thresholds)},
+		{"Operator", r.Versions.Operator},
+		{"k6 image", r.Versions.K6Image},
+		{"Fleet image", r.Versions.FleetImage},
+		{"Kubernetes", r.Versions.Kubernetes},
+	}
+	for _, n := range r.Machine.Nodes {
+		value := fmt.Sprintf("%s CPUs, %s", significant(n.CPU), inUnit(float64(n.Memory), "bytes"))
+		for _, more := range []string{prefixed("Linux ", n.Kernel), prefixed("kubelet ", n.Kubelet)} {
+			if more != "" {
+				value += ", " + more
+			}
+		}
+		all = append(all, [2]string{"Node " + n.Name, value})
+	}
+	return slices.DeleteFunc(all, func(fact [2]string) bool { return fact[1] == "" || fact[1] == "–" })
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+func scale(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf("1:%d", n)
+}
+
+func payload(keys int) string {
+	if keys == 0 {
+		return ""
+	}
+	return grouped(int64(keys)) + " keys for each user"
+}
+
+func thresholds(all map[string]string) string {
+	var words []string
+	for name, value := range all {
+		words = append(words, name+" "+value)
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// verdict in words, also for what has none yet.
+func (v Verdict) String() string {
+	if v == "" {
+		return "Not finished"
+	}
+	return string(v)
+}
+
+func title(r Report) string {
+	if r.Name == "" {
+		return "LiveStash benchmark"
+	}
+	return "LiveStash benchmark " + r.Name
+}
