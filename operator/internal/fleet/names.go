@@ -65,6 +65,20 @@ func NodeName(c *v1alpha1.LiveStashCluster, in Inputs, pod string) string {
 	return fmt.Sprintf("%s@%s.%s", c.Name, pod, serviceHost(c, in, HeadlessName(c)))
 }
 
+// PodURLs are the web addresses of the fleet's single pods.
+func PodURLs(c *v1alpha1.LiveStashCluster, in Inputs) []string {
+	urls := make([]string, 0, c.DesiredReplicas())
+	for ordinal := range c.DesiredReplicas() {
+		urls = append(urls, fmt.Sprintf("http://%s-%d.%s:%d", c.Name, ordinal, serviceHost(c, in, HeadlessName(c)), c.Spec.HTTP.Port))
+	}
+	return urls
+}
+
+// ServiceURL is the web address of the client Service.
+func ServiceURL(c *v1alpha1.LiveStashCluster, in Inputs) string {
+	return fmt.Sprintf("http://%s:%d", serviceHost(c, in, c.Name), c.Spec.HTTP.Service.Port)
+}
+
 // checkNodeNames refuses names that only become too long with the namespace and the domain, which the API's own
 // validation cannot see.
 func checkNodeNames(c *v1alpha1.LiveStashCluster, in Inputs) error {

@@ -11,11 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/stash"
 )
@@ -36,28 +35,9 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 			return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 		}
 		r.tellTransitions(before, p.cluster)
-		err = r.awaitCache(ctx, p.cluster)
+		err = fresh.Await(ctx, r.Client, p.cluster, &v1alpha1.LiveStashCluster{})
 	}
 	r.tellDrained(p.cluster, seen.drained)
-	return err
-}
-
-// awaitCache waits until the cache has the status just written, which takes milliseconds. Without it, the next pass
-// would start from the old status, write the same one again, and tell the same news twice.
-func (r *Reconciler) awaitCache(ctx context.Context, written *v1alpha1.LiveStashCluster) error {
-	caughtUp := func(ctx context.Context) (bool, error) {
-		cached := &v1alpha1.LiveStashCluster{}
-		err := r.Get(ctx, client.ObjectKeyFromObject(written), cached)
-		if err != nil || cached.UID != written.UID {
-			return true, client.IgnoreNotFound(err)
-		}
-		order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, written.ResourceVersion)
-		return order >= 0, err
-	}
-	err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, time.Second, true, caughtUp)
-	if wait.Interrupted(err) {
-		return nil // a repeated write is the worst that can happen
-	}
 	return err
 }
 

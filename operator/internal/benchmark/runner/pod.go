@@ -1,0 +1,70 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// environment is the scenario's, and what every runner is told besides.
+func (t Test) environment() []corev1.EnvVar {
+	return append(slices.Clone(t.Env),
+		corev1.EnvVar{Name: "RUNNERS", Value: strconv.Itoa(int(t.Runners))},
+		corev1.EnvVar{Name: "SUMMARY", Value: "termination-log"},
+	)
+}
+
+func podSecurity() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:   ptr.To(true),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+func containerSecurity() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// process is what a runner's pod tells.
+func process(number int, pod *corev1.Pod) Process {
+	seen := Process{Number: number, State: Pending, Pod: pod.Name, IP: pod.Status.PodIP}
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name != container {
+			continue
+		}
+		if ended := status.State.Terminated; ended != nil {
+			seen.State, seen.ExitCode, seen.Reason, seen.Message = Ended, ended.ExitCode, ended.Reason, ended.Message
+			return seen
+		}
+		if status.Ready {
+			seen.State = Ready
+		}
+	}
+	// Evicted or on a node that is gone: no container tells.
+	if pod.Status.Phase == corev1.PodFailed || !pod.DeletionTimestamp.IsZero() {
+		seen.State, seen.Reason, seen.Message = Lost, pod.Status.Reason, pod.Status.Message
+	}
+	seen.Trouble = trouble(pod)
+	return seen
+}
+
+// trouble says why a pod does not start; empty when it may yet.
+func trouble(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
+			return fmt.Sprintf("pod %s cannot be scheduled: %s", pod.Name, condition.Message)
+		}
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if waiting := status.State.Waiting; waiting != nil && waiting.Message != "" {
+			return fmt.Sprintf("pod %s: %s: %s", pod.Name, waiting.Reason, waiting.Message)
+		}
+	}
+	return ""
+}
