@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -15,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// clusters is the API of a real API server, where these tests apply good and bad LiveStashClusters.
-var clusters dynamic.ResourceInterface
+// clusters and benchmarks are the API of a real API server, where these tests apply good and bad objects.
+var clusters, benchmarks dynamic.ResourceInterface
 
 func TestMain(m *testing.M) {
 	environment := &envtest.Environment{
@@ -28,8 +29,11 @@ func TestMain(m *testing.M) {
 		_ = environment.Stop()
 		panic("these tests need an API server, see `make test-operator`: " + err.Error())
 	}
-	resource := schema.GroupVersionResource{Group: "livestash.dev", Version: "v1alpha1", Resource: "livestashclusters"}
-	clusters = dynamic.NewForConfigOrDie(config).Resource(resource).Namespace("default")
+	resource := func(name string) dynamic.ResourceInterface {
+		kind := schema.GroupVersionResource{Group: "livestash.dev", Version: "v1alpha1", Resource: name}
+		return dynamic.NewForConfigOrDie(config).Resource(kind).Namespace("default")
+	}
+	clusters, benchmarks = resource("livestashclusters"), resource("livestashbenchmarks")
 
 	code := m.Run()
 	if err := environment.Stop(); err != nil {
@@ -517,17 +521,20 @@ func apply(t *testing.T, name, spec string) error {
 
 func clusterObject(t *testing.T, name, spec string) *unstructured.Unstructured {
 	t.Helper()
+	return objectOf(t, "LiveStashCluster", name, spec)
+}
+
+// objectOf is an object of this API. It is named shop unless it has another name.
+func objectOf(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
+	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	var fields map[string]any
 	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
 		t.Fatal(err)
 	}
 	object.SetAPIVersion("livestash.dev/v1alpha1")
-	object.SetKind("LiveStashCluster")
-	object.SetName("shop")
-	if name != "" {
-		object.SetName(name)
-	}
+	object.SetKind(kind)
+	object.SetName(cmp.Or(name, "shop"))
 	object.Object["spec"] = fields
 	return object
 }

@@ -1,0 +1,140 @@
+package benchmark
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+func benchmarkOf(spec v1alpha1.LiveStashBenchmarkSpec) *v1alpha1.LiveStashBenchmark {
+	if spec.Scenario == "" {
+		spec.Scenario = v1alpha1.ScenarioVisits
+	}
+	return &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: spec}
+}
+
+func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+// The published matrix: seven loads, each with five adapters. Source: https://swmansion.com/blog/live-stash-performance-tests/
+func TestPublishedMatrix(t *testing.T) {
+	runs := Plan(benchmarkOf(v1alpha1.LiveStashBenchmarkSpec{Preset: v1alpha1.PresetLiveStash2026}))
+	if len(runs) != 35 {
+		t.Fatalf("%d runs, want 35", len(runs))
+	}
+	type load struct {
+		Users, Runners      int32
+		TTL, Duration, Ramp time.Duration
+	}
+	want := []load{
+		{1000, 1, time.Minute, 3 * time.Minute, 45 * time.Second},
+		{5000, 1, time.Minute, 3 * time.Minute, 45 * time.Second},
+		{10000, 1, time.Minute, 3 * time.Minute, 45 * time.Second},
+		{17000, 1, time.Minute, 3 * time.Minute, 45 * time.Second},
+		{25000, 2, time.Minute, 3 * time.Minute, 45 * time.Second},
+		{25000, 2, 5 * time.Minute, 15 * time.Minute, 225 * time.Second},
+		{25000, 2, 15 * time.Minute, 45 * time.Minute, 685 * time.Second},
+	}
+	names := map[string]bool{}
+	for i, run := range runs {
+		if diff := cmp.Diff(want[i/5], load{run.Users, run.Runners, run.TTL, run.Duration, run.Ramp}); diff != "" {
+			t.Errorf("run %d (-want +got):\n%s", i, diff)
+		}
+		if run.Adapter != adapters[i%5] {
+			t.Errorf("run %d has adapter %s, want %s", i, run.Adapter, adapters[i%5])
+		}
+		names[run.Name] = true
+	}
+	if len(names) != 35 || !names["shop-01-none"] || !names["shop-33-browser"] || !names["shop-35-mnesia"] {
+		t.Errorf("names: %v", names)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	one := func(run v1alpha1.BenchmarkRun) *v1alpha1.BenchmarkMatrix {
+		return &v1alpha1.BenchmarkMatrix{Adapters: []v1alpha1.Adapter{v1alpha1.AdapterETS}, Runs: []v1alpha1.BenchmarkRun{run}}
+	}
+	size := func(users int32, ttl time.Duration) v1alpha1.BenchmarkRun {
+		return v1alpha1.BenchmarkRun{Users: users, TTL: metav1.Duration{Duration: ttl}}
+	}
+	cases := map[string]struct {
+		spec v1alpha1.LiveStashBenchmarkSpec
+		want Run
+	}{
+		"defaults": {
+			v1alpha1.LiveStashBenchmarkSpec{Matrix: one(size(200, time.Minute))},
+			Run{Users: 200, Runners: 1, TTL: time.Minute, Duration: 3 * time.Minute, Ramp: 45 * time.Second, Deadline: 13 * time.Minute},
+		},
+		"times of one's own": {
+			v1alpha1.LiveStashBenchmarkSpec{
+				RunDeadline: duration(time.Hour),
+				Matrix:      one(v1alpha1.BenchmarkRun{Users: 200, TTL: *duration(time.Minute), Duration: duration(10 * time.Minute), Ramp: duration(0)}),
+			},
+			Run{Users: 200, Runners: 1, TTL: time.Minute, Duration: 10 * time.Minute, Deadline: time.Hour},
+		},
+		"as many users as one runner has descriptors for": {
+			v1alpha1.LiveStashBenchmarkSpec{Matrix: one(size(19500, time.Minute))},
+			Run{Users: 19500, Runners: 1, TTL: time.Minute, Duration: 3 * time.Minute, Ramp: 45 * time.Second, Deadline: 13 * time.Minute},
+		},
+		"one more": {
+			v1alpha1.LiveStashBenchmarkSpec{Matrix: one(size(19501, time.Minute))},
+			Run{Users: 19501, Runners: 2, TTL: time.Minute, Duration: 3 * time.Minute, Ramp: 45 * time.Second, Deadline: 13 * time.Minute},
+		},
+		"visits of a short TTL last until somebody is back after it": {
+			v1alpha1.LiveStashBenchmarkSpec{Matrix: one(size(200, 10*time.Second))},
+			Run{Users: 200, Runners: 1, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 35*time.Second + 10*time.Minute},
+		},
+		"reconnects do not": {
+			v1alpha1.LiveStashBenchmarkSpec{Scenario: v1alpha1.ScenarioReconnect, Matrix: one(size(200, 10*time.Second))},
+			Run{Users: 200, Runners: 1, TTL: 10 * time.Second, Duration: 30 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 30*time.Second + 10*time.Minute},
+		},
+		"scaled": {
+			v1alpha1.LiveStashBenchmarkSpec{Scale: 10, Matrix: one(size(1001, 5*time.Minute))},
+			Run{Users: 101, Runners: 1, TTL: 30 * time.Second, Duration: 90 * time.Second, Ramp: 23 * time.Second, Deadline: 90*time.Second + 10*time.Minute},
+		},
+		"scaled as far as it goes": {
+			v1alpha1.LiveStashBenchmarkSpec{Scale: 1000, Parallelism: ptr.To[int32](3), Matrix: one(size(1000, time.Minute))},
+			Run{Users: 3, Runners: 3, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 8 * time.Second, Deadline: 35*time.Second + 10*time.Minute},
+		},
+		"scaling does not make a short TTL longer": {
+			v1alpha1.LiveStashBenchmarkSpec{Scale: 2, Matrix: one(size(10, 10*time.Second))},
+			Run{Users: 5, Runners: 1, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 35*time.Second + 10*time.Minute},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := benchmarkOf(c.spec)
+			c.want.Name, c.want.Adapter, c.want.Scenario = "shop-01-ets", v1alpha1.AdapterETS, b.Spec.Scenario
+			if diff := cmp.Diff([]Run{c.want}, Plan(b)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	run := Run{Adapter: v1alpha1.AdapterBrowserMemory, Users: 7, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond}
+	limits := v1alpha1.BenchmarkThresholds{MinRecovered: "0.9", MaxWrong: ptr.To[int64](2), MaxFailed: "0.5"}
+	got := map[string]string{}
+	for _, option := range run.Options("shop-01-browser-1", []string{"http://a:4000", "http://b:4000"}, limits) {
+		got[option.Name] = option.Value
+	}
+	want := map[string]string{
+		"TESTID": "shop-01-browser-1", "BASE_URLS": "http://a:4000,http://b:4000", "ADAPTER": "browser_memory", "USERS": "7", "TTL": "10s",
+		"DURATION": "35s", "RAMP": "7.5s", "MIN_RECOVERED": "0.9", "MAX_WRONG": "2", "MAX_FAILED": "0.5",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	without := run.Options("", nil, v1alpha1.BenchmarkThresholds{})
+	for _, option := range without {
+		if option.Name == "MIN_RECOVERED" || option.Name == "MAX_WRONG" || option.Name == "MAX_FAILED" {
+			t.Errorf("a threshold that is not set is an option: %v", corev1.EnvVar(option))
+		}
+	}
+}

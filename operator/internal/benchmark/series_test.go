@@ -1,0 +1,120 @@
+package benchmark
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+)
+
+var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+func TestSeriesAreSumsOverPods(t *testing.T) {
+	r := NewRecorder(start)
+	pods := func(a, b agentclient.Metrics) map[string]agentclient.Metrics {
+		return map[string]agentclient.Metrics{"shop-0": a, "shop-1": b}
+	}
+	r.Add(after(0), 2, pods(agentclient.Metrics{Processes: 10, HTTPOut: 1000, CPUSeconds: 1}, agentclient.Metrics{Processes: 20, HTTPOut: 50}))
+	r.Add(after(5), 2, pods(agentclient.Metrics{Processes: 11, HTTPOut: 1500, CPUSeconds: 6}, agentclient.Metrics{Processes: 21, HTTPOut: 100}))
+	// A pod that does not answer makes no dip, and what it sends meanwhile is not forgotten.
+	r.Add(after(10), 2, map[string]agentclient.Metrics{"shop-0": {Processes: 12, HTTPOut: 1600, CPUSeconds: 6}})
+	r.Add(after(15), 2, pods(agentclient.Metrics{Processes: 13, HTTPOut: 1700, CPUSeconds: 6}, agentclient.Metrics{Processes: 23, HTTPOut: 300}))
+	// A virtual machine that was started anew counts from 0.
+	r.Add(after(20), 2, pods(agentclient.Metrics{Processes: 1, HTTPOut: 1700, CPUSeconds: 6}, agentclient.Metrics{Processes: 3, HTTPOut: 25}))
+
+	got := r.Series()
+	sent, used := 700.0+275, 5.0
+	want := map[string]report.Series{
+		report.SeriesProcesses: {Unit: "1", Points: [][2]float64{{0, 30}, {5, 32}, {15, 36}, {20, 4}}, Peak: 36},
+		report.SeriesHTTPOut:   {Unit: "bytes/s", Points: [][2]float64{{5, 110}, {15, 40}, {20, 5}}, Peak: 110, Total: &sent},
+		report.SeriesCPU:       {Unit: "cores", Points: [][2]float64{{5, 1}, {15, 0}, {20, 0}}, Peak: 1, Total: &used},
+	}
+	for name, series := range want {
+		if diff := cmp.Diff(series, got[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if len(got) != len(gauges)+len(counters) {
+		t.Errorf("%d series, want %d", len(got), len(gauges)+len(counters))
+	}
+	if r.Samples != 5 || r.Incomplete != 1 {
+		t.Errorf("%d samples, %d incomplete; want 5 and 1", r.Samples, r.Incomplete)
+	}
+}
+
+// A run of 45 minutes and one of two take about as much room; sums, peaks and ends stay right.
+func TestSeriesStaySmall(t *testing.T) {
+	for _, samples := range []int{3, 60, 61, 119, 120, 121, 540, 5000} {
+		r := NewRecorder(start)
+		for i := range samples {
+			metrics := agentclient.Metrics{Processes: 100, HTTPIn: float64(1000 * i)}
+			if i == samples/2 {
+				metrics.Processes = 5000
+			}
+			r.Add(after(5*i), 1, map[string]agentclient.Metrics{"shop-0": metrics})
+		}
+		series := r.Series()
+		processes, sent := series[report.SeriesProcesses], series[report.SeriesHTTPIn]
+		if n := len(processes.Points); n > report.MaxPoints || n < min(samples, report.MaxPoints/2) {
+			t.Errorf("%d samples: %d points", samples, n)
+		}
+		if processes.Peak != 5000 {
+			t.Errorf("%d samples: peak %v, want 5000", samples, processes.Peak)
+		}
+		if *sent.Total != float64(1000*(samples-1)) {
+			t.Errorf("%d samples: total %v, want %v", samples, *sent.Total, 1000*(samples-1))
+		}
+		for i, point := range sent.Points {
+			if math.Abs(point[1]-200) > 1e-9 {
+				t.Errorf("%d samples: rate %v, want 200", samples, point[1])
+			}
+			if i > 0 && point[0] <= sent.Points[i-1][0] {
+				t.Errorf("%d samples: time goes back at point %d", samples, i)
+			}
+		}
+		if last := sent.Points[len(sent.Points)-1][0]; last < 0.9*float64(5*(samples-1))-5 {
+			t.Errorf("%d samples: the last point is at %v s", samples, last)
+		}
+	}
+}
+
+// The operator may restart between any two samples.
+func TestRecorderIsKeptAsJSON(t *testing.T) {
+	whole, kept := NewRecorder(start), NewRecorder(start)
+	for i := range 300 {
+		metrics := map[string]agentclient.Metrics{}
+		for pod := range 3 {
+			metrics["shop-"+strconv.Itoa(pod)] = agentclient.Metrics{Processes: float64(i), RedisOut: float64(i * i), CPUSeconds: float64(i) / 3}
+		}
+		whole.Add(after(5*i), 3, metrics)
+		kept.Add(after(5*i), 3, metrics)
+		text, err := json.Marshal(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 64<<10 {
+			t.Fatalf("%d bytes after %d samples", len(text), i+1)
+		}
+		kept = &Recorder{}
+		if err := json.Unmarshal(text, kept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(whole.Series(), kept.Series()); diff != "" {
+		t.Errorf("(-whole +kept):\n%s", diff)
+	}
+}
+
+func TestNoSamples(t *testing.T) {
+	if got := NewRecorder(start).Series(); len(got) != 0 {
+		t.Errorf("series of nothing: %v", got)
+	}
+}

@@ -1,0 +1,297 @@
+package benchmark
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+)
+
+const testID = "shop-02-ets-1"
+
+// visits is the run whose two reports are in testdata, as k6 1.8.1 left them: 61 visitors for 35 s against the server of
+// loadtests/k6/test, with a TTL of 10 s and pauses of 1 s.
+func visits() Run {
+	return Run{
+		Name: "shop-02-ets", Scenario: v1alpha1.ScenarioVisits, Adapter: v1alpha1.AdapterETS, Users: 61, Runners: 2,
+		TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 8 * time.Second,
+	}
+}
+
+func captured(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// with is a captured report with other values in some of its fields.
+func with(t *testing.T, message string, changes map[string]any) string {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(message), &fields); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(fields, changes)
+	text, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestJudge(t *testing.T) {
+	first, second := captured(t, "runner-0.json"), captured(t, "runner-1.json")
+	well := func(message string) RunnerEnd { return RunnerEnd{Ended: true, Reason: "Completed", Message: message} }
+	bad := func(code int32, message string) RunnerEnd {
+		return RunnerEnd{Ended: true, ExitCode: code, Reason: "Error", Message: message}
+	}
+	share := func(yes, no int) map[string]any { return map[string]any{"yes": yes, "no": no} }
+	none := func(r Run) Run { r.Adapter = v1alpha1.AdapterNone; return r }
+	limit := func(set func(*v1alpha1.BenchmarkDurations)) v1alpha1.BenchmarkThresholds {
+		limits := v1alpha1.BenchmarkThresholds{P99: &v1alpha1.BenchmarkDurations{}}
+		set(limits.P99)
+		return limits
+	}
+	const syntaxError = `time="2026-07-01T12:00:00Z" level=error msg="SyntaxError: file:///test/shop.js: Unexpected token (3:1)"`
+
+	cases := map[string]struct {
+		run     Run
+		limits  v1alpha1.BenchmarkThresholds
+		ends    []RunnerEnd
+		verdict v1alpha1.BenchmarkVerdict
+		says    []string
+	}{
+		"all well": {run: visits(), ends: []RunnerEnd{well(first), well(second)}, verdict: v1alpha1.VerdictPassed},
+		"none, and nothing came back": {
+			run: none(visits()),
+			ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"adapter": "none", "recovered": share(0, 29)})),
+				well(with(t, second, map[string]any{"adapter": "none", "recovered": share(0, 35)})),
+			},
+			verdict: v1alpha1.VerdictPassed,
+		},
+
+		// The ways in which a broken test looks finished to k6-operator.
+		"a syntax error": {
+			run: visits(), ends: []RunnerEnd{bad(107, syntaxError), bad(107, syntaxError)}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 1 of 2 ended with exit code 107", "SyntaxError", "Runner 2 of 2"},
+		},
+		"fewer runners than asked for": {
+			run: visits(), ends: []RunnerEnd{well(first)}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 never existed."},
+		},
+		"a threshold that failed": {
+			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
+				"passed": false, "failed_thresholds": []string{"recovered rate>=0.99"}, "recovered": share(20, 15),
+			}))},
+			verdict: v1alpha1.VerdictFailed,
+			says:    []string{"minRecovered: 76.56 % of 64 returns", "at least 99 % must"},
+		},
+		"setup that throws": {
+			run: visits(), ends: []RunnerEnd{bad(107, "Error: no\n\tat setup (file:///a.js:3:1)"), well(second)}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 1 of 2 ended with exit code 107, and it left no report: at setup"},
+		},
+		"a test that aborts itself": {
+			run: visits(), ends: []RunnerEnd{bad(108, with(t, first, map[string]any{
+				"problem": "http://shop:4000/stash/ets: status 404", "completed": false, "planned": 0,
+			})), well(second)},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"Runner 1 of 2 ran nothing: http://shop:4000/stash/ets: status 404."},
+		},
+		"every iteration throws, and k6 is content": {
+			run: visits(), ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"cycles": 0, "connected": 0, "error": 61, "errors": map[string]int{"crashed": 1, "timeout": 60}})),
+				well(with(t, second, map[string]any{"cycles": 0, "connected": 0})),
+			},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"No user got as far as a stash: 0 of 61 connected, and 61 errors: timeout 60, crashed 1."},
+		},
+		"a script without a report": {
+			run: visits(), ends: []RunnerEnd{well(""), well("")}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"ended with exit code 0, but it left no report: a script must write one to /dev/termination-log"},
+		},
+		"a runner that was deleted": {
+			run: visits(), ends: []RunnerEnd{well(first), {Reason: "Evicted", Message: "The node was low on resource: memory."}}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 was lost before it reported: The node was low on resource: memory."},
+		},
+		"a runner that never started": {
+			run: visits(), ends: []RunnerEnd{well(first), {}}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 was lost before it reported."},
+		},
+
+		// Others.
+		"a runner that was stopped": {
+			run: visits(), ends: []RunnerEnd{well(first), bad(105, with(t, second, map[string]any{"completed": false, "ran_s": 12.3}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 was stopped after 12s of 35s."},
+		},
+		"a runner without memory": {
+			run: visits(), ends: []RunnerEnd{well(first), {Ended: true, ExitCode: 137, Reason: "OOMKilled"}}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 was killed because it took more memory than it may: raise spec.runnerTemplate.resources.limits.memory"},
+		},
+		"an exit code that nobody knows": {
+			run: visits(), ends: []RunnerEnd{well(first), bad(3, second)}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 ended with exit code 3."},
+		},
+		"the report of another test": {
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"testid": "shop-02-ets-0"}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{`left the report of another test, "shop-02-ets-0" instead of "shop-02-ets-1"`},
+		},
+		"the same runner twice": {
+			run: visits(), ends: []RunnerEnd{well(first), well(first)}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 ran another test than it should have: runner 1 of 2"},
+		},
+		"a report to come": {
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"version": 3}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"its report has version 3, and this operator reads version 2", "use the k6 image that is released with the operator"},
+		},
+		"users that nobody had": {
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"planned": 29}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"The runners had 60 users instead of 61."},
+		},
+		"runners that measured themselves": {
+			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"error": 3, "errors": map[string]int{"exhausted": 3}}))},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"ran out of ports or file descriptors 3 times", "raise spec.parallelism above 2"},
+		},
+		"nobody who came back": {
+			run: visits(), ends: []RunnerEnd{well(with(t, first, map[string]any{"recovered": share(0, 0)})), well(with(t, second, map[string]any{"recovered": share(0, 0)}))},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"thresholds.minRecovered cannot be judged"},
+		},
+		"a stash where none can be": {
+			run: none(visits()), ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"adapter": "none"})), well(with(t, second, map[string]any{"adapter": "none"})),
+			},
+			verdict: v1alpha1.VerdictFailed,
+			says:    []string{"64 of 64 returns brought the state back, and with adapter None none can"},
+		},
+		"a runner's own part does not count": {
+			run: visits(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0.9"},
+			ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
+				"passed": false, "failed_thresholds": []string{"recovered rate>=0.9"}, "recovered": share(31, 4),
+			}))},
+			verdict: v1alpha1.VerdictPassed,
+		},
+		"a threshold of a script's own": {
+			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"failed_thresholds": []string{"checkout p(95)<300"}}))},
+			verdict: v1alpha1.VerdictFailed,
+			says:    []string{"checkout p(95)<300 of runner 2"},
+		},
+		"wrong counters, failed steps and a slow p99": {
+			run: visits(),
+			limits: v1alpha1.BenchmarkThresholds{MaxWrong: ptr.To[int64](1), MaxFailed: "0.05", P99: &v1alpha1.BenchmarkDurations{
+				Stash: &metav1.Duration{Duration: 2 * time.Millisecond}, Reconnect: &metav1.Duration{Duration: time.Minute},
+			}},
+			ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"wrong_count": 2, "failed": share(50, 250), "error": 50, "errors": map[string]int{"timeout": 50}})), well(second),
+			},
+			verdict: v1alpha1.VerdictFailed,
+			says: []string{
+				"maxWrong: 2 recovered states were not the last acknowledged one, at most 1 may be",
+				"maxFailed: 8.13 % of 615 steps failed (50 errors: timeout 50), at most 5 % may",
+				"p99.stash: ", "at most 2.0 ms is allowed",
+			},
+		},
+		"a limit for what was never measured": {
+			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.LateRejoin = &metav1.Duration{Duration: time.Second} }),
+			ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"durations": map[string]any{}})), well(with(t, second, map[string]any{"durations": map[string]any{}})),
+			},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"thresholds.p99.lateRejoin cannot be judged: it was never measured."},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Judge(c.run, testID, c.limits, c.ends)
+			if got.Verdict != c.verdict {
+				t.Errorf("verdict %s, want %s: %s", got.Verdict, c.verdict, got.Message)
+			}
+			if (got.Message == "") != (c.verdict == v1alpha1.VerdictPassed) {
+				t.Errorf("message: %q", got.Message)
+			}
+			for _, part := range c.says {
+				if !strings.Contains(got.Message, part) {
+					t.Errorf("the message does not say %q:\n%s", part, got.Message)
+				}
+			}
+			if strings.Contains(got.Message, "..") || strings.Contains(got.Message, "p99.reconnect") {
+				t.Errorf("message: %s", got.Message)
+			}
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	var reports []RunnerReport
+	for _, name := range []string{"runner-0.json", "runner-1.json"} {
+		read, err := ParseRunnerReport(captured(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, read)
+	}
+	got := Merge(reports)
+	want := report.Counts{Planned: 61, Connected: 61, Cycles: 303, Recovered: 64, LateNotRecovered: 73, Errors: map[string]int64{}}
+	if diff := cmp.Diff(want, got.Counts); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	names := []string{"first_render", "join", "late_rejoin", "reconnect", "rejoin", "stash"}
+	if diff := cmp.Diff(names, slices.Sorted(maps.Keys(got.Durations))); diff != "" {
+		t.Errorf("durations (-want +got):\n%s", diff)
+	}
+	// Each runner said what its own p50 was: that of both lies between.
+	render := got.Durations["first_render"]
+	if render.Count != 180 || render.Min != 2.092 || render.Max != 49.767 || math.Abs(render.P50-3.3) > 0.1 {
+		t.Errorf("first_render: %+v", render)
+	}
+	if share, returns := got.Recovered(); share != 1 || returns != 64 {
+		t.Errorf("recovered: %v of %d", share, returns)
+	}
+	if diff := cmp.Diff(Share{No: 620}, got.Failed); diff != "" {
+		t.Errorf("failed (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseRunnerReport(t *testing.T) {
+	for _, message := range []string{"", "level=error msg=broken", `{"version":2`} {
+		if _, err := ParseRunnerReport(message); !errors.Is(err, ErrNoReport) {
+			t.Errorf("%q: %v, want %v", message, err, ErrNoReport)
+		}
+	}
+	broken := with(t, captured(t, "runner-0.json"), map[string]any{"durations": map[string]any{"stash": map[string]any{"count": 3}}})
+	if _, err := ParseRunnerReport(broken); err == nil || !strings.Contains(err.Error(), "histogram of stash") {
+		t.Errorf("a broken histogram: %v", err)
+	}
+}
+
+func TestWorst(t *testing.T) {
+	passed, failed, errored := v1alpha1.VerdictPassed, v1alpha1.VerdictFailed, v1alpha1.VerdictErrored
+	cases := []struct{ of, want []v1alpha1.BenchmarkVerdict }{
+		{nil, []v1alpha1.BenchmarkVerdict{""}},
+		{[]v1alpha1.BenchmarkVerdict{"", passed}, []v1alpha1.BenchmarkVerdict{passed}},
+		{[]v1alpha1.BenchmarkVerdict{failed, passed, ""}, []v1alpha1.BenchmarkVerdict{failed}},
+		{[]v1alpha1.BenchmarkVerdict{failed, errored, passed}, []v1alpha1.BenchmarkVerdict{errored}},
+	}
+	for _, c := range cases {
+		if got := Worst(c.of...); got != c.want[0] {
+			t.Errorf("Worst(%v) = %q, want %q", c.of, got, c.want[0])
+		}
+	}
+}
