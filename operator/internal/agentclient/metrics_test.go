@@ -1,0 +1,98 @@
+package agentclient
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// metricsText is the answer of the agent 0.1.0 in a virtual machine of OTP 25 without an application. What was 0 there has
+// other values, so that one cannot be taken for another.
+func metricsText(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := string(text)
+	for line, value := range map[string]string{
+		"livestash_stashes 0":     "7",
+		"livestash_stash_bytes 0": "4567",
+		`livestash_network_bytes_total{kind="distribution",direction="in"} 0`:  "11",
+		`livestash_network_bytes_total{kind="distribution",direction="out"} 0`: "12",
+		`livestash_network_bytes_total{kind="redis",direction="in"} 0`:         "13",
+		`livestash_network_bytes_total{kind="redis",direction="out"} 0`:        "1.4e+01",
+	} {
+		if !strings.Contains(replaced, line+"\n") {
+			t.Fatalf("testdata/metrics.txt has no line %q", line)
+		}
+		replaced = strings.Replace(replaced, line+"\n", strings.TrimSuffix(line, "0")+value+"\n", 1)
+	}
+	return replaced
+}
+
+func serveMetrics(t *testing.T, code int, body string) (string, int32) {
+	t.Helper()
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/metrics" {
+			t.Errorf("asked %s %s", r.Method, r.URL.Path)
+		}
+		w.Header().Set(Header, "0.1.0")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	ip, port := serveMetrics(t, http.StatusOK, metricsText(t))
+	got, err := New().Metrics(t.Context(), ip, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Metrics{
+		Processes: 53, Memory: 11928928 + 4057776, MemoryProcesses: 4057776, MemoryBinary: 683680, MemoryETS: 380016,
+		Stashes: 7, StashBytes: 4567, HTTPIn: 284, HTTPOut: 17446, DistributionIn: 11, DistributionOut: 12, RedisIn: 13, RedisOut: 14,
+		CPUSeconds: 0.24,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestBadMetrics(t *testing.T) {
+	cases := map[string]struct {
+		code       int
+		body, says string
+	}{
+		"no figures":      {http.StatusOK, "", "it has no erlang_vm_process_count"},
+		"one is missing":  {http.StatusOK, strings.Replace(metricsText(t), `usage="ets"`, `usage="tables"`, 1), "it has no erlang_vm_memory_system_bytes_total[usage ets]"},
+		"no metrics":      {http.StatusOK, "<html>hello</html>", "text format parsing error"},
+		"another version": {http.StatusNotFound, "", "it answered 404 to /metrics"},
+		"endless":         {http.StatusOK, "a " + strings.Repeat("1", maxBody), "longer than"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			ip, port := serveMetrics(t, c.code, c.body)
+			_, err := New().Metrics(t.Context(), ip, port)
+			var bad *BadAnswerError
+			if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("Metrics = %v, want a *BadAnswerError that says %q", err, c.says)
+			}
+		})
+	}
+	var unreachable *UnreachableError
+	ip, port := refused(t)
+	if _, err := New().Metrics(t.Context(), ip, port); !errors.As(err, &unreachable) {
+		t.Errorf("Metrics of nobody = %v, want an *UnreachableError", err)
+	}
+	var foreign *ForeignServerError
+	ip, port = serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, metricsText(t)) })
+	if _, err := New().Metrics(t.Context(), ip, port); !errors.As(err, &foreign) {
+		t.Errorf("Metrics of another server = %v, want a *ForeignServerError", err)
+	}
+}
