@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,7 +23,9 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/clusterdomain"
+	"github.com/livestash-dev/livestash/operator/internal/controller/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
@@ -37,6 +40,8 @@ type options struct {
 	agentImage       string
 	redisImage       string
 	exporterImage    string
+	runnerImage      string
+	starterImage     string
 	concurrency      int
 	leaderElection   bool
 	electionInNS     string
@@ -67,11 +72,13 @@ func main() {
 
 func parse() options {
 	var opts options
-	flag.StringVar(&opts.namespaces, "namespaces", "", "Comma-separated namespaces whose LiveStashClusters are reconciled. Empty: all.")
+	flag.StringVar(&opts.namespaces, "namespaces", "", "Comma-separated namespaces whose LiveStashClusters and LiveStashBenchmarks are reconciled. Empty: all.")
 	flag.StringVar(&opts.clusterDomain, "cluster-domain", "", "DNS domain of the Kubernetes cluster. Empty: taken from /etc/resolv.conf, else "+clusterdomain.Default+".")
 	flag.StringVar(&opts.agentImage, "agent-image", "ghcr.io/livestash-dev/livestash-operator:"+version, "Image that pods take the agent from: the operator's own, as it is named in the fleets' clusters.")
 	flag.StringVar(&opts.redisImage, "redis-image", "docker.io/valkey/valkey:9.1.4", "Image of the Redis that the operator runs for a fleet, unless the fleet names one. Redis or Valkey.")
 	flag.StringVar(&opts.exporterImage, "redis-exporter-image", "docker.io/oliver006/redis_exporter:v1.93.0", "Image of the exporter of that Redis' metrics, unless the fleet names one.")
+	flag.StringVar(&opts.runnerImage, "runner-image", "ghcr.io/livestash-dev/livestash-k6:"+version, "Image of the load tests of LiveStashBenchmarks, unless the benchmark names one.")
+	flag.StringVar(&opts.starterImage, "starter-image", "ghcr.io/grafana/k6-operator:starter-v1.6.0", "Image with which k6-operator starts the runners of LiveStashBenchmarks. It has the programs sh and curl.")
 	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
 	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
@@ -115,6 +122,7 @@ func run(opts options) error {
 	if domain == "" {
 		domain = clusterdomain.Detect("/etc/resolv.conf")
 	}
+	agents := agentclient.New()
 	reconciler := &cluster.Reconciler{
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
@@ -126,9 +134,12 @@ func run(opts options) error {
 		Redis:              redisadmin.New(),
 		Namespace:          ownNamespace(),
 		Clock:              clock.RealClock{},
-		Agents:             agentclient.New(),
+		Agents:             agents,
 	}
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
+		return err
+	}
+	if err := setUpBenchmarks(mgr, opts, domain, agents); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -139,6 +150,33 @@ func run(opts options) error {
 	}
 	ctrl.Log.Info("Starting", "version", version, "clusterDomain", domain, "namespaces", opts.namespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *agentclient.Client) error {
+	tests, err := benchmark.NewTestsCache(mgr, cacheOptions(opts.namespaces).DefaultNamespaces)
+	if err != nil {
+		return err
+	}
+	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	reconciler := &benchmark.Reconciler{
+		Client:        mgr.GetClient(),
+		Live:          mgr.GetAPIReader(),
+		Tests:         tests,
+		Clients:       clients,
+		Recorder:      mgr.GetEventRecorder("livestash-operator"),
+		Agents:        agents,
+		Logs:          runner.PodLogs{Clients: clients},
+		Job:           &runner.Job{Reader: tests, HTTP: runner.NewHTTP()},
+		ClusterDomain: domain,
+		RunnerImage:   opts.runnerImage,
+		StarterImage:  opts.starterImage,
+		Version:       version,
+		Clock:         clock.RealClock{},
+	}
+	return reconciler.SetupWithManager(mgr)
 }
 
 // ownNamespace is where the operator's pod is. Empty outside of a pod.

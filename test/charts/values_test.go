@@ -155,6 +155,8 @@ func TestRefusals(t *testing.T) {
 		{"clusterDomain: cluster.local.", []string{"clusterDomain"}},
 		{"redis: {image: ''}", []string{"redis/image"}},
 		{"redis: {exporterImage: 'redis_exporter v1'}", []string{"redis/exporterImage"}},
+		{"benchmark: {image: 'livestash-k6 v1'}", []string{"benchmark/image"}},
+		{"benchmark: {starterImage: ''}", []string{"benchmark/starterImage"}},
 		{"redis: {tag: 9.1.4}", []string{"redis", "tag"}},
 		{"logging: {level: verbose}", []string{"logging/level"}},
 		{"logging: {format: xml}", []string{"logging/format", "console"}},

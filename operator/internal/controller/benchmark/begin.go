@@ -1,0 +1,36 @@
+package benchmark
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// begin starts the next run. Its names are in the status before anything is made under them.
+func (r *Reconciler) begin(_ context.Context, p *pass) error {
+	if p.row.Phase != v1alpha1.RunPending {
+		return nil
+	}
+	now := r.now()
+	p.row.Phase, p.row.StartedAt = v1alpha1.RunPreparing, now
+	p.row.Attempt++
+	p.row.Runner = testName(p.benchmark, p.row)
+	p.benchmark.Status.StartedAt = ptr.To(ptr.Deref(p.benchmark.Status.StartedAt, *now))
+	r.Recorder.Eventf(p.benchmark, nil, corev1.EventTypeNormal, reasonRunStarted, "Run", "%s: adapter %s, %d users, TTL %s",
+		p.row.Name, p.row.Adapter, p.row.Users, p.row.TTL.Duration)
+	p.dueIn(0)
+	return p.wait("%s begins", p.row.Name)
+}
+
+// testName is never the same for two tests, also not for those of a benchmark that was deleted and made again: k6-operator
+// finds the parts of a test by its name.
+func testName(b *v1alpha1.LiveStashBenchmark, row *v1alpha1.BenchmarkRunStatus) string {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s/%d", b.UID, row.Attempt))
+	return row.Name + "-" + hex.EncodeToString(digest[:3])
+}

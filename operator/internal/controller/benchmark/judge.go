@@ -1,0 +1,134 @@
+package benchmark
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+)
+
+// grace is how long the other runners may take to end when one has ended too early: most often they end for the same reason.
+const grace = 10 * time.Second
+
+// checkDeadline ends a run that takes too long, whatever it waits for.
+func (r *Reconciler) checkDeadline(ctx context.Context, p *pass) error {
+	left := p.run.Deadline - r.Clock.Since(p.row.StartedAt.Time)
+	if left > 0 {
+		p.dueIn(left)
+		return nil
+	}
+	if p.seen.Over() {
+		return nil
+	}
+	waitedFor := p.seen.Waiting
+	if p.row.Phase == v1alpha1.RunRunning {
+		waitedFor = "k6 had not ended"
+	}
+	for _, condition := range p.benchmark.Status.Conditions {
+		if waitedFor == "" && condition.Type == v1alpha1.ConditionComplete {
+			waitedFor = condition.Message
+		}
+	}
+	return r.end(ctx, p, benchmark.Errored(fmt.Sprintf("The run was not over after its deadline of %s (spec.runDeadline): %s.", p.run.Deadline, strings.TrimSuffix(waitedFor, "."))))
+}
+
+// judge decides on the run when its runners are over, or cannot come to a good end any more.
+func (r *Reconciler) judge(ctx context.Context, p *pass) error {
+	if p.seen.Problem != "" {
+		return r.end(ctx, p, benchmark.Errored(p.seen.Problem))
+	}
+	if !p.seen.Over() {
+		if !slices.ContainsFunc(p.seen.Runners, endedBadly) {
+			return nil
+		}
+		if left := grace - r.since(&r.troubled, p.row.Runner); left > 0 {
+			p.dueIn(left)
+			return nil
+		}
+	}
+	return r.end(ctx, p, benchmark.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen)))
+}
+
+// endedBadly is whether a runner is over and its part of the run is not measured.
+func endedBadly(process runner.Process) bool {
+	return process.State == runner.Lost || process.State == runner.Ended && process.ExitCode != 0 && process.ExitCode != exitThresholdsFailed
+}
+
+// exitThresholdsFailed is k6's exit code for a run that was made and did not hold its thresholds.
+const exitThresholdsFailed = 99
+
+// ends are what is known of the runners' ends. Those that never existed are at the end, and left out.
+func ends(seen runner.Observation) []benchmark.RunnerEnd {
+	all := make([]benchmark.RunnerEnd, 0, len(seen.Runners))
+	existed := 0
+	for _, process := range seen.Runners {
+		end := benchmark.RunnerEnd{Ended: process.State == runner.Ended, ExitCode: process.ExitCode, Reason: process.Reason, Message: process.Message}
+		if process.State != runner.Absent {
+			existed = process.Number + 1
+		}
+		if process.State == runner.Pending || process.State == runner.Ready {
+			end.Message = "it was stopped, because the run could not be complete any more"
+		}
+		// A script that k6 cannot read: of all that k6 says, its complaint.
+		if _, err := benchmark.ParseRunnerReport(end.Message); err != nil && end.Message != "" {
+			end.Message = runner.Sentence(end.Message)
+		}
+		all = append(all, end)
+	}
+	return all[:existed]
+}
+
+// end notes what came out of the run. First the report, then the status: when the operator is stopped between them, the run is
+// judged again, with the same outcome.
+func (r *Reconciler) end(ctx context.Context, p *pass, judged benchmark.Judgement) error {
+	row := p.row
+	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
+	if result := judged.Result; result != nil {
+		if share, returns := result.Recovered(); returns > 0 {
+			row.Recovered = strconv.FormatFloat(share, 'f', 4, 64)
+		}
+		if reconnect := result.Durations["reconnect"]; reconnect.Count > 0 {
+			row.ReconnectP95 = &metav1.Duration{Duration: time.Duration(reconnect.P95 * float64(time.Millisecond)).Round(100 * time.Microsecond)}
+		}
+	}
+	if err := r.reportRun(ctx, p, judged); err != nil {
+		return err
+	}
+	row.Phase = v1alpha1.RunCooling
+	r.troubled.Delete(row.Runner)
+	r.tellVerdict(p.benchmark, row)
+	p.dueIn(0)
+	return p.wait("%s is over: %s", row.Name, row.Verdict)
+}
+
+// giveUp ends all runs at once, before anything was started.
+func (r *Reconciler) giveUp(ctx context.Context, p *pass, sentence string) error {
+	now := r.now()
+	p.benchmark.Status.StartedAt = now
+	for i := range p.benchmark.Status.Runs {
+		row := &p.benchmark.Status.Runs[i]
+		row.Phase, row.StartedAt, row.FinishedAt = v1alpha1.RunFinished, now, now
+		row.Verdict, row.Message = v1alpha1.VerdictErrored, benchmark.Errored(sentence).Message
+	}
+	r.tellVerdict(p.benchmark, p.row)
+	p.dueIn(0)
+	return p.wait("%s", sentence)
+}
+
+func (r *Reconciler) tellVerdict(b *v1alpha1.LiveStashBenchmark, row *v1alpha1.BenchmarkRunStatus) {
+	kind := corev1.EventTypeNormal
+	if row.Verdict != v1alpha1.VerdictPassed {
+		kind = corev1.EventTypeWarning
+	}
+	r.Recorder.Eventf(b, nil, kind, "Run"+string(row.Verdict), "Judge", "%s: %s", row.Name, cmp.Or(row.Message, "every threshold held"))
+}

@@ -1,0 +1,203 @@
+// Package benchmark runs LiveStashBenchmarks: one run after another, each as a load test of its own against a target that is
+// ready. Reconcile is a list of named steps, one file each.
+//
+// All that is known of a run is in the benchmark's status, in its report and in the objects that the run has made, so that
+// another operator can take over at any moment.
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+)
+
+// fieldOwner is the one field manager of everything that the operator writes.
+const fieldOwner = client.FieldOwner("livestash-operator")
+
+// Reconciler runs LiveStashBenchmarks.
+type Reconciler struct {
+	// Client reads benchmarks, fleets and their pods from the cache.
+	client.Client
+
+	// Live reads from the API server: reports, and what the user refers to.
+	Live client.Reader
+
+	// Tests is a cache of its own for what the load tests are made of: see NewTestsCache.
+	Tests cache.Cache
+
+	// Clients reads the ends of logs, and the version of Kubernetes.
+	Clients kubernetes.Interface
+
+	// Recorder tells users what happened.
+	Recorder recorder.EventRecorder
+
+	// Agents asks the agents in the fleets' pods.
+	Agents Agents
+
+	// Logs reads the ends of failed runners' logs.
+	Logs runner.Logs
+
+	// Job runs tests where there is no k6-operator.
+	Job runner.Runner
+
+	// ClusterDomain is the DNS domain of the Kubernetes cluster.
+	ClusterDomain string
+
+	// RunnerImage and StarterImage are the images of k6 and of k6-operator's starter.
+	RunnerImage, StarterImage string
+
+	// Version is the operator's own, for reports.
+	Version string
+
+	// Clock tells the time.
+	Clock clock.PassiveClock
+
+	// controller is told to watch TestRuns as soon as there are any.
+	controller      controller.Controller
+	testRunsWatched sync.Mutex
+	watchesTestRuns bool
+
+	// turns is held while a benchmark looks whether its turn has come.
+	turns sync.Mutex
+	// recordings are the samples of the runs that are under way.
+	recordings recordings
+	// cooling is since when the fleets of runs are gone, troubled since when a runner of a test has ended too early.
+	cooling, troubled sync.Map
+}
+
+// Agents asks the agent of a pod for its figures.
+type Agents interface {
+	Metrics(ctx context.Context, podIP string, port int32) (agentclient.Metrics, error)
+}
+
+// pass is one run of the steps for one LiveStashBenchmark.
+type pass struct {
+	benchmark *v1alpha1.LiveStashBenchmark
+	// runs are the planned ones, in the order of the status' rows.
+	runs []benchmark.Run
+	// row and run are the first one that is not over. Nil when all are.
+	row *v1alpha1.BenchmarkRunStatus
+	run *benchmark.Run
+	// cluster is the fleet under test. Nil for a URL, and while there is none.
+	cluster *v1alpha1.LiveStashCluster
+	// bases are the servers that the users connect to.
+	bases []string
+	// runner runs the test, and seen is what is seen of it.
+	runner runner.Runner
+	test   runner.Test
+	seen   runner.Observation
+	// doing is what the benchmark is doing, or waits for, in a sentence.
+	doing string
+	// again is when the next pass is due though nothing has changed. Zero: never.
+	again time.Duration
+}
+
+// dueIn sees to it that the next pass comes no later than in that time.
+func (p *pass) dueIn(after time.Duration) {
+	after = max(after, time.Millisecond)
+	if p.again == 0 || after < p.again {
+		p.again = after
+	}
+}
+
+// errWait ends a pass that can do no more until something changes.
+var errWait = errors.New("waiting")
+
+// wait ends the pass and says why.
+func (p *pass) wait(format string, args ...any) error {
+	p.doing = fmt.Sprintf(format, args...)
+	return errWait
+}
+
+type step struct {
+	name string
+	run  func(context.Context, *pass) error
+}
+
+// steps is the whole of a reconcile, in order. A step that fails or waits ends it. The status is written in any case.
+func (r *Reconciler) steps() []step {
+	return []step{
+		{"plan", r.plan},
+		{"check suspended", r.checkSuspended},
+		{"clean up", r.cleanUp},
+		{"finish", r.finish},
+		{"take turn", r.takeTurn},
+		{"try template", r.tryTemplate},
+		{"begin", r.begin},
+		{"observe", r.observe},
+		{"check deadline", r.checkDeadline},
+		{"find target", r.findTarget},
+		{"launch", r.launch},
+		{"sample", r.sample},
+		{"judge", r.judge},
+	}
+}
+
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/finalizers,verbs=update
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/status,verbs=patch
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=create;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=k6.io,resources=testruns,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get
+
+// Reconcile runs the steps for one LiveStashBenchmark and writes its status. Deletion needs no step: the garbage collector
+// removes what the benchmark owns.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	b := &v1alpha1.LiveStashBenchmark{}
+	if err := r.Get(ctx, req.NamespacedName, b); err != nil {
+		r.recordings.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !b.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+
+	before := b.DeepCopy()
+	p := &pass{benchmark: b}
+	err := r.run(ctx, p)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return ctrl.Result{}, nil // the benchmark goes with its namespace
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{}, err // a cache that lags behind: the next try will do
+	}
+	if statusErr := r.updateStatus(ctx, before, p, err); statusErr != nil {
+		return ctrl.Result{}, errors.Join(err, statusErr)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: p.again}, nil
+}
+
+func (r *Reconciler) run(ctx context.Context, p *pass) error {
+	for _, step := range r.steps() {
+		err := step.run(ctx, p)
+		if errors.Is(err, errWait) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package benchmark
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// reportRun puts the run into the report, in the place of an earlier attempt.
+func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged benchmark.Judgement) error {
+	so, err := r.reportSoFar(ctx, p.benchmark)
+	if err != nil {
+		return err
+	}
+	entry := r.entry(p.row, p.run)
+	if p.row.LoadStartedAt != nil {
+		entry.StartedAt = p.row.LoadStartedAt.Time
+	}
+	if p.cluster != nil {
+		entry.Replicas = int(p.cluster.DesiredReplicas())
+	}
+	if judged.Result != nil {
+		entry.Counts, entry.Durations = &judged.Result.Counts, judged.Result.Durations
+	}
+	recorder, note, err := r.samplesOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	if recorder != nil {
+		entry.Samples = recorder.Series()
+	}
+	if entry.Message == "" {
+		entry.Message = note
+	}
+	r.describe(ctx, &so, p)
+	place := slices.IndexFunc(so.Runs, func(other report.Run) bool { return other.Name == entry.Name })
+	if place < 0 {
+		so.Runs = append(so.Runs, entry)
+	} else {
+		so.Runs[place] = entry
+	}
+	return r.writeReport(ctx, p, so)
+}
+
+// closeReport notes the end, and the runs that never began.
+func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
+	so, err := r.reportSoFar(ctx, p.benchmark)
+	if err != nil {
+		return err
+	}
+	for i := range p.benchmark.Status.Runs {
+		row := &p.benchmark.Status.Runs[i]
+		known := slices.ContainsFunc(so.Runs, func(other report.Run) bool { return other.Name == row.Name })
+		if !known && i < len(p.runs) {
+			so.Runs = append(so.Runs, r.entry(row, &p.runs[i]))
+		}
+	}
+	so.FinishedAt = p.benchmark.Status.FinishedAt.UTC()
+	return r.writeReport(ctx, p, so)
+}
+
+// entry is a run as its row has it.
+func (*Reconciler) entry(row *v1alpha1.BenchmarkRunStatus, run *benchmark.Run) report.Run {
+	return report.Run{
+		Name:            row.Name,
+		Adapter:         string(row.Adapter),
+		Users:           int(row.Users),
+		TTLSeconds:      run.TTL.Seconds(),
+		DurationSeconds: run.Duration.Seconds(),
+		RampSeconds:     run.Ramp.Seconds(),
+		Runners:         int(run.Runners),
+		Verdict:         report.Verdict(row.Verdict),
+		Message:         row.Message,
+		StartedAt:       timeOf(row.StartedAt),
+		FinishedAt:      timeOf(row.FinishedAt),
+	}
+}
+
+// reportSoFar is the report with the runs that are over. Read from the API server: a cache that lags behind would lose a run.
+func (r *Reconciler) reportSoFar(ctx context.Context, b *v1alpha1.LiveStashBenchmark) (report.Report, error) {
+	so := report.Report{SchemaVersion: report.SchemaVersion, Name: b.Name, Namespace: b.Namespace}
+	kept := &corev1.ConfigMap{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: reportName(b)}, kept)
+	if client.IgnoreNotFound(err) != nil {
+		return so, fmt.Errorf("reading the report so far: %w", err)
+	}
+	if err != nil || !metav1.IsControlledBy(kept, b) {
+		return so, nil
+	}
+	if err := json.Unmarshal([]byte(kept.Data[report.FileJSON]), &so); err != nil {
+		return so, fmt.Errorf("reading the report so far: %w", err)
+	}
+	return so, nil
+}
+
+func (r *Reconciler) writeReport(ctx context.Context, p *pass, so report.Report) error {
+	b := p.benchmark
+	so.StartedAt, so.Verdict = timeOf(b.Status.StartedAt), report.Verdict(verdictOf(b))
+	so.Spec = specOf(b, so.Spec)
+	files, err := report.Files(so, report.MaxBytes)
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if err := r.applyConfigMap(ctx, b, reportName(b), files); err != nil {
+		return err
+	}
+	b.Status.Report = &v1alpha1.BenchmarkReportReference{ConfigMap: reportName(b)}
+	r.setCondition(p, v1alpha1.ConditionReportReady, metav1.ConditionTrue, reasonWritten, fmt.Sprintf("ConfigMap %s holds %d runs", reportName(b), len(so.Runs)))
+	return nil
+}
+
+func reportName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-report" }
+
+// specOf is what all runs have in common. What only the runs know, was, stays.
+func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
+	spec := report.Spec{
+		Preset:     string(b.Spec.Preset),
+		Scale:      int(max(1, b.Spec.Scale)),
+		Scenario:   string(b.Spec.Scenario),
+		Routing:    string(b.Spec.Routing),
+		Runner:     was.Runner,
+		Thresholds: thresholdsOf(b.Spec.Thresholds),
+	}
+	switch target := b.Spec.Target; {
+	case target.URL != "":
+		spec.Target, spec.Routing = target.URL, ""
+	case target.ClusterRef != nil:
+		spec.Target = "cluster " + target.ClusterRef.Name
+	default:
+		spec.Target, spec.PayloadKeys = "template", benchmark.DefaultPayloadKeys
+		if b.Spec.Payload != nil {
+			spec.PayloadKeys = int(ptr.Deref(b.Spec.Payload.Keys, benchmark.DefaultPayloadKeys))
+		}
+	}
+	return spec
+}
+
+func thresholdsOf(limits v1alpha1.BenchmarkThresholds) map[string]string {
+	told := map[string]string{"maxWrong": strconv.FormatInt(ptr.Deref(limits.MaxWrong, 0), 10)}
+	for name, limit := range map[string]string{"minRecovered": limits.MinRecovered, "maxFailed": limits.MaxFailed} {
+		if limit != "" {
+			told[name] = limit
+		}
+	}
+	if limits.P99 == nil {
+		return told
+	}
+	for name, limit := range map[string]*metav1.Duration{
+		"firstRender": limits.P99.FirstRender, "join": limits.P99.Join, "stash": limits.P99.Stash,
+		"reconnect": limits.P99.Reconnect, "rejoin": limits.P99.Rejoin, "lateRejoin": limits.P99.LateRejoin,
+	} {
+		if limit != nil {
+			told["p99."+name] = limit.Duration.String()
+		}
+	}
+	return told
+}
+
+// describe notes what ran where. What cannot be found out stays empty: a report without it is better than none.
+func (r *Reconciler) describe(ctx context.Context, so *report.Report, p *pass) {
+	if p.runner != nil {
+		so.Spec.Runner = string(v1alpha1.RunnerK6Operator)
+		if p.runner == r.Job {
+			so.Spec.Runner = string(v1alpha1.RunnerJob)
+		}
+	}
+	so.Versions.Operator = r.Version
+	so.Versions.K6Image = cmp.Or(p.test.Image, r.RunnerImage)
+	if p.cluster != nil {
+		so.Versions.FleetImage = p.cluster.Spec.Image
+	}
+	if version, err := r.Clients.Discovery().ServerVersion(); err == nil {
+		so.Versions.Kubernetes = version.GitVersion
+	}
+	for _, name := range r.nodesOf(ctx, p) {
+		if slices.ContainsFunc(so.Machine.Nodes, func(known report.Node) bool { return known.Name == name }) {
+			continue
+		}
+		node := &corev1.Node{}
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			continue
+		}
+		so.Machine.Nodes = append(so.Machine.Nodes, report.Node{
+			Name:    name,
+			CPU:     node.Status.Capacity.Cpu().AsApproximateFloat64(),
+			Memory:  node.Status.Capacity.Memory().Value(),
+			Kernel:  node.Status.NodeInfo.KernelVersion,
+			Kubelet: node.Status.NodeInfo.KubeletVersion,
+		})
+	}
+}
+
+// nodesOf are the nodes that the runners and the fleet are on.
+func (r *Reconciler) nodesOf(ctx context.Context, p *pass) []string {
+	var names []string
+	add := func(reader client.Reader, label, value string) {
+		pods := &corev1.PodList{}
+		if err := reader.List(ctx, pods, client.InNamespace(p.benchmark.Namespace), client.MatchingLabels{label: value}); err != nil {
+			return
+		}
+		for i := range pods.Items {
+			names = append(names, pods.Items[i].Spec.NodeName)
+		}
+	}
+	add(r.Tests, runner.TestLabel, p.row.Runner)
+	if p.cluster != nil {
+		// The cache leaves out where a fleet's pods are.
+		add(r.Live, fleet.ClusterLabel, p.cluster.Name)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+}
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

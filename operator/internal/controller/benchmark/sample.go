@@ -1,0 +1,195 @@
+package benchmark
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+const (
+	// sampleInterval is how often agents are asked: what they know cannot be watched.
+	sampleInterval = 5 * time.Second
+	// agentTimeout bounds the wait for an agent that does not answer.
+	agentTimeout = 2 * time.Second
+	// keepInterval is how often samples are written down: a restart of the operator loses no more than these.
+	keepInterval = 30 * time.Second
+	// recorderKey is that of the samples' ConfigMap; testKey says of which test they are.
+	recorderKey, testKey = "samples.json", "test"
+)
+
+// recording is what was sampled of one test.
+type recording struct {
+	test     string
+	recorder *benchmark.Recorder
+	// lastAt and keptAt are when it was last added to, and written down.
+	lastAt, keptAt time.Time
+}
+
+// recordings are those of the tests that run, by benchmark.
+type recordings struct {
+	mutex sync.Mutex
+	of    map[types.NamespacedName]*recording
+}
+
+func (s *recordings) get(of types.NamespacedName) *recording {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.of[of]
+}
+
+func (s *recordings) put(of types.NamespacedName, made *recording) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.of == nil {
+		s.of = map[types.NamespacedName]*recording{}
+	}
+	s.of[of] = made
+}
+
+func (s *recordings) forget(of types.NamespacedName) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.of, of)
+}
+
+// sample asks the agents of the fleet every few seconds while k6 runs.
+func (r *Reconciler) sample(ctx context.Context, p *pass) error {
+	if p.row.Phase != v1alpha1.RunRunning || p.cluster == nil || !p.cluster.AgentEnabled() {
+		return nil
+	}
+	running, err := r.recordingOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	now := r.Clock.Now()
+	if left := sampleInterval - now.Sub(running.lastAt); left > 0 {
+		p.dueIn(left)
+		return nil
+	}
+	p.dueIn(sampleInterval)
+	running.lastAt = now
+	said, err := r.askAgents(ctx, p.cluster)
+	if err != nil {
+		return err
+	}
+	running.recorder.Add(now, int(p.cluster.DesiredReplicas()), said)
+	if now.Sub(running.keptAt) < keepInterval {
+		return nil
+	}
+	running.keptAt = now
+	return r.keepSamples(ctx, p.benchmark, running)
+}
+
+// recordingOf is the recording of the test that runs: the one at hand, the one that an operator before this one wrote down,
+// or a new one.
+func (r *Reconciler) recordingOf(ctx context.Context, p *pass) (*recording, error) {
+	key := client.ObjectKeyFromObject(p.benchmark)
+	if known := r.recordings.get(key); known != nil && known.test == p.row.Runner {
+		return known, nil
+	}
+	made := &recording{test: p.row.Runner, recorder: benchmark.NewRecorder(p.row.LoadStartedAt.Time), keptAt: r.Clock.Now()}
+	kept := &corev1.ConfigMap{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.benchmark.Namespace, Name: samplesName(p.benchmark)}, kept)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the samples so far: %w", err)
+	}
+	if err == nil && kept.Data[testKey] == made.test {
+		if err := json.Unmarshal([]byte(kept.Data[recorderKey]), made.recorder); err != nil {
+			return nil, fmt.Errorf("reading the samples so far: %w", err)
+		}
+	}
+	r.recordings.put(key, made)
+	return made, nil
+}
+
+func (r *Reconciler) keepSamples(ctx context.Context, b *v1alpha1.LiveStashBenchmark, running *recording) error {
+	text, err := json.Marshal(running.recorder)
+	if err != nil {
+		return fmt.Errorf("writing the samples down: %w", err)
+	}
+	return r.applyConfigMap(ctx, b, samplesName(b), map[string]string{testKey: running.test, recorderKey: string(text)})
+}
+
+func samplesName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-samples" }
+
+// askAgents asks the agents of all pods that run, at the same time. Those that do not answer are left out.
+func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster) (map[string]agentclient.Metrics, error) {
+	pods := &corev1.PodList{}
+	err := r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{fleet.ClusterLabel: c.Name, fleet.ComponentLabel: fleet.FleetComponent})
+	if err != nil {
+		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	said := map[string]agentclient.Metrics{}
+	var mutex sync.Mutex
+	var asked sync.WaitGroup
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.PodIP == "" {
+			continue
+		}
+		asked.Go(func() {
+			metrics, err := r.Agents.Metrics(ctx, pod.Status.PodIP, c.Spec.Agent.Port)
+			if err != nil {
+				return
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			said[pod.Name] = metrics
+		})
+	}
+	asked.Wait()
+	return said, nil
+}
+
+// samplesOf are the recording of the run, and what there is to say about it. Nil when there are no agents to ask.
+func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*benchmark.Recorder, string, error) {
+	if p.row.LoadStartedAt == nil || p.cluster == nil || !p.cluster.AgentEnabled() {
+		return nil, "", nil
+	}
+	running, err := r.recordingOf(ctx, p)
+	if err != nil {
+		return nil, "", err
+	}
+	recorder := running.recorder
+	expected := int(r.Clock.Since(p.row.LoadStartedAt.Time) / sampleInterval)
+	switch {
+	case recorder.Incomplete > 0:
+		return recorder, fmt.Sprintf("%d of %d samples are incomplete, because an agent did not answer.", recorder.Incomplete, recorder.Samples), nil
+	case recorder.Samples < expected*3/4:
+		return recorder, fmt.Sprintf("There are %d samples of %d: the operator was away meanwhile, or slow.", recorder.Samples, expected), nil
+	}
+	return recorder, "", nil
+}
+
+// applyConfigMap writes a ConfigMap of the benchmark's own.
+func (r *Reconciler) applyConfigMap(ctx context.Context, b *v1alpha1.LiveStashBenchmark, name string, data map[string]string) error {
+	wanted := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: b.Namespace, Labels: labelsOf(b), OwnerReferences: []metav1.OwnerReference{ownerReference(b)},
+		},
+		Data: data,
+	}
+	content, err := toUnstructured(wanted)
+	if err != nil {
+		return err
+	}
+	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(content), fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("writing ConfigMap %s: %w", name, err)
+	}
+	return nil
+}

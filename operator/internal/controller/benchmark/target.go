@@ -1,0 +1,208 @@
+package benchmark
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark"
+	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// payloadVariable tells the workloads how much to stash.
+const payloadVariable = "STASH_PAYLOAD_KEYS"
+
+// tryTemplate asks the API server for each adapter's fleet before anything is started: what it refuses would be refused hours
+// later otherwise.
+func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
+	if p.benchmark.Spec.Target.Template == nil || p.benchmark.Status.StartedAt != nil {
+		return nil
+	}
+	tried := map[v1alpha1.Adapter]bool{}
+	for _, run := range p.runs {
+		if tried[run.Adapter] {
+			continue
+		}
+		tried[run.Adapter] = true
+		wanted, err := freshFleet(p.benchmark, run)
+		if err != nil {
+			return err
+		}
+		err = r.Create(ctx, wanted, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+		if sentence := refusal(err); sentence != "" {
+			return r.giveUp(ctx, p, fmt.Sprintf("target.template makes no LiveStashCluster with adapter %s: %s", run.Adapter, sentence))
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("trying the template with adapter %s: %w", run.Adapter, err)
+		}
+	}
+	return nil
+}
+
+// refusal is the API server's sentence about an object that it does not take. Empty for other errors, and for none.
+func refusal(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) && !apierrors.IsForbidden(err) {
+		return ""
+	}
+	return status.Status().Message
+}
+
+// freshFleet is the LiveStashCluster of a run.
+func freshFleet(b *v1alpha1.LiveStashBenchmark, run benchmark.Run) (*unstructured.Unstructured, error) {
+	text, err := json.Marshal(b.Spec.Target.Template.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("reading target.template: %w", err)
+	}
+	spec := map[string]any{}
+	if err := json.Unmarshal(text, &spec); err != nil {
+		return nil, fmt.Errorf("reading target.template: %w", err)
+	}
+	spec["adapter"], spec["ttl"] = string(run.Adapter), run.TTL.String()
+	if run.Adapter != v1alpha1.AdapterRedis {
+		delete(spec, "redis") // it is said once for all runs, and read by one adapter
+	}
+	keys := int32(benchmark.DefaultPayloadKeys)
+	if payload := b.Spec.Payload; payload != nil {
+		keys = ptr.Deref(payload.Keys, keys)
+	}
+	env, _ := spec["env"].([]any)
+	spec["env"] = append(env, map[string]any{"name": payloadVariable, "value": fmt.Sprint(keys)})
+
+	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	wanted.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LiveStashCluster"))
+	wanted.SetNamespace(b.Namespace)
+	wanted.SetName(run.Name)
+	wanted.SetLabels(labelsOf(b))
+	wanted.SetOwnerReferences([]metav1.OwnerReference{ownerReference(b)})
+	return wanted, nil
+}
+
+// labelsOf are on everything that the benchmark makes.
+func labelsOf(b *v1alpha1.LiveStashBenchmark) map[string]string {
+	return map[string]string{
+		runner.BenchmarkLabel:          b.Name,
+		"app.kubernetes.io/part-of":    "livestash",
+		"app.kubernetes.io/managed-by": "livestash-operator",
+	}
+}
+
+func ownerReference(b *v1alpha1.LiveStashBenchmark) metav1.OwnerReference {
+	return *metav1.NewControllerRef(b, v1alpha1.GroupVersion.WithKind("LiveStashBenchmark"))
+}
+
+// findTarget finds the servers of the run, or makes them, and waits until they are ready.
+func (r *Reconciler) findTarget(ctx context.Context, p *pass) error {
+	target := p.benchmark.Spec.Target
+	if target.URL != "" {
+		p.bases = []string{target.URL}
+		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionTrue, reasonBelieved, "the URL is believed; the runners look whether it gives the page")
+		return nil
+	}
+	if err := r.findCluster(ctx, p); err != nil {
+		return err
+	}
+	if p.seen.Made {
+		return nil // it was ready; what happens to it now is measured
+	}
+	if problem := mismatch(p); problem != "" {
+		return r.end(ctx, p, benchmark.Errored(problem))
+	}
+	if missing := unready(p.cluster); missing != "" {
+		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, missing)
+		return p.wait("%s: waiting for LiveStashCluster %s: %s", p.row.Name, p.cluster.Name, missing)
+	}
+	r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionTrue, reasonServes, fmt.Sprintf("LiveStashCluster %s is available, clustered, and its store is ready", p.cluster.Name))
+	return nil
+}
+
+func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {
+	reference := p.benchmark.Spec.Target.ClusterRef
+	cluster := &v1alpha1.LiveStashCluster{}
+	name := p.row.Name
+	if reference != nil {
+		name = reference.Name
+	}
+	err := r.Get(ctx, client.ObjectKey{Namespace: p.benchmark.Namespace, Name: name}, cluster)
+	switch {
+	case apierrors.IsNotFound(err) && p.seen.Made:
+		return nil
+	case apierrors.IsNotFound(err) && reference != nil:
+		return r.end(ctx, p, benchmark.Errored(fmt.Sprintf(
+			"There is no LiveStashCluster %s in namespace %s: make it, or correct spec.target.clusterRef.name.", name, p.benchmark.Namespace)))
+	case apierrors.IsNotFound(err):
+		return r.makeFleet(ctx, p)
+	case err != nil:
+		return fmt.Errorf("looking up LiveStashCluster %s: %w", name, err)
+	case reference == nil && !metav1.IsControlledBy(cluster, p.benchmark):
+		return r.end(ctx, p, benchmark.Errored(fmt.Sprintf(
+			"LiveStashCluster %s exists and does not belong to this benchmark: delete it, or give the LiveStashBenchmark another name.", name)))
+	}
+	p.cluster = cluster
+	inputs := fleet.Inputs{ClusterDomain: r.ClusterDomain}
+	p.bases = fleet.PodURLs(cluster, inputs)
+	if p.benchmark.Spec.Routing == v1alpha1.RoutingService {
+		p.bases = []string{fleet.ServiceURL(cluster, inputs)}
+	}
+	return nil
+}
+
+func (r *Reconciler) makeFleet(ctx context.Context, p *pass) error {
+	wanted, err := freshFleet(p.benchmark, *p.run)
+	if err != nil {
+		return err
+	}
+	err = r.Create(ctx, wanted, fieldOwner)
+	if sentence := refusal(err); sentence != "" {
+		return r.end(ctx, p, benchmark.Errored(sentence))
+	}
+	if err != nil {
+		return fmt.Errorf("creating LiveStashCluster %s: %w", wanted.GetName(), err)
+	}
+	r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, "the fleet was asked for")
+	return p.wait("%s: its fleet is being made", p.row.Name)
+}
+
+// mismatch says why a fleet that exists cannot be the target of the run.
+func mismatch(p *pass) string {
+	c := p.cluster
+	ttl := time.Duration(c.TTLSeconds()) * time.Second
+	if c.Spec.Adapter == p.run.Adapter && ttl == p.run.TTL {
+		return ""
+	}
+	return fmt.Sprintf("LiveStashCluster %s has adapter %s and a TTL of %s, and the run wants %s and %s: change spec.matrix, or set target.template.",
+		c.Name, c.Spec.Adapter, ttl, p.run.Adapter, p.run.TTL)
+}
+
+// unready says what a fleet lacks; empty when it serves, every node sees every other and the store answers.
+func unready(c *v1alpha1.LiveStashCluster) string {
+	if c.Status.ObservedGeneration != c.Generation {
+		return "the operator has not looked at it yet"
+	}
+	for _, kind := range []string{v1alpha1.ConditionReconcileSucceeded, v1alpha1.ConditionAvailable, v1alpha1.ConditionClustered, v1alpha1.ConditionStoreReady} {
+		condition := meta.FindStatusCondition(c.Status.Conditions, kind)
+		switch {
+		case condition == nil:
+			return kind + " is not known yet"
+		case condition.Status == metav1.ConditionTrue, condition.Reason == v1alpha1.ReasonAgentDisabled:
+		default:
+			return fmt.Sprintf("%s is %s: %s", kind, condition.Status, condition.Message)
+		}
+	}
+	// Available allows for one pod that is away.
+	if progressing := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionProgressing); progressing == nil || progressing.Status != metav1.ConditionFalse {
+		return "not all pods are ready"
+	}
+	return ""
+}
