@@ -5,7 +5,6 @@
 package agentclient
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,7 +139,7 @@ func (c *Client) Status(ctx context.Context, podIP string, port int32) (Status, 
 }
 
 // get asks for what an agent serves under a path, and reads it.
-func get[T any](ctx context.Context, c *Client, podIP string, port int32, path string, read func(io.Reader) (T, error)) (T, error) {
+func get[T any](ctx context.Context, c *Client, podIP string, port int32, path string, read func([]byte) (T, error)) (T, error) {
 	var nothing T
 	url := "http://" + net.JoinHostPort(podIP, strconv.Itoa(int(port))) + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -164,7 +163,7 @@ func get[T any](ctx context.Context, c *Client, podIP string, port int32, path s
 	if err != nil {
 		return nothing, &BadAnswerError{port, version, err}
 	}
-	answer, err := read(bytes.NewReader(body))
+	answer, err := read(body)
 	if err != nil {
 		return nothing, &BadAnswerError{port, version, err}
 	}
@@ -197,9 +196,9 @@ func readBody(response *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-func readStatus(body io.Reader) (Status, error) {
+func readStatus(body []byte) (Status, error) {
 	var status Status
-	if err := json.NewDecoder(body).Decode(&status); err != nil {
+	if err := json.Unmarshal(body, &status); err != nil {
 		return Status{}, err
 	}
 	if status.Node == "" {

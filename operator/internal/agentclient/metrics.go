@@ -1,10 +1,10 @@
 package agentclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -42,9 +42,9 @@ func (c *Client) Metrics(ctx context.Context, podIP string, port int32) (Metrics
 	return get(ctx, c, podIP, port, "/metrics", readMetrics)
 }
 
-func readMetrics(body io.Reader) (Metrics, error) {
+func readMetrics(body []byte) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(body)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
 	if err != nil {
 		return Metrics{}, err
 	}
