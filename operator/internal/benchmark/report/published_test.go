@@ -1,6 +1,8 @@
 package report
 
 import (
+	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -41,8 +43,8 @@ func TestPublishedFigures(t *testing.T) {
 			}
 		}
 	}
-	if len(values) < 200 {
-		t.Errorf("%d published values, and there were 209", len(values))
+	if len(values) < 205 {
+		t.Errorf("%d published values, and there were 205", len(values))
 	}
 }
 
@@ -77,4 +79,66 @@ func TestPublishedIsForTheSameLoadOnly(t *testing.T) {
 			t.Errorf("%+v has no published figure, and got %v", other, q)
 		}
 	}
+}
+
+// docs/benchmarks.md shows every published value. Run with -update to write its tables anew.
+func TestPublishedFiguresInTheDocs(t *testing.T) {
+	const file, begin, end = "../../../../docs/benchmarks.md", "<!-- published: written by the tests of operator/internal/benchmark/report -->\n", "<!-- end -->"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	old, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no place for the published figures", file)
+	}
+	want := publishedTables()
+	if old == want {
+		return
+	}
+	if flag.Lookup("update").Value.String() != "true" {
+		t.Fatalf("the tables of %s are not those of published.csv; run this test with -update", file)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func publishedTables() string {
+	var b strings.Builder
+	section := func(title, name string) {
+		rows := [][]string{append([]string{"users, TTL"}, adapterOrder...)}
+		for _, l := range []load{{users: 1000, ttl: 60}, {users: 5000, ttl: 60}, {users: 10000, ttl: 60}, {users: 17000, ttl: 60}, {users: 25000, ttl: 60}, {users: 25000, ttl: 300}, {users: 25000, ttl: 900}} {
+			row, known := []string{grouped(int64(l.users)) + ", " + span(l.ttl)}, false
+			for _, adapter := range adapterOrder {
+				q, ok := publishedValues()[cell{name, adapter, l.users, int(l.ttl)}]
+				known = known || ok
+				if row = append(row, "–"); ok {
+					row[len(row)-1] = inUnit(q.value, q.unit)
+				}
+			}
+			if known {
+				rows = append(rows, row)
+			}
+		}
+		if len(rows) > 1 {
+			b.WriteString("\n### " + title + "\n\n")
+			table(&b, rows)
+		}
+	}
+	for _, trip := range trips {
+		for _, q := range quantiles {
+			section(trip.title+", "+q.name, trip.published+"_"+q.name)
+		}
+	}
+	for _, f := range figures {
+		title := f.title + ", highest point"
+		if f.perPod {
+			title += ", mean of the two machines"
+		}
+		section(title, f.series)
+	}
+	b.WriteByte('\n')
+	return b.String()
 }

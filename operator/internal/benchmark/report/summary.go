@@ -180,11 +180,12 @@ func unsound(r Report) string {
 	var failed, errored, open int
 	for _, run := range r.Runs {
 		switch run.Verdict {
+		case VerdictPassed:
 		case VerdictFailed:
 			failed++
 		case VerdictErrored:
 			errored++
-		case "":
+		default:
 			open++
 		}
 	}

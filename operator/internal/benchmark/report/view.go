@@ -165,17 +165,6 @@ func (c *comparison) add(run Run, name, ours string) {
 	c.cells = append(c.cells, compared{run.Adapter, ours, theirs})
 }
 
-// adapters that have a run in a load, in order.
-func (l load) adapters() []string {
-	var names []string
-	for _, run := range l.runs {
-		if !slices.Contains(names, run.Adapter) {
-			names = append(names, run.Adapter)
-		}
-	}
-	return names
-}
-
 // facts about the benchmark and where it ran: a name and a value each, without those that are not known.
 func facts(r Report) [][2]string {
 	all := [][2]string{
