@@ -74,7 +74,8 @@ lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated
 
 .PHONY: test-operator
 test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a real API server.
-	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
+	@command -v chromium chromium-browser google-chrome >/dev/null || $(STEP) deps-browser "A browser for the report's tests" hack/deps browser
+	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && BROWSER_NEEDED=1 KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
 
 .PHONY: test-agent
 test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP and on Debian's newest.
@@ -116,6 +117,14 @@ survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIO
 .PHONY: test-survival
 test-survival: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test.
 	@hack/survival --test
+
+.PHONY: matrix
+matrix: $(CLUSTER_NEEDS) ## The published benchmark, users and times divided by SCALE= (WORKLOAD= OUT= KEEP=1).
+	@hack/matrix
+
+.PHONY: report
+report: ## Write the report of a LiveStashBenchmark of your cluster (NAME= NAMESPACE= OUT=).
+	@hack/report "$(NAME)" "$(NAMESPACE)" "$(OUT)"
 
 .PHONY: test-scale
 test-scale: operator local-cluster-binaries ## The operator's request counts, at a small size.
