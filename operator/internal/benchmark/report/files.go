@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // The keys of a report's ConfigMap, which are also the names of its files.
@@ -20,6 +21,9 @@ const MaxBytes = 900 << 10
 
 // pointDigits is the precision of points in the JSON: more than a pixel shows, less than sixteen digits take.
 const pointDigits = 4
+
+// thinnedNote begins the sentence that says that points were left out.
+const thinnedNote = "To fit, the report keeps"
 
 // ErrTooLarge says that a report does not fit, even without its points.
 var ErrTooLarge = errors.New("the report is too large")
@@ -77,11 +81,9 @@ func thinned(r Report, n int) Report {
 		r.Runs[i].Samples = samples
 	}
 	if n < MaxPoints {
-		message := fmt.Sprintf("To fit, the report keeps %d points of each chart's line in place of %d.", n, MaxPoints)
-		if r.Message != "" {
-			message = r.Message + " " + message
-		}
-		r.Message = message
+		// The note of an earlier time, when this report is one that was read back.
+		message, _, _ := strings.Cut(r.Message, thinnedNote)
+		r.Message = strings.TrimSpace(fmt.Sprintf("%s %s %d points of each chart's line in place of %d.", strings.TrimSpace(message), thinnedNote, n, MaxPoints))
 	}
 	return r
 }

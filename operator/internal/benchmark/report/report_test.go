@@ -258,6 +258,36 @@ func TestFilesTooLarge(t *testing.T) {
 	}
 }
 
+// A controller reads the report back to add a run to it.
+func TestFilesOfAReportThatWasReadBack(t *testing.T) {
+	for _, limit := range []int{report.MaxBytes, 500 << 10} {
+		r := example(report.MaxPoints, published...)
+		r.Message = "One run was lost."
+		first, err := report.Files(r, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back report.Report
+		if err := json.Unmarshal([]byte(first[report.FileJSON]), &back); err != nil {
+			t.Fatal(err)
+		}
+		again, err := report.Files(back, limit)
+		if err != nil || !cmp.Equal(first, again) {
+			t.Errorf("limit %d: the files differ: %v", limit, err)
+		}
+		smaller, err := report.Files(back, 300<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(smaller[report.FileJSON]), &back); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(back.Message, "To fit") != 1 || !strings.HasPrefix(back.Message, "One run was lost. To fit") {
+			t.Errorf("limit %d, then less: %s", limit, back.Message)
+		}
+	}
+}
+
 func TestThin(t *testing.T) {
 	var points [][2]float64
 	for i := range 1000 {
