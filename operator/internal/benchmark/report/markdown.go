@@ -88,7 +88,7 @@ func beside(b *strings.Builder, l load) {
 		}
 		rows = append(rows, row)
 	}
-	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off its charts; CPU there is a share of the machine.\n\n", Source, SourceURL)
+	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off the charts in its authors' repository; CPU there is a share of the machine.\n\n", Source, SourceURL)
 	table(b, rows)
 }
 
