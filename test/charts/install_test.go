@@ -118,7 +118,7 @@ func TestNotes(t *testing.T) {
 			}
 			sample, _, _ = strings.Cut(sample, "\nEND\n")
 			for key, object := range read(t, []byte(sample)) {
-				for _, problem := range newDefinition(t).problems(object) {
+				for _, problem := range newDefinition(t, object.GetKind()).problems(object) {
 					t.Errorf("%s: %s", key, problem)
 				}
 			}

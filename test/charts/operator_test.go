@@ -21,7 +21,6 @@ const (
 	deploymentKey = "Deployment livestash-system/livestash-operator"
 	serviceKey    = "Service livestash-system/livestash-operator"
 	budgetKey     = "PodDisruptionBudget livestash-system/livestash-operator"
-	crdKey        = "CustomResourceDefinition /livestashclusters.livestash.dev"
 )
 
 // valueSets are installations that differ in their objects.
@@ -151,11 +150,11 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestWatchNamespaces: nothing is cluster-wide then but the CustomResourceDefinition.
+// TestWatchNamespaces: nothing is cluster-wide then but the CustomResourceDefinitions.
 func TestWatchNamespaces(t *testing.T) {
 	found := render(t, operatorChart, "watchNamespaces: [livestash-system, shop]")
 	for key, object := range found {
-		if object.GetNamespace() == "" && key != crdKey {
+		if object.GetNamespace() == "" && object.GetKind() != "CustomResourceDefinition" {
 			t.Errorf("%s is cluster-wide", key)
 		}
 	}

@@ -12,11 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestSamples: every sample is one that the API server takes, and there is one for every adapter.
+// TestSamples: every sample is one that the API server takes, and there is a fleet for every adapter.
 func TestSamples(t *testing.T) {
-	checker := newDefinition(t)
+	checkers := map[string]*definition{}
+	for kind := range kinds {
+		checkers[kind] = newDefinition(t, kind)
+	}
 	var adapters, names, files []string
-	paths, err := filepath.Glob(root + "/config/samples/livestashcluster_*.yaml")
+	paths, err := filepath.Glob(root + "/config/samples/livestash*_*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,15 +30,21 @@ func TestSamples(t *testing.T) {
 				strictly(t, object, &corev1.Secret{})
 				continue
 			}
-			for _, problem := range checker.problems(object) {
+			for _, problem := range checkers[object.GetKind()].problems(object) {
 				t.Errorf("%s: %s: %s", path, key, problem)
 			}
 			adapter, _, _ := unstructured.NestedString(object.Object, "spec", "adapter")
-			image, _, _ := unstructured.NestedString(object.Object, "spec", "image")
+			fields := []string{"spec", "image"}
+			if object.GetKind() == "LiveStashBenchmark" {
+				fields = []string{"spec", "target", "template", "spec", "image"}
+			}
+			image, _, _ := unstructured.NestedString(object.Object, fields...)
 			if strings.HasPrefix(image, "ghcr.io/livestash-dev/") && !strings.HasSuffix(image, ":"+chartVersion(t)) {
 				t.Errorf("%s: %s is not of this version", path, image)
 			}
-			adapters = append(adapters, adapter)
+			if object.GetKind() == "LiveStashCluster" {
+				adapters = append(adapters, adapter)
+			}
 			names = append(names, key)
 		}
 	}
