@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -134,7 +133,7 @@ func TestOptions(t *testing.T) {
 	without := run.Options("", nil, v1alpha1.BenchmarkThresholds{})
 	for _, option := range without {
 		if option.Name == "MIN_RECOVERED" || option.Name == "MAX_WRONG" || option.Name == "MAX_FAILED" {
-			t.Errorf("a threshold that is not set is an option: %v", corev1.EnvVar(option))
+			t.Errorf("a threshold that is not set is an option: %v", option)
 		}
 	}
 }

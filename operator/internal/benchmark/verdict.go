@@ -117,16 +117,28 @@ func readEnd(run Run, testID string, number int, end RunnerEnd) (*RunnerReport, 
 		return nil, fmt.Sprintf("ended with exit code %d, and %v%s", end.ExitCode, err, because(end))
 	case read.Problem != nil:
 		return nil, "ran nothing: " + *read.Problem
-	case read.TestID != testID:
-		return nil, fmt.Sprintf("left the report of another test, %q instead of %q", read.TestID, testID)
-	case read.Runner != number || read.Runners != int(run.Runners) || read.Users != int64(run.Users) || read.Adapter != scenarioAdapters[run.Adapter]:
-		return nil, fmt.Sprintf("ran another test than it should have: runner %d of %d, %d users, adapter %s", read.Runner+1, read.Runners, read.Users, read.Adapter)
+	}
+	if problem := foreign(read, run, testID, number); problem != "" {
+		return nil, problem
+	}
+	switch {
 	case end.ExitCode == exitInterrupted || !read.Completed:
 		return &read, fmt.Sprintf("was stopped after %s of %s", time.Duration(read.RanSeconds*float64(time.Second)).Round(time.Second), run.Duration)
 	case end.ExitCode != exitPassed && end.ExitCode != exitThresholdsFailed:
 		return &read, fmt.Sprintf("ended with exit code %d%s", end.ExitCode, because(RunnerEnd{Reason: end.Reason}))
 	}
 	return &read, ""
+}
+
+// foreign says whose report it is, if not that of this runner of this test.
+func foreign(read RunnerReport, run Run, testID string, number int) string {
+	if read.TestID != testID {
+		return fmt.Sprintf("left the report of another test, %q instead of %q", read.TestID, testID)
+	}
+	if read.Runner != number || read.Runners != int(run.Runners) || read.Users != int64(run.Users) || read.Adapter != scenarioAdapters[run.Adapter] {
+		return fmt.Sprintf("ran another test than it should have: runner %d of %d, %d users, adapter %s", read.Runner+1, read.Runners, read.Users, read.Adapter)
+	}
+	return ""
 }
 
 // unsound says why figures of runners that all ended well say nothing about the fleet.
