@@ -97,17 +97,6 @@ func (o Observation) Over() bool {
 	return len(o.Runners) > 0
 }
 
-// Lost is how many runners ended without a word.
-func (o Observation) Lost() int {
-	lost := 0
-	for _, process := range o.Runners {
-		if process.State == Lost {
-			lost++
-		}
-	}
-	return lost
-}
-
 // State is how far a runner has got.
 type State string
 

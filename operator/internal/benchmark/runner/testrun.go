@@ -22,6 +22,9 @@ import (
 // TestRunKind is k6-operator's.
 var TestRunKind = schema.GroupVersionKind{Group: "k6.io", Version: "v1alpha1", Kind: "TestRun"}
 
+// stageFinished is that of a TestRun whose runners have ended, however they did.
+const stageFinished = "finished"
+
 // Logs reads the end of a container's log.
 type Logs interface {
 	// Tail is at most the last 4 KiB of the log of a pod's container.
@@ -137,31 +140,21 @@ func (r *TestRun) Observe(ctx context.Context, test Test) (Observation, error) {
 	if err != nil {
 		return Observation{}, fmt.Errorf("looking up TestRun %s: %w", test.Name, err)
 	}
-	jobs := &batchv1.JobList{}
-	err = r.Reader.List(ctx, jobs, client.InNamespace(test.Namespace), client.MatchingLabels{TestLabel: test.Name})
+	stage, _, err := unstructured.NestedString(run.Object, "status", "stage")
 	if err != nil {
-		return Observation{}, fmt.Errorf("listing the Jobs of TestRun %s: %w", test.Name, err)
+		return Observation{}, fmt.Errorf("reading the stage of TestRun %s: %w", test.Name, err)
 	}
 	pods, err := podsOf(ctx, r.Reader, test)
 	if err != nil {
 		return Observation{}, err
 	}
-
-	stage, _, err := unstructured.NestedString(run.Object, "status", "stage")
-	if err != nil {
-		return Observation{}, fmt.Errorf("reading the stage of TestRun %s: %w", test.Name, err)
+	seen := Observation{Made: true, Begun: stage == "started" || stage == "stopped" || stage == stageFinished}
+	if stage == "error" {
+		seen.Problem = r.problem(ctx, test, pods)
 	}
-	seen := Observation{Made: true, Begun: stage == "started" || stage == "stopped" || stage == "finished"}
-	for number := range int(test.Runners) {
-		found := runnerOf(fmt.Sprintf("%s-%d", test.Name, number+1), number, jobs.Items, pods)
-		if found.State == Absent && stage == "finished" {
-			found.State = Lost
-		}
-		if err := r.addLastWords(ctx, test, &found); err != nil {
-			return Observation{}, err
-		}
-		seen.Runners = append(seen.Runners, found)
-		seen.Waiting = cmp.Or(seen.Waiting, found.Trouble)
+	seen.Runners, err = r.processes(ctx, test, stage, pods)
+	if err != nil {
+		return Observation{}, err
 	}
 	for i := range pods {
 		seen.Waiting = cmp.Or(seen.Waiting, trouble(&pods[i]))
@@ -169,10 +162,28 @@ func (r *TestRun) Observe(ctx context.Context, test Test) (Observation, error) {
 	if seen.Waiting == "" && stage != "" && !seen.Begun {
 		seen.Waiting = fmt.Sprintf("k6-operator has TestRun %s at stage %s", test.Name, stage)
 	}
-	if stage == "error" {
-		seen.Problem = r.problem(ctx, test, pods)
-	}
 	return seen, nil
+}
+
+// processes are the runners of the TestRun.
+func (r *TestRun) processes(ctx context.Context, test Test, stage string, pods []corev1.Pod) ([]Process, error) {
+	jobs := &batchv1.JobList{}
+	err := r.Reader.List(ctx, jobs, client.InNamespace(test.Namespace), client.MatchingLabels{TestLabel: test.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the Jobs of TestRun %s: %w", test.Name, err)
+	}
+	var all []Process
+	for number := range int(test.Runners) {
+		found := runnerOf(fmt.Sprintf("%s-%d", test.Name, number+1), number, jobs.Items, pods)
+		if found.State == Absent && stage == stageFinished {
+			found.State = Lost
+		}
+		if err := r.addLastWords(ctx, test, &found); err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	return all, nil
 }
 
 // runnerOf is the runner that a Job of the TestRun stands for.

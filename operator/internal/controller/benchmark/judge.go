@@ -112,7 +112,7 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged benchmark.Judgemen
 }
 
 // giveUp ends all runs at once, before anything was started.
-func (r *Reconciler) giveUp(ctx context.Context, p *pass, sentence string) error {
+func (r *Reconciler) giveUp(p *pass, sentence string) error {
 	now := r.now()
 	p.benchmark.Status.StartedAt = now
 	for i := range p.benchmark.Status.Runs {

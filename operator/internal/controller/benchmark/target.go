@@ -41,7 +41,7 @@ func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
 		}
 		err = r.Create(ctx, wanted, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 		if sentence := refusal(err); sentence != "" {
-			return r.giveUp(ctx, p, fmt.Sprintf("target.template makes no LiveStashCluster with adapter %s: %s", run.Adapter, sentence))
+			return r.giveUp(p, fmt.Sprintf("target.template makes no LiveStashCluster with adapter %s: %s", run.Adapter, sentence))
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("trying the template with adapter %s: %w", run.Adapter, err)
