@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,7 +121,11 @@ func (j *Job) Observe(ctx context.Context, test Test) (Observation, error) {
 				found = later(found, process(number, &pods[i]))
 			}
 		}
-		if over != "" && (found.State == Absent || found.State == Pending || found.State == Ready) {
+		unended := found.State == Absent || found.State == Pending || found.State == Ready
+		switch {
+		case unended && failed(job, number):
+			found.State, found.Message = Lost, "its pod is gone"
+		case unended && over != "":
 			found.State, found.Message = Lost, over
 		}
 		seen.Runners = append(seen.Runners, found)
@@ -138,6 +143,22 @@ func ended(job *batchv1.Job) string {
 		}
 	}
 	return ""
+}
+
+// failed is whether the Job counts the runner with that number as failed. It lists numbers as "1,3-5".
+func failed(job *batchv1.Job, number int) bool {
+	for part := range strings.SplitSeq(ptr.Deref(job.Status.FailedIndexes, ""), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, errFrom := strconv.Atoi(first)
+		to, errTo := strconv.Atoi(last)
+		if errFrom == nil && errTo == nil && from <= number && number <= to {
+			return true
+		}
+	}
+	return false
 }
 
 // Begin resumes every runner through k6's API.

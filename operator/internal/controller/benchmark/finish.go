@@ -27,7 +27,7 @@ func (r *Reconciler) finish(ctx context.Context, p *pass) error {
 		}
 		r.recordings.forget(client.ObjectKeyFromObject(b))
 	}
-	p.doing = fmt.Sprintf("all %d runs are over", len(b.Status.Runs))
+	p.doing = fmt.Sprintf("over, runs: %d", len(b.Status.Runs))
 	keep := b.Spec.TTLSecondsAfterFinished
 	if keep == nil {
 		return errWait

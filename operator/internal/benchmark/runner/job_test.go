@@ -1,0 +1,43 @@
+package runner
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestFailedIndexes(t *testing.T) {
+	for _, c := range []struct {
+		indexes string
+		number  int
+		want    bool
+	}{
+		{"", 0, false},
+		{"0", 0, true},
+		{"1,3-5,12", 0, false},
+		{"1,3-5,12", 1, true},
+		{"1,3-5,12", 2, false},
+		{"1,3-5,12", 4, true},
+		{"1,3-5,12", 12, true},
+	} {
+		job := &batchv1.Job{Status: batchv1.JobStatus{FailedIndexes: ptr.To(c.indexes)}}
+		if got := failed(job, c.number); got != c.want {
+			t.Errorf("failed(%q, %d) is %v", c.indexes, c.number, got)
+		}
+	}
+}
+
+func TestSentence(t *testing.T) {
+	for log, want := range map[string]string{
+		"":              "",
+		"plain words\n": "plain words",
+		"time=\"x\" level=info msg=\"fine\"\ntime=\"x\" level=error msg=\"a \\\"b\\\" c\" hint=\"d\"\nlast": `a "b" c`,
+		`{"level":"error","msg":"no such file"}`:                                                            "no such file",
+		`level=error msg="cut in the mid`:                                                                   "cut in the mid",
+	} {
+		if got := Sentence(log); got != want {
+			t.Errorf("Sentence(%q) is %q, want %q", log, got, want)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// benchmarked is the status of a LiveStashBenchmark, as far as these tests look.
+type benchmarked struct {
+	Phase    string `json:"phase"`
+	Progress string `json:"progress"`
+	Verdict  string `json:"verdict"`
+	Runs     []struct {
+		Name     string `json:"name"`
+		Adapter  string `json:"adapter"`
+		Phase    string `json:"phase"`
+		Attempt  int    `json:"attempt"`
+		Runner   string `json:"runner"`
+		Verdict  string `json:"verdict"`
+		Message  string `json:"message"`
+		LoadedAt string `json:"loadStartedAt"`
+	} `json:"runs"`
+	Report struct {
+		ConfigMap string `json:"configMap"`
+	} `json:"report"`
+}
+
+// reported is a benchmark's report, as far as these tests look.
+type reported struct {
+	SchemaVersion int    `json:"schemaVersion"`
+	Verdict       string `json:"verdict"`
+	Machine       struct {
+		Nodes []struct {
+			CPU float64 `json:"cpu"`
+		} `json:"nodes"`
+	} `json:"machine"`
+	Runs []struct {
+		Adapter  string `json:"adapter"`
+		Verdict  string `json:"verdict"`
+		Message  string `json:"message"`
+		Replicas int    `json:"replicas"`
+		Counts   struct {
+			Planned   int64 `json:"planned"`
+			Cycles    int64 `json:"cycles"`
+			Recovered int64 `json:"recovered"`
+			Error     int64 `json:"error"`
+		} `json:"counts"`
+		Durations map[string]struct {
+			Count int64   `json:"count"`
+			P95   float64 `json:"p95"`
+		} `json:"durations"`
+		Samples map[string]series `json:"samples"`
+	} `json:"runs"`
+}
+
+type series struct {
+	Points [][2]float64 `json:"points"`
+	Peak   float64      `json:"peak"`
+	Total  float64      `json:"total"`
+}
+
+// benchmark makes a LiveStashBenchmark of users who reconnect, with the given further lines of spec.
+func (s space) benchmark(name, spec string) {
+	s.t.Helper()
+	var manifest strings.Builder
+	fmt.Fprintf(&manifest, "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashBenchmark\nmetadata: {name: %s}\nspec:\n  runner: Job\n  cooldown: 1s\n", name)
+	if !strings.Contains(spec, "scenario:") {
+		manifest.WriteString("  scenario: Reconnect\n")
+	}
+	for line := range strings.Lines(spec) {
+		fmt.Fprintf(&manifest, "  %s\n", strings.TrimRight(line, "\n"))
+	}
+	s.must(manifest.String(), "apply", "-f", "-")
+}
+
+func (s space) benchmarked(name string) benchmarked {
+	s.t.Helper()
+	var object struct {
+		Status benchmarked `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(s.must("", "get", "lsb", name, "-o", "json")), &object); err != nil {
+		s.t.Fatal(err)
+	}
+	return object.Status
+}
+
+// running waits until the load of a benchmark's first run has begun.
+func (s space) running(name string) benchmarked {
+	s.t.Helper()
+	var now benchmarked
+	s.eventually(2*time.Minute, func() error {
+		now = s.benchmarked(name)
+		if len(now.Runs) == 0 || now.Runs[0].LoadedAt == "" {
+			return fmt.Errorf("benchmark %s does not run: %+v", name, now)
+		}
+		return nil
+	})
+	return now
+}
+
+// finished waits until a benchmark is over.
+func (s space) finished(name string, within time.Duration) benchmarked {
+	s.t.Helper()
+	var now benchmarked
+	s.eventually(within, func() error {
+		now = s.benchmarked(name)
+		if now.Phase != "Finished" {
+			return fmt.Errorf("benchmark %s is not over: %+v", name, now)
+		}
+		return nil
+	})
+	s.t.Logf("%s: %+v", name, now)
+	return now
+}
+
+func (s space) reported(config string) reported {
+	s.t.Helper()
+	var r reported
+	text := s.must("", "get", "configmap", config, "-o", `jsonpath={.data.report\.json}`)
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// ended checks that the one run of a benchmark has this verdict, and that its message has this text in it.
+func (s space) ended(name, verdict, message string) benchmarked {
+	s.t.Helper()
+	now := s.finished(name, 3*time.Minute)
+	if now.Verdict != verdict || len(now.Runs) != 1 || !strings.Contains(now.Runs[0].Message, message) {
+		s.t.Errorf("benchmark %s ended with %+v, want %s because %q", name, now, verdict, message)
+	}
+	return now
+}
+
+// Five adapters, a fresh fleet for each, two runners: a table and a report at the end.
+func TestBenchmarkOfAllAdapters(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "benchmark")
+	s.benchmark("small", fmt.Sprintf(`parallelism: 2
+target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
+matrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}`, registry, version))
+	now := s.finished("small", 8*time.Minute)
+	if now.Verdict != "Passed" || now.Progress != "5/5" {
+		t.Fatalf("it ended with %+v", now)
+	}
+
+	r := s.reported(now.Report.ConfigMap)
+	if r.SchemaVersion != 1 || r.Verdict != "Passed" || len(r.Machine.Nodes) == 0 || r.Machine.Nodes[0].CPU < 1 {
+		t.Errorf("the report says version %d, verdict %s, nodes %v", r.SchemaVersion, r.Verdict, r.Machine.Nodes)
+	}
+	var adapters []string
+	for _, run := range r.Runs {
+		adapters = append(adapters, run.Adapter)
+		samples := run.Samples
+		t.Logf("%s: %d cycles, p95 %.1f ms, ETS %.0f B, stashes %.0f, HTTP out %.0f B, Redis %.0f B in, CPU %.1f s, %s", run.Adapter, run.Counts.Cycles,
+			run.Durations["reconnect"].P95, samples["memoryEts"].Peak, samples["stashes"].Peak, samples["httpOut"].Total, samples["redisIn"].Total, samples["cpu"].Total, run.Message)
+		if run.Counts.Planned != 50 || run.Counts.Cycles < 50 || run.Counts.Error != 0 || run.Replicas != 2 || run.Durations["reconnect"].Count == 0 {
+			t.Errorf("%s: %+v", run.Adapter, run)
+		}
+		if keeps := run.Adapter != "None"; (run.Counts.Recovered > 0) != keeps {
+			t.Errorf("%s: %d users found their state", run.Adapter, run.Counts.Recovered)
+		}
+		if len(samples["processes"].Points) < 2 || samples["processes"].Peak < 100 || samples["httpOut"].Total == 0 || samples["cpu"].Total == 0 {
+			t.Errorf("%s: samples %+v", run.Adapter, samples)
+		}
+		if has := samples["redisOut"].Total > 0; has != (run.Adapter == "Redis") {
+			t.Errorf("%s: %.0f bytes to Redis", run.Adapter, samples["redisOut"].Total)
+		}
+		inPods := run.Adapter == "ETS" || run.Adapter == "Mnesia"
+		if has := samples["stashBytes"].Peak > 0; has != inPods {
+			t.Errorf("%s: %.0f bytes of stashes in the pods", run.Adapter, samples["stashBytes"].Peak)
+		}
+	}
+	if want := []string{"None", "ETS", "BrowserMemory", "Redis", "Mnesia"}; !slices.Equal(adapters, want) {
+		t.Errorf("the report has runs of %v", adapters)
+	}
+	for _, file := range []string{"md", "html"} {
+		if text := s.must("", "get", "configmap", now.Report.ConfigMap, "-o", `jsonpath={.data.report\.`+file+`}`); !strings.Contains(text, "Mnesia") {
+			t.Errorf("report.%s does not speak of Mnesia: %.200s", file, text)
+		}
+	}
+	if left := s.must("", "get", "lsc,jobs,pods", "-o", "name"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// Whatever goes wrong ends with the right verdict and a sentence, never with figures that look like a result.
+func TestBenchmarksThatGoWrong(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "benchmark-wrong")
+	s.apply("adapter: ETS\nttl: 10s")
+	s.settled()
+	const matrix = "matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 2s, duration: 20s}]}\n"
+
+	t.Run("a runner is killed", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.benchmark("killed", matrix+`parallelism: 2
+target: {url: "http://shop-0.shop-nodes:4000"}`)
+		job := s.running("killed").Runs[0].Runner
+		pods := "livestash.dev/benchmark-test=" + job + ",batch.kubernetes.io/job-completion-index=1"
+		if token := s.must("", "get", "pods", "-l", pods, "-o", "jsonpath={.items[0].spec.automountServiceAccountToken}"); token != "false" {
+			t.Errorf("automountServiceAccountToken of the runner is %q", token)
+		}
+		s.must("", "delete", "pod", "-l", pods, "--grace-period=0", "--force")
+		s.ended("killed", "Errored", "Runner 2 of 2 was lost before it reported: its pod is gone")
+	})
+
+	t.Run("a threshold does not hold", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.benchmark("slow", matrix+`parallelism: 2
+thresholds: {p99: {reconnect: 1ms}}
+target: {url: "http://shop-1.shop-nodes:4000"}`)
+		s.ended("slow", "Failed", "p99.reconnect: ")
+	})
+
+	t.Run("a script has a syntax error", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.must("", "create", "configmap", "script", "--from-literal=test.js=export default function () {")
+		s.benchmark("broken", matrix+`scenario: Script
+script: {configMapRef: {name: script, key: test.js}}
+target: {url: "http://shop"}`)
+		s.ended("broken", "Errored", "test.js: Line 1:29 Unexpected end of input")
+	})
+
+	t.Run("the URL answers 404", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.benchmark("lost", matrix+`target: {url: "http://shop-0.shop-nodes:9568"}`)
+		s.ended("lost", "Errored", "There is nothing to test")
+	})
+
+	t.Run("the target does not exist", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.benchmark("nowhere", matrix+"target: {clusterRef: {name: nowhere}}")
+		s.ended("nowhere", "Errored", "There is no LiveStashCluster nowhere")
+	})
+
+	t.Run("the API server refuses the template", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.benchmark("refused", matrix+"target: {template: {spec: {image: x, http: {port: 4369}}}}")
+		s.ended("refused", "Errored", "http.port must not be 4369")
+	})
+
+	t.Run("it is deleted midway", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.benchmark("deleted", matrix+fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 1, http: {readinessPath: /healthz}}}}`, registry, version))
+		s.running("deleted")
+		s.must("", "delete", "lsb", "deleted")
+		s.eventually(time.Minute, func() error {
+			left := s.must("", "get", "lsc,jobs,configmaps", "-l", "livestash.dev/benchmark=deleted", "-o", "name")
+			left += s.must("", "get", "pods", "-l", "livestash.dev/benchmark=deleted", "-o", "name")
+			left += s.must("", "get", "pods,services", "-l", "livestash.dev/cluster=deleted-01-ets", "-o", "name")
+			if left != "" {
+				return fmt.Errorf("left: %s", left)
+			}
+			return nil
+		})
+	})
+
+	t.Run("the operator is restarted midway", func(t *testing.T) {
+		t.Parallel()
+		s := s.in(t)
+		s.benchmark("restarted", matrix+"target: {clusterRef: {name: shop}}")
+		before := s.running("restarted").Runs[0]
+		operator := space{t, releaseNamespace}
+		operator.must("", "delete", "pod", "-l", "app.kubernetes.io/name=livestash-operator,app.kubernetes.io/component=operator")
+		after := s.ended("restarted", "Passed", "").Runs[0]
+		if after.Runner != before.Runner || after.Attempt != 1 {
+			t.Errorf("it ran as %s and went on as %s, attempt %d", before.Runner, after.Runner, after.Attempt)
+		}
+		if r := s.reported("restarted-report"); len(r.Runs) != 1 || r.Runs[0].Counts.Cycles == 0 || len(r.Runs[0].Samples["processes"].Points) == 0 {
+			t.Errorf("the report says %+v", r)
+		}
+	})
+}
