@@ -53,7 +53,7 @@ func roundTrips(b *strings.Builder, l load) {
 func peaks(b *strings.Builder, l load) {
 	rows := [][]string{{"peak, all pods"}}
 	for _, f := range figures {
-		rows[0] = append(rows[0], strings.ToLower(f.title[:1])+f.title[1:])
+		rows[0] = append(rows[0], f.title)
 	}
 	for _, run := range l.sound() {
 		row := []string{run.Adapter}
