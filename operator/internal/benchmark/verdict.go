@@ -33,6 +33,8 @@ const (
 type RunnerEnd struct {
 	// Ended is false when the runner, or its pod, was gone before anybody saw how it ended.
 	Ended bool
+	// Stopped is whether it worked on, and was stopped because another one had failed.
+	Stopped bool
 	// ExitCode is k6's, Reason what the kubelet calls it, Message the termination message: the report, or what else the
 	// runner said last.
 	ExitCode int32
@@ -103,6 +105,9 @@ func Worst(verdicts ...v1alpha1.BenchmarkVerdict) v1alpha1.BenchmarkVerdict {
 // readEnd is what one runner reports, and what is wrong with how it ended: one sentence, without its subject. The report is
 // there with a problem too when it holds figures that are worth keeping.
 func readEnd(run Run, testID string, number int, end RunnerEnd) (*RunnerReport, string) {
+	if end.Stopped {
+		return nil, "was stopped, because the run could not be complete any more"
+	}
 	if !end.Ended {
 		return nil, "was lost before it reported" + because(end)
 	}

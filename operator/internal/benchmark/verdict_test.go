@@ -134,6 +134,10 @@ func TestJudge(t *testing.T) {
 			run: visits(), ends: []RunnerEnd{well(first), {}}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 was lost before it reported."},
 		},
+		"a runner that was stopped because another one failed": {
+			run: visits(), ends: []RunnerEnd{bad(107, "Line 1:29 Unexpected end of input"), {Stopped: true}}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 1 of 2 ended with exit code 107", "Runner 2 of 2 was stopped, because the run could not be complete any more."},
+		},
 
 		// Others.
 		"a runner that was stopped": {

@@ -77,7 +77,7 @@ func ends(seen runner.Observation) []benchmark.RunnerEnd {
 			existed = process.Number + 1
 		}
 		if process.State == runner.Pending || process.State == runner.Ready {
-			end.Message = "it was stopped, because the run could not be complete any more"
+			end.Stopped = true
 		}
 		// A script that k6 cannot read: of all that k6 says, its complaint.
 		if _, err := benchmark.ParseRunnerReport(end.Message); err != nil && end.Message != "" {
