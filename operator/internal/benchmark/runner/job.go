@@ -98,6 +98,13 @@ func readinessProbe() *corev1.Probe {
 	}
 }
 
+// patientProbe lets k6 be busy for ten minutes: who waits for the run has a deadline.
+func patientProbe() *corev1.Probe {
+	probe := readinessProbe()
+	probe.PeriodSeconds, probe.TimeoutSeconds, probe.FailureThreshold = 30, 10, 20
+	return probe
+}
+
 // Observe looks at the Job and its pods.
 func (j *Job) Observe(ctx context.Context, test Test) (Observation, error) {
 	job := &batchv1.Job{}

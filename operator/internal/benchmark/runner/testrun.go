@@ -80,6 +80,7 @@ type testRunPod struct {
 	SecurityContext              *corev1.PodSecurityContext    `json:"securityContext"`
 	ContainerSecurityContext     *corev1.SecurityContext       `json:"containerSecurityContext"`
 	ReadinessProbe               *corev1.Probe                 `json:"readinessProbe,omitempty"`
+	LivenessProbe                *corev1.Probe                 `json:"livenessProbe,omitempty"`
 }
 
 // Object is the TestRun.
@@ -103,6 +104,8 @@ func (*TestRun) Object(test Test) client.Object {
 	runner.Resources = &test.Resources
 	// k6-operator's own asks every ten seconds, and it waits for the answer.
 	runner.ReadinessProbe = readinessProbe()
+	// Its own liveness probe kills a k6 that is busy for three seconds.
+	runner.LivenessProbe = patientProbe()
 
 	wanted := testRun{
 		TypeMeta:   metav1.TypeMeta{APIVersion: TestRunKind.GroupVersion().String(), Kind: TestRunKind.Kind},
