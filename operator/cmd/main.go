@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -46,6 +47,7 @@ type options struct {
 	leaderElection   bool
 	electionInNS     string
 	metricsAddress   string
+	metricsSecure    bool
 	healthAddress    string
 	logging          zap.Options
 	printVersionOnly bool
@@ -82,7 +84,8 @@ func parse() options {
 	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
 	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
-	flag.StringVar(&opts.metricsAddress, "metrics-bind-address", ":8080", "Address of /metrics. 0 turns it off.")
+	flag.StringVar(&opts.metricsAddress, "metrics-bind-address", ":8443", "Address of /metrics. 0 turns it off.")
+	flag.BoolVar(&opts.metricsSecure, "metrics-secure", true, "Serve /metrics over TLS, with a certificate made at the start, to those only whose token may get /metrics. False: over HTTP, to all.")
 	flag.StringVar(&opts.healthAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz.")
 	flag.BoolVar(&opts.printVersionOnly, "version", false, "Print the version and stop.")
 	opts.logging.BindFlags(flag.CommandLine)
@@ -107,7 +110,7 @@ func run(opts options) error {
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(opts.namespaces),
-		Metrics:                       server.Options{BindAddress: opts.metricsAddress},
+		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.healthAddress,
 		LeaderElection:                opts.leaderElection,
 		LeaderElectionID:              "livestash-operator",
@@ -186,6 +189,15 @@ func ownNamespace() string {
 		return ""
 	}
 	return strings.TrimSpace(string(namespace))
+}
+
+// metricsOptions protects the metrics: they tell the names of all fleets.
+func metricsOptions(opts options) server.Options {
+	metrics := server.Options{BindAddress: opts.metricsAddress, SecureServing: opts.metricsSecure}
+	if opts.metricsSecure {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return metrics
 }
 
 func cacheOptions(namespaces string) cache.Options {

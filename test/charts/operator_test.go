@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
@@ -25,13 +26,14 @@ const (
 
 // valueSets are installations that differ in their objects.
 var valueSets = map[string]string{
-	"default":     "",
-	"namespaced":  "watchNamespaces: [livestash-system, shop]",
-	"replicas":    "replicas: 3",
-	"no roles":    "rbac: {create: false}",
-	"no metrics":  "metrics: {enabled: false}",
-	"own account": "serviceAccount: {create: false, name: mine}",
-	"empty CRDs":  "crds: {install: false}",
+	"default":      "",
+	"namespaced":   "watchNamespaces: [livestash-system, shop]",
+	"replicas":     "replicas: 3",
+	"no roles":     "rbac: {create: false}",
+	"no metrics":   "metrics: {enabled: false}",
+	"open metrics": "metrics: {secure: false}",
+	"own account":  "serviceAccount: {create: false, name: mine}",
+	"empty CRDs":   "crds: {install: false}",
 	"other labels": "commonLabels: {team: web, app.kubernetes.io/name: other}\npodLabels: {tier: control, team: ops}\n" +
 		"podAnnotations: {kubectl.kubernetes.io/default-container: other}\n" +
 		"metrics: {service: {labels: {app.kubernetes.io/component: other}}}",
@@ -150,9 +152,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestWatchNamespaces: nothing is cluster-wide then but the CustomResourceDefinitions.
+// TestWatchNamespaces: nothing is cluster-wide then but the CustomResourceDefinitions, when the metrics are open.
 func TestWatchNamespaces(t *testing.T) {
-	found := render(t, operatorChart, "watchNamespaces: [livestash-system, shop]")
+	found := render(t, operatorChart, "watchNamespaces: [livestash-system, shop]\nmetrics: {secure: false}")
 	for key, object := range found {
 		if object.GetNamespace() == "" && object.GetKind() != "CustomResourceDefinition" {
 			t.Errorf("%s is cluster-wide", key)
@@ -233,7 +235,7 @@ func TestTestPods(t *testing.T) {
 	found := render(t, operatorChart, "")
 	for name, url := range map[string]string{
 		"ready":   "http://livestash-operator.livestash-system:8081/readyz",
-		"metrics": "http://livestash-operator.livestash-system:8080/metrics",
+		"metrics": "https://livestash-operator.livestash-system:8443/metrics",
 	} {
 		pod := typed[corev1.Pod](t, found, "Pod livestash-system/livestash-operator-test-"+name)
 		if diff := cmp.Diff([]string{"check", url}, pod.Spec.Containers[0].Args); diff != "" {
@@ -247,8 +249,72 @@ func TestTestPods(t *testing.T) {
 	for _, port := range typed[corev1.Service](t, found, serviceKey).Spec.Ports {
 		ports = append(ports, port.Port)
 	}
-	if diff := cmp.Diff([]int32{8080, 8081}, ports); diff != "" {
+	if diff := cmp.Diff([]int32{8443, 8081}, ports); diff != "" {
 		t.Errorf("ports of the Service (-want +got):\n%s", diff)
+	}
+}
+
+// TestOpenMetrics: port, scheme, roles and token go together.
+func TestOpenMetrics(t *testing.T) {
+	found := render(t, operatorChart, "metrics: {secure: false}")
+	container := typed[appsv1.Deployment](t, found, deploymentKey).Spec.Template.Spec.Containers[0]
+	if !slices.Contains(container.Args, "--metrics-bind-address=:8080") || !slices.Contains(container.Args, "--metrics-secure=false") {
+		t.Errorf("arguments %q: metrics are not open", container.Args)
+	}
+	pod := typed[corev1.Pod](t, found, "Pod livestash-system/livestash-operator-test-metrics")
+	if diff := cmp.Diff([]string{"check", "http://livestash-operator.livestash-system:8080/metrics"}, pod.Spec.Containers[0].Args); diff != "" {
+		t.Errorf("helm test (-want +got):\n%s", diff)
+	}
+	if pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken {
+		t.Error("helm test has a token that it does not need")
+	}
+	for key := range found {
+		if strings.Contains(key, "-metrics-") && strings.HasPrefix(key, "ClusterRole") {
+			t.Errorf("%s is not needed", key)
+		}
+	}
+}
+
+func TestServiceMonitor(t *testing.T) {
+	const key = "ServiceMonitor livestash-system/livestash-operator"
+	if render(t, operatorChart, "")[key] != nil {
+		t.Error("a ServiceMonitor is made without being asked for, where its kind may not be served")
+	}
+	for text, want := range map[string]string{
+		"metrics: {serviceMonitor: {enabled: true, labels: {release: stack}}}": `endpoints:
+- bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+  path: /metrics
+  port: metrics
+  scheme: https
+  tlsConfig:
+    insecureSkipVerify: true
+`,
+		"metrics: {secure: false, serviceMonitor: {enabled: true, labels: {release: stack}, interval: 15s}}": `endpoints:
+- interval: 15s
+  path: /metrics
+  port: metrics
+`,
+	} {
+		found := render(t, operatorChart, text)
+		monitor := found[key]
+		if monitor == nil {
+			t.Fatalf("%q: no ServiceMonitor", text)
+		}
+		if monitor.GetLabels()["release"] != "stack" {
+			t.Errorf("%q: labels %v", text, monitor.GetLabels())
+		}
+		spec := monitor.Object["spec"].(map[string]any)
+		got, _ := yaml.Marshal(map[string]any{"endpoints": spec["endpoints"]})
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("%q: endpoints (-want +got):\n%s", text, diff)
+		}
+		selected, _, err := unstructured.NestedStringMap(spec, "selector", "matchLabels")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if service := typed[corev1.Service](t, found, serviceKey); !labels.SelectorFromSet(selected).Matches(labels.Set(service.Labels)) {
+			t.Errorf("%q: it selects %v, and the Service has %v", text, selected, service.Labels)
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ func startOperator(ctx context.Context, opts options, dir, adminKubeconfig strin
 	operator, err := start(filepath.Join(opts.bin, "manager"), append([]string{
 		"--leader-election-namespace=" + operatorNamespace,
 		"--metrics-bind-address=" + metrics,
+		"--metrics-secure=false",
 		"--health-probe-bind-address=" + health,
 	}, opts.operatorArgs...), environment("KUBECONFIG="+kubeconfig), filepath.Join(dir, "operator.log"))
 	if err != nil {

@@ -53,6 +53,10 @@ user's for this object. The chart's own labels win over the user's: other object
 {{- end -}}
 {{- end -}}
 
+{{- define "livestash-operator.metricsPort" -}}
+{{- ternary "8443" "8080" .Values.metrics.secure -}}
+{{- end -}}
+
 {{/*
 The rules of a role, from a file that hack/charts/sync copied. Takes a dict of context and file.
 */}}
@@ -62,7 +66,7 @@ The rules of a role, from a file that hack/charts/sync copied. Takes a dict of c
 
 {{/*
 A pod for `helm test` that asks the operator's own image whether a URL answers. Takes a dict of context, name and url.
-It tries for a minute, because `helm install` without --wait returns before the operator is up.
+Over https it shows the operator's own token. It tries for a minute, because `helm install` without --wait returns before the operator is up.
 */}}
 {{- define "livestash-operator.testPod" -}}
 {{- $ := .context -}}
@@ -80,7 +84,11 @@ metadata:
 spec:
   restartPolicy: OnFailure
   activeDeadlineSeconds: 60
+  {{- if hasPrefix "https:" .url }}
+  serviceAccountName: {{ include "livestash-operator.serviceAccountName" $ }}
+  {{- else }}
   automountServiceAccountToken: false
+  {{- end }}
   {{- with $.Values.imagePullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}

@@ -66,6 +66,8 @@ const (
 	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
 	ReasonRedisPasswordChanged = "RedisPasswordChanged"
 
+	ReasonPodMonitorMissing = "PodMonitorMissing"
+
 	ReasonCertificateRenewed            = "CertificateRenewed"
 	ReasonCertificateMissing            = "CertificateMissing"
 	ReasonCertificateAuthorityGenerated = "CertificateAuthorityGenerated"

@@ -87,6 +87,21 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.agent", "and the port after it must not be http.port"},
 		},
 		{
+			name: "a PodMonitor without agents",
+			spec: `{image: a, adapter: ETS, agent: {enabled: false}, monitoring: {podMonitor: {enabled: true}}}`,
+			says: []string{"spec.monitoring", "enable the agent, or remove monitoring.podMonitor"},
+		},
+		{
+			name: "scraped every half second",
+			spec: `{image: a, adapter: ETS, monitoring: {podMonitor: {enabled: true, interval: 500ms}}}`,
+			says: []string{"spec.monitoring.podMonitor.interval", "15s or 1m"},
+		},
+		{
+			name: "a PodMonitor with a label of the operator's",
+			spec: `{image: a, adapter: ETS, monitoring: {podMonitor: {enabled: true, labels: {livestash.dev/cluster: other}}}}`,
+			says: []string{"spec.monitoring.podMonitor.labels", "the operator's own"},
+		},
+		{
 			name: "a tick of half a second",
 			spec: `{image: a, adapter: ETS, clustering: {netTickTime: 500ms}}`,
 			says: []string{"spec.clustering.netTickTime", "whole seconds from 5s to 1h"},

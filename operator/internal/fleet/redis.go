@@ -34,8 +34,9 @@ const (
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"
 
-	redisPort    = 6379
-	exporterPort = 9121
+	redisPort        = 6379
+	exporterPort     = 9121
+	exporterPortName = "metrics"
 )
 
 // RedisName is the name of the objects of the Redis that this operator runs.

@@ -138,7 +138,7 @@ func redisExporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, i
 				Key:                  exporterPasswordKey,
 			}}},
 		},
-		Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: exporterPort, Protocol: corev1.ProtocolTCP}},
+		Ports: []corev1.ContainerPort{{Name: exporterPortName, ContainerPort: exporterPort, Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},

@@ -69,6 +69,8 @@ type pass struct {
 	store *storeInUse
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
+	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
+	podMonitor string
 	// unfinished is a problem that does not hold up the steps after it. It is told when they are done.
 	unfinished error
 	// statefulSet is what the API server answered when this pass applied it; nil when it was as wanted.
@@ -99,6 +101,7 @@ func (r *Reconciler) steps() []step {
 		{"ensure certificates", r.ensureCertificates},
 		{"apply children", r.applyChildren},
 		{"ensure operated Redis", r.ensureOperatedRedis},
+		{"ensure PodMonitor", r.ensurePodMonitor},
 		{"remove unwanted children", r.removeUnwanted},
 		{"settle passwords", r.settlePasswords},
 	}
@@ -130,7 +133,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 
-	p := &pass{cluster: cluster, inputs: fleet.Inputs{
+	p := &pass{cluster: cluster, podMonitor: cluster.Status.PodMonitor, inputs: fleet.Inputs{
 		ClusterDomain:      r.ClusterDomain,
 		AgentImage:         r.AgentImage,
 		RedisImage:         r.RedisImage,

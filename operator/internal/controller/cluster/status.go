@@ -49,6 +49,8 @@ type observation struct {
 	trouble string
 	// store is what is seen of the adapter's store apart from what the agents say.
 	store storeObservation
+	// podMonitor is the name of the PodMonitor that there is.
+	podMonitor string
 	// answers are what the agents said.
 	answers []answer
 	// drained are the last words of pods that are gone.
@@ -60,7 +62,7 @@ type observation struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context, p *pass, outcome error) (observation, error) {
-	seen := observation{statefulSet: p.statefulSet, outcome: outcome, now: time.Now()}
+	seen := observation{statefulSet: p.statefulSet, podMonitor: p.podMonitor, outcome: outcome, now: time.Now()}
 	if seen.statefulSet == nil {
 		cached := &appsv1.StatefulSet{}
 		err := r.Get(ctx, client.ObjectKeyFromObject(p.cluster), cached)
@@ -101,6 +103,7 @@ func statusOf(c *v1alpha1.LiveStashCluster, seen observation) v1alpha1.LiveStash
 	status.Stashes = stashes(stash.For(c).Home(), status.Nodes)
 	status.LastRollout = lastRollout(status.LastRollout, seen.statefulSet, seen.drained, seen.now)
 	status.Redis = redisStatus(c, seen.store)
+	status.PodMonitor = seen.podMonitor
 	setAgentConditions(&status.Conditions, c, seen)
 	for _, condition := range []metav1.Condition{available(c, seen), progressing(c, seen), reconcileSucceeded(seen)} {
 		condition.ObservedGeneration = c.Generation

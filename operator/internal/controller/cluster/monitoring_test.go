@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// prometheus-operator may be installed after the fleet: no restart is needed.
+func TestPodMonitor(t *testing.T) {
+	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Monitoring.PodMonitor.Enabled = true
+		spec.Monitoring.PodMonitor.Labels = map[string]string{"release": "one"}
+	})
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonPodMonitorMissing,
+		"monitoring.coreos.com/v1 PodMonitor", "install prometheus-operator", "set enabled to false")
+	await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})
+
+	must(t, api.Create(t.Context(), foreignDefinition("podmonitors", fleet.PodMonitorKind)))
+	hasLabel(t, cluster, "one")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
+
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Monitoring.PodMonitor.Labels["release"] = "two" })
+	hasLabel(t, cluster, "two")
+
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Monitoring.PodMonitor.Enabled = false })
+	eventually(t, func() error {
+		made := podMonitor(cluster)
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
+			return errors.New("the PodMonitor is still there")
+		}
+		return nil
+	})
+	eventually(t, func() error {
+		if name := await(t, cluster.Namespace, "shop", &v1alpha1.LiveStashCluster{}).Status.PodMonitor; name != "" {
+			return fmt.Errorf("status.podMonitor = %q", name)
+		}
+		return nil
+	})
+}
+
+func podMonitor(cluster *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(fleet.PodMonitorKind)
+	object.SetNamespace(cluster.Namespace)
+	object.SetName(cluster.Name)
+	return object
+}
+
+func hasLabel(t *testing.T, cluster *v1alpha1.LiveStashCluster, release string) {
+	t.Helper()
+	eventually(t, func() error {
+		made := podMonitor(cluster)
+		err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made)
+		if err == nil && made.GetLabels()["release"] != release {
+			err = fmt.Errorf("the label release is %q", made.GetLabels()["release"])
+		}
+		return err
+	})
+}
