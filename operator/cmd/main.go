@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -129,6 +130,10 @@ func run(opts options) error {
 		Agents:             agentclient.New(),
 	}
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
+		return err
+	}
+	fleets := &cluster.Metrics{Reader: mgr.GetClient(), Version: version, Elected: mgr.Elected()}
+	if err := metrics.Registry.Register(fleets); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
