@@ -372,7 +372,7 @@ type ruleGroup struct {
 	Rules []struct {
 		Alert       string            `json:"alert"`
 		Expr        string            `json:"expr"`
-		For         string            `json:"for"`
+		For         string            `json:"for,omitempty"`
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"rules"`
