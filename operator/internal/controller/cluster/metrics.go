@@ -29,6 +29,7 @@ var (
 	readyReplicas   = describe("cluster_ready_replicas", "Pods that serve.", fleetLabels...)
 	updatedReplicas = describe("cluster_updated_replicas", "Pods that were made from the current pod template.", fleetLabels...)
 
+	clusterPaused    = describe("cluster_paused", "1 while spec.paused keeps the operator from changing anything, else 0.", fleetLabels...)
 	clusterCondition = describe("cluster_condition", "1 when the condition is True, 0 when it is False. Absent while it is Unknown.", append(fleetLabels, "type")...)
 
 	rolloutStarted  = describe("cluster_rollout_started_timestamp_seconds", "When the last rollout began, in Unix time.", fleetLabels...)
@@ -59,7 +60,7 @@ type Metrics struct {
 // Describe implements prometheus.Collector.
 func (*Metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{
-		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterCondition,
+		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition,
 		rolloutStarted, rolloutFinished, rolloutStashes, certificateExpiry,
 	} {
 		descriptions <- description
@@ -113,6 +114,7 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 		of(desiredReplicas, float64(c.DesiredReplicas())),
 		of(readyReplicas, float64(c.Status.ReadyReplicas)),
 		of(updatedReplicas, float64(c.Status.UpdatedReplicas)),
+		of(clusterPaused, flag(c.Spec.Paused)),
 	}
 	for _, condition := range c.Status.Conditions {
 		switch condition.Status {
@@ -157,3 +159,10 @@ func gauge(description *prometheus.Desc, value float64, labels ...string) promet
 }
 
 func unix(t time.Time) float64 { return float64(t.Unix()) }
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}

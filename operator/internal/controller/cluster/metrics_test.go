@@ -88,7 +88,7 @@ func everything() []client.Object {
 
 func TestMetricsTellTheStatus(t *testing.T) {
 	plain := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "cart"}}
-	plain.Spec.Adapter = v1alpha1.AdapterRedis
+	plain.Spec.Adapter, plain.Spec.Paused = v1alpha1.AdapterRedis, true
 	plain.Status.LastRollout = &v1alpha1.RolloutStatus{To: "b", Started: metav1.Unix(2000, 0)}
 
 	got, err := scrape(t, &Metrics{Reader: cached(t, append(everything(), plain)...).Build(), Version: "1.2.3", Elected: elected()})
@@ -102,6 +102,8 @@ livestash_cluster_desired_replicas{livestash_cluster="cart",namespace="web"} 2
 livestash_cluster_desired_replicas{livestash_cluster="shop",namespace="web"} 3
 livestash_cluster_info{adapter="ETS",livestash_cluster="shop",namespace="web"} 1
 livestash_cluster_info{adapter="Redis",livestash_cluster="cart",namespace="web"} 1
+livestash_cluster_paused{livestash_cluster="cart",namespace="web"} 1
+livestash_cluster_paused{livestash_cluster="shop",namespace="web"} 0
 livestash_cluster_ready_replicas{livestash_cluster="cart",namespace="web"} 0
 livestash_cluster_ready_replicas{livestash_cluster="shop",namespace="web"} 2
 livestash_cluster_rollout_finished_timestamp_seconds{livestash_cluster="shop",namespace="web"} 1060
