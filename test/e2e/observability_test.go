@@ -327,12 +327,18 @@ func (p prometheus) checkVariable(uid, definition string) {
 	}
 }
 
-func (p prometheus) checkAlerts() {
-	p.t.Helper()
+// ruleFile is the chart's file of alerts.
+func ruleFile(t *testing.T) []byte {
+	t.Helper()
 	rules, err := os.ReadFile(filepath.Join(repository(), "charts", "livestash-observability", "rules", "livestash.yaml"))
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
+	return rules
+}
+
+func (p prometheus) checkAlerts() {
+	p.t.Helper()
 	var file struct {
 		Groups []struct {
 			Rules []struct {
@@ -341,7 +347,7 @@ func (p prometheus) checkAlerts() {
 			} `json:"rules"`
 		} `json:"groups"`
 	}
-	if err := yaml.Unmarshal(rules, &file); err != nil {
+	if err := yaml.Unmarshal(ruleFile(p.t), &file); err != nil {
 		p.t.Fatal(err)
 	}
 	alerts := 0
