@@ -583,7 +583,7 @@ func TestTags(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, `"metric":"reconnect"`) && strings.Contains(line, `"type":"Point"`) {
 			samples++
-			if !strings.Contains(line, `"testid":"run-7"`) || !strings.Contains(line, `"instance_id":"1"`) || !strings.Contains(line, `"adapter":"none"`) {
+			if !strings.Contains(line, `"testid":"run-7"`) || !strings.Contains(line, `"instance_id":"1"`) || !strings.Contains(line, `"adapter":"ets"`) {
 				t.Fatalf("a tag is missing: %s", line)
 			}
 		}
