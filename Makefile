@@ -68,7 +68,7 @@ lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated
 	@# Not cmd/kubernetes: it is a table of programs, and checking it would check all of Kubernetes.
 	@$(STEP) lint-localcluster "Lint the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) $(LINT) --build-tags integration ./cmd/localcluster ./cmd/pause ./internal/... ./integration'
 	@$(STEP) lint-scripts "Lint shell scripts" bash -c 'grep -rlE "^#!/usr/bin/env bash" hack .ci agent loadtests --include="*" | xargs shellcheck'
-	@$(STEP) lint-charts "Lint charts" bash -c 'helm lint --strict . && helm lint --strict charts/livestash-operator'
+	@$(STEP) lint-charts "Lint charts" bash -c 'helm lint --strict . charts/livestash-operator charts/livestash-observability'
 
 ##@ Pieces
 
@@ -87,7 +87,7 @@ bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processe
 	@agent/test/bench .cache/agent/ebin
 
 .PHONY: test-charts
-test-charts: $(BIN)/helm $(BIN)/kubectl ## Render the charts in many ways and check the result.
+test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool ## Render the charts in many ways and check the result.
 	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/...'
 
 .PHONY: test-k6
@@ -107,7 +107,7 @@ test-localcluster: local-cluster-binaries ## The local cluster itself: up, down,
 	@$(STEP) test-localcluster "Test the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go test -count=1 -v -tags=integration -timeout 20m ./internal/... ./integration'
 
 .PHONY: test-e2e
-test-e2e: $(CLUSTER_NEEDS) ## End-to-end tests (CLUSTER=local, kind or current).
+test-e2e: $(CLUSTER_NEEDS) prometheus-image ## End-to-end tests (CLUSTER=local, kind or current).
 	@hack/test-e2e
 
 .PHONY: survival
@@ -163,6 +163,11 @@ redis-images: image-builder ## Build what stands in for the images of Redis and 
 	@$(STEP) image-redis "Image of Redis" hack/images/build test/images/redis test/images/redis/Dockerfile $(REGISTRY)/livestash-test-redis:$(VERSION) $(DIST)/local/redis.tar
 	@$(STEP) image-redis-exporter "Image of Redis's exporter" hack/images/build test/images/redis-exporter test/images/redis-exporter/Dockerfile $(REGISTRY)/livestash-test-redis-exporter:$(VERSION) $(DIST)/local/redis-exporter.tar
 
+.PHONY: prometheus-image
+prometheus-image: $(BIN)/prometheus image-builder ## Build the image of the Prometheus that the end-to-end tests ask.
+	@mkdir -p $(DIST)/prometheus && cp -u $(BIN)/prometheus $(DIST)/prometheus/
+	@$(STEP) image-prometheus "Image of Prometheus" hack/images/build $(DIST)/prometheus test/images/prometheus/Dockerfile $(REGISTRY)/livestash-test-prometheus:$(VERSION) $(DIST)/livestash-test-prometheus.tar
+
 .PHONY: survival-image
 survival-image: $(DIST)/survival/survival-client image-builder ## Build the image that holds the sessions of `make survival`.
 	@$(STEP) image-survival "Image of the survival test" hack/images/build $(DIST)/survival test/survival/client/Dockerfile $(REGISTRY)/livestash-survival:$(VERSION) $(DIST)/livestash-survival.tar
@@ -214,6 +219,10 @@ $(BIN)/localcluster: $(call sources,test/localcluster)
 
 $(BIN)/pause: $(call sources,test/localcluster/cmd/pause)
 	@$(STEP) build-pause "Build the pause program" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w" -o $@ ./cmd/pause'
+
+# Not by go install, which refuses a module that replaces others. Of all ways to find targets only that of Kubernetes.
+$(BIN)/prometheus $(BIN)/promtool &: test/prometheus/go.mod test/prometheus/go.sum
+	@$(STEP) build-prometheus "Build Prometheus (minutes, once)" bash -c 'cd test/prometheus && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd,enable_kubernetes_sd -ldflags "-s -w" -o $(BIN)/ tool && touch $(BIN)/prometheus $(BIN)/promtool'
 
 $(BIN)/kubectl: | $(BIN)/kubernetes
 	@ln -sf kubernetes $@

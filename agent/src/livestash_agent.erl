@@ -57,6 +57,7 @@ start(_Type, _Arguments) ->
     ok = livestash_agent_config:load(),
     ok = livestash_agent_state:init(),
     ok = livestash_agent_browser:attach(),
+    ok = livestash_agent_recovery:attach(),
     ok = livestash_agent_signal:install(),
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 

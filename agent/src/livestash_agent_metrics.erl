@@ -53,8 +53,19 @@ livestash() ->
             {[{kind, Kind}, {direction, Direction}], element(Position, maps:get(Kind, Counts))}
          || Kind <- [http, distribution, redis], {Direction, Position} <- [{in, 1}, {out, 2}]
         ]},
-        {"livestash_cpu_seconds_total", counter, "CPU seconds of the VM's process.", livestash_agent_vm:cpu_seconds()}
-    ] ++ store(livestash_agent_config:get(adapter)).
+        {"livestash_cpu_seconds_total", counter, "CPU seconds of the VM's process.", livestash_agent_vm:cpu_seconds()},
+        {"livestash_memory_limit_bytes", gauge, "Bytes that the container may use. Absent without a limit.", livestash_agent_vm:memory_limit()}
+    ] ++ returns(livestash_agent_config:get(adapter), Counters) ++ store(livestash_agent_config:get(adapter)).
+
+%% Nothing where there is no stash to come back to.
+returns(none, _Counters) ->
+    [];
+returns(_Adapter, #{returns_recovered := Recovered, returns_not_recovered := NotRecovered}) ->
+    [
+        {"livestash_returns_total", counter, "Users who came back, by whether they found their stash.", [
+            {[{recovered, yes}], Recovered}, {[{recovered, no}], NotRecovered}
+        ]}
+    ].
 
 %% Nothing where there is no store that could be missing.
 store(Adapter) when Adapter =:= none; Adapter =:= browser_memory ->

@@ -17,6 +17,8 @@
     | sockets_closed
     | splits
     | reunited_rows
+    | returns_recovered
+    | returns_not_recovered
     | store_answers.
 
 -define(PHASES, [none, waiting, closing, stopping, handing_over, done]).
@@ -28,6 +30,8 @@
     sockets_closed,
     splits,
     reunited_rows,
+    returns_recovered,
+    returns_not_recovered,
     store_answers
 ]).
 

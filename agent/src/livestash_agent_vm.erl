@@ -2,7 +2,7 @@
 %% is not read at once: the allocators.
 -module(livestash_agent_vm).
 
--export([metrics/0, cpu_seconds/0]).
+-export([metrics/0, cpu_seconds/0, memory_limit/0]).
 
 -define(SYSTEM, [
     {atom_count, "Atoms that exist."},
@@ -25,6 +25,11 @@
     {threads, "1 if the VM has threads."},
     {time_correction, "1 if time correction is on."}
 ]).
+
+%% Where a container finds the limit of its memory: cgroup v2, and v1.
+-define(MEMORY_LIMITS, ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]).
+%% What cgroup v1 says without a limit is the largest number of whole pages, which differs.
+-define(NO_LIMIT, 1 bsl 60).
 
 %% What Linux counts CPU time in, for every process and architecture.
 -define(TICKS_PER_SECOND, 100).
@@ -100,9 +105,7 @@ value(Name) ->
 -spec cpu_seconds() -> float().
 cpu_seconds() ->
     try
-        {ok, File} = file:open("/proc/self/stat", [read, raw, binary]),
-        {ok, Line} = file:read(File, 1024),
-        ok = file:close(File),
+        Line = read("/proc/self/stat"),
         %% The program's name, in brackets, may hold spaces.
         Fields = binary:split(lists:last(binary:split(Line, <<") ">>, [global])), <<" ">>, [global]),
         Ticks = binary_to_integer(lists:nth(12, Fields)) + binary_to_integer(lists:nth(13, Fields)),
@@ -110,3 +113,26 @@ cpu_seconds() ->
     catch
         error:_ -> element(1, erlang:statistics(runtime)) / 1000
     end.
+
+%% Bytes that the kernel lets the container use before it kills the VM, none when there is no limit. Read anew each time: a
+%% pod's limit can be changed while it runs.
+-spec memory_limit() -> pos_integer() | [].
+memory_limit() ->
+    memory_limit(?MEMORY_LIMITS).
+
+memory_limit([]) ->
+    [];
+memory_limit([Path | Paths]) ->
+    try binary_to_integer(string:trim(read(Path))) of
+        Bytes when Bytes < ?NO_LIMIT -> Bytes;
+        _ -> []
+    catch
+        error:_ -> memory_limit(Paths)
+    end.
+
+%% The first KiB of a file, not through the VM's file server, which others may keep busy.
+read(Path) ->
+    {ok, File} = file:open(Path, [read, raw, binary]),
+    {ok, Bytes} = file:read(File, 1024),
+    ok = file:close(File),
+    Bytes.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -143,6 +144,10 @@ func run(opts options) error {
 		return err
 	}
 	if err := setUpBenchmarks(mgr, opts, domain, agents); err != nil {
+		return err
+	}
+	fleets := &cluster.Metrics{Reader: mgr.GetClient(), Version: version, Elected: mgr.Elected()}
+	if err := metrics.Registry.Register(fleets); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -26,9 +26,13 @@ import (
 )
 
 const (
-	root          = "../.."
-	operatorChart = root + "/charts/livestash-operator"
+	root               = "../.."
+	operatorChart      = root + "/charts/livestash-operator"
+	observabilityChart = root + "/charts/livestash-observability"
 )
+
+// parts are the charts that the root chart installs.
+var parts = []string{operatorChart, observabilityChart}
 
 // helmProgram is HELM, else bin/helm of the checkout, else the one on PATH.
 func helmProgram(t *testing.T) string {
@@ -155,6 +159,8 @@ func emptyOf(t *testing.T, object *unstructured.Unstructured) metav1.Object {
 		return &corev1.Namespace{}
 	case "v1 Pod":
 		return &corev1.Pod{}
+	case "v1 ConfigMap":
+		return &corev1.ConfigMap{}
 	case "v1 Service":
 		return &corev1.Service{}
 	case "v1 ServiceAccount":

@@ -13,10 +13,10 @@ import (
 
 // TestManifestsAgreeWithChart: manifests/install.yaml, which is rendered from config/, and the root chart with its
 // defaults install the same objects. They differ in the Namespace, in the labels and annotations that say who
-// installed, and in the pods of `helm test`.
+// installed, and in the pods of `helm test`. The dashboards are the chart's alone.
 func TestManifestsAgreeWithChart(t *testing.T) {
 	manifests := read(t, readFile(t, root+"/manifests/install.yaml"))
-	chart := render(t, root, "")
+	chart := render(t, root, "observability: {enabled: false}")
 
 	namespace := manifests["Namespace /livestash-system"]
 	if namespace == nil || namespace.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
@@ -54,22 +54,25 @@ func withoutInstaller(object *unstructured.Unstructured) map[string]any {
 // chartVersion is the version of the charts, which must all have it: they are published together.
 func chartVersion(t *testing.T) string {
 	t.Helper()
-	var parent, part struct {
-		Version      string
-		AppVersion   string
-		Dependencies []struct{ Version string }
+	var versions []string
+	for _, chart := range append([]string{root}, parts...) {
+		var found struct {
+			Version      string
+			AppVersion   string
+			Dependencies []struct{ Version string }
+		}
+		if err := yaml.Unmarshal(readFile(t, chart+"/Chart.yaml"), &found); err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, found.Version, found.AppVersion)
+		for _, dependency := range found.Dependencies {
+			versions = append(versions, dependency.Version)
+		}
 	}
-	if err := yaml.Unmarshal(readFile(t, root+"/Chart.yaml"), &parent); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(readFile(t, operatorChart+"/Chart.yaml"), &part); err != nil {
-		t.Fatal(err)
-	}
-	versions := []string{parent.Version, parent.AppVersion, part.Version, part.AppVersion, parent.Dependencies[0].Version}
 	if len(slices.Compact(slices.Clone(versions))) != 1 {
 		t.Fatalf("the charts' versions differ: %q", versions)
 	}
-	return part.AppVersion
+	return versions[0]
 }
 
 // The agent is part of the operator's image, so it has the same version.
@@ -80,9 +83,9 @@ func TestAgentHasTheChartsVersion(t *testing.T) {
 	}
 }
 
-func TestOperatorDisabled(t *testing.T) {
-	if found := render(t, root, "operator: {enabled: false}"); len(found) != 0 {
-		t.Errorf("operator.enabled: false still installs %d objects", len(found))
+func TestPartsDisabled(t *testing.T) {
+	if found := render(t, root, "operator: {enabled: false}\nobservability: {enabled: false}"); len(found) != 0 {
+		t.Errorf("with both parts disabled %d objects are still installed", len(found))
 	}
 }
 
@@ -96,7 +99,9 @@ func TestNotes(t *testing.T) {
 		{"part", operatorChart, "", []string{"all namespaces", "helm test -n there web"}},
 		{"namespaces", operatorChart, "watchNamespaces: [shop, cart]", []string{"namespaces shop, cart", "kubectl apply -n shop"}},
 		{"not kept", operatorChart, "crds: {keep: false}", []string{"deletes every LiveStashCluster"}},
-		{"disabled", root, "operator: {enabled: false}", []string{"nothing is installed"}},
+		{"disabled", root, "operator: {enabled: false}\nobservability: {enabled: false}", []string{"nothing is installed"}},
+		{"dashboards", root, "", []string{"Dashboards: LiveStash in Grafana", "grafana_dashboard=1"}},
+		{"alerts", observabilityChart, "prometheusRules: {enabled: true}", []string{"PrometheusRule web-livestash", "prometheusRules.labels.release"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			out, err := helm(t, "install", "web", test.chart, "--namespace", "there", "--dry-run=client", "--values", values(t, test.values))

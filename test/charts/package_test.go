@@ -35,7 +35,7 @@ func TestPackage(t *testing.T) {
 		switch inside {
 		case "Chart.yaml", "values.yaml", "values.schema.json", "templates", "README.md", "LICENSE":
 		case "charts":
-			if !strings.HasPrefix(name, "livestash/charts/livestash-operator/") {
+			if !strings.HasPrefix(name, "livestash/charts/livestash-operator/") && !strings.HasPrefix(name, "livestash/charts/livestash-observability/") {
 				t.Errorf("%s is packed, but is no part of the root chart", name)
 			}
 		default:
@@ -80,7 +80,7 @@ func TestPlatformIsLeftOut(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	if out, err := helm(t, "lint", "--strict", root, operatorChart); err != nil {
+	if out, err := helm(t, append([]string{"lint", "--strict", root}, parts...)...); err != nil {
 		t.Error(err, out)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func oneLine(t *testing.T, node *yaml.Node) string {
 
 // TestValuesHaveMeanings: every value is explained, in full sentences.
 func TestValuesHaveMeanings(t *testing.T) {
-	for _, chart := range []string{root, operatorChart} {
+	for _, chart := range append([]string{root}, parts...) {
 		for _, value := range valuesOf(t, readFile(t, chart+"/values.yaml")) {
 			if !strings.HasSuffix(value.meaning, ".") {
 				t.Errorf("%s/values.yaml: %s is explained by %q, which is not a sentence", chart, value.name, value.meaning)
@@ -76,10 +77,17 @@ func TestValuesHaveMeanings(t *testing.T) {
 	}
 }
 
-// TestReadme: the table in the chart's README is made from values.yaml.
+// TestReadme: the table in a chart's README is made from values.yaml.
 func TestReadme(t *testing.T) {
+	for _, chart := range parts {
+		compareReadme(t, chart)
+	}
+}
+
+func compareReadme(t *testing.T, chart string) {
+	t.Helper()
 	const begin, end = "<!-- values: written by `go test ./charts -update` in test/ from values.yaml -->\n", "<!-- end of values -->\n"
-	path := operatorChart + "/README.md"
+	path := chart + "/README.md"
 	readme := string(readFile(t, path))
 	before, rest, found := strings.Cut(readme, begin)
 	_, after, foundEnd := strings.Cut(rest, end)
@@ -88,16 +96,23 @@ func TestReadme(t *testing.T) {
 	}
 	var table bytes.Buffer
 	table.WriteString("| Value | Meaning | Default |\n|---|---|---|\n")
-	for _, value := range valuesOf(t, readFile(t, operatorChart+"/values.yaml")) {
+	for _, value := range valuesOf(t, readFile(t, chart+"/values.yaml")) {
 		fmt.Fprintf(&table, "| `%s` | %s | `%s` |\n", value.name, strings.ReplaceAll(value.meaning, "|", "\\|"), value.fallback)
 	}
 	compareGolden(t, path, before+begin+table.String()+end+after)
 }
 
-// TestSchemaIsComplete: the schema knows the values of values.yaml and no others, and is strict about every group.
+// TestSchemaIsComplete: a schema knows the values of values.yaml and no others, and is strict about every group.
 func TestSchemaIsComplete(t *testing.T) {
+	for _, chart := range parts {
+		t.Run(filepath.Base(chart), func(t *testing.T) { compareSchema(t, chart) })
+	}
+}
+
+func compareSchema(t *testing.T, chart string) {
+	t.Helper()
 	schema := map[string]any{}
-	if err := json.Unmarshal(readFile(t, operatorChart+"/values.schema.json"), &schema); err != nil {
+	if err := json.Unmarshal(readFile(t, chart+"/values.schema.json"), &schema); err != nil {
 		t.Fatal(err)
 	}
 	// These two are Helm's and the parent chart's.
@@ -106,7 +121,7 @@ func TestSchemaIsComplete(t *testing.T) {
 	delete(properties, "enabled")
 
 	groups := map[string][]string{}
-	for _, value := range valuesOf(t, readFile(t, operatorChart+"/values.yaml")) {
+	for _, value := range valuesOf(t, readFile(t, chart+"/values.yaml")) {
 		path := strings.Split(value.name, ".")
 		for depth, name := range path {
 			group := strings.Join(path[:depth], ".")
@@ -204,15 +219,17 @@ func TestRootRefusals(t *testing.T) {
 
 // TestDefaultsPassSchema: writing down a default changes nothing.
 func TestDefaultsPassSchema(t *testing.T) {
-	without, err := template(t, operatorChart, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	with, err := template(t, operatorChart, string(readFile(t, operatorChart+"/values.yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(without, with); diff != "" {
-		t.Error(diff)
+	for _, chart := range parts {
+		without, err := template(t, chart, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := template(t, chart, string(readFile(t, chart+"/values.yaml")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(without, with); diff != "" {
+			t.Error(diff)
+		}
 	}
 }

@@ -33,7 +33,7 @@ export function k6Options(config) {
         maxDuration: `${config.durationMs + WAITS_END_MS + DROP_MS}ms`,
         gracefulStop: '0s',
         // Not in k6's own `tags`: flags as k6-operator's --tag replace those.
-        tags: config.testid ? { testid: config.testid } : {},
+        tags: seriesTags(config),
       },
     },
     setupTimeout: `${2 * LOOK_MS}ms`,
@@ -126,4 +126,10 @@ async function look(config) {
   }
   const none = problems.length > 1 ? `none of ${problems.length} servers gives the page, the first because of ` : '';
   return `There is nothing to test: ${none}${problems[0]}. Check BASE_URLS and STASH_PATH=${config.path}.`;
+}
+
+// What tells the series of a run apart in a Prometheus: those of two adapters, and those of two runners, which would
+// otherwise write into one.
+function seriesTags({ adapter, testid, runner }) {
+  return { adapter, ...(testid ? { testid } : {}), ...(runner === null ? {} : { runner: String(runner) }) };
 }

@@ -569,7 +569,7 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// TestTags gives k6 tags as k6-operator does: they and the name of the test are on what is measured.
+// TestTags gives k6 tags as k6-operator does: they, the name of the test and the adapter are on what is measured.
 func TestTags(t *testing.T) {
 	t.Parallel()
 	_, bases := serve(t, faultserver.None)
@@ -583,7 +583,7 @@ func TestTags(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, `"metric":"reconnect"`) && strings.Contains(line, `"type":"Point"`) {
 			samples++
-			if !strings.Contains(line, `"testid":"run-7"`) || !strings.Contains(line, `"instance_id":"1"`) {
+			if !strings.Contains(line, `"testid":"run-7"`) || !strings.Contains(line, `"instance_id":"1"`) || !strings.Contains(line, `"adapter":"ets"`) {
 				t.Fatalf("a tag is missing: %s", line)
 			}
 		}

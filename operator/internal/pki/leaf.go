@@ -58,6 +58,15 @@ func (a *Authority) renew(authorities []byte, name string, now time.Time) (Leaf,
 	return Leaf{Authorities: authorities, Certificate: encodeCertificate(certificate), Key: keyPEM}, renewAfter(certificate), nil
 }
 
+// NotAfter is when the certificate ends: the zero time when there is none that nodes could connect with.
+func (l Leaf) NotAfter() time.Time {
+	leaf, _ := l.parse()
+	if leaf == nil {
+		return time.Time{}
+	}
+	return leaf.NotAfter
+}
+
 // parse is the certificate and the accepted authorities. Nil when nodes could not connect to each other with them.
 func (l Leaf) parse() (leaf *x509.Certificate, authorities []*x509.Certificate) {
 	leaf, err := parseCertificate(l.Certificate)

@@ -31,6 +31,8 @@ const (
 	dnsNameAnnotation = "livestash.dev/dns-name"
 	// dueAnnotation is when the certificate is to be looked at again, as RFC 3339.
 	dueAnnotation = "livestash.dev/due"
+	// expiryAnnotation is when the certificate ends, as RFC 3339. Metrics tells it.
+	expiryAnnotation = "livestash.dev/expiry"
 )
 
 // lookAtIssued is how often a Certificate of cert-manager, which is not watched, is looked up.
@@ -126,6 +128,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 		authorityAnnotation: authority.Fingerprint(),
 		dnsNameAnnotation:   found.name,
 		dueAnnotation:       due.UTC().Format(time.RFC3339),
+		expiryAnnotation:    want.NotAfter().UTC().Format(time.RFC3339),
 	}
 	if err := r.writeSecret(ctx, before, secret); err != nil {
 		return time.Time{}, err

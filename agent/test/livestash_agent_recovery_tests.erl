@@ -1,0 +1,67 @@
+%% Does the agent count the users who come back, and whether they found their stash, and never break a page?
+-module(livestash_agent_recovery_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1, request/2]).
+
+-define(EVENT, [phoenix, live_view, mount, stop]).
+
+attach_test_() ->
+    [{timeout, 60, Test} || Test <- [
+        fun returns_are_counted/0,
+        fun without_an_adapter_nothing_is_counted/0
+    ]].
+
+%% The socket as LiveStash leaves it when LiveView has mounted.
+returns_are_counted() ->
+    Vm = vm("redis"),
+    ok = call(Vm, livestash_agent_recovery, attach, []),
+    ok = call(Vm, livestash_agent_recovery, attach, []),
+    ?assertEqual(1, call(Vm, telemetry, handlers, [?EVENT])),
+    ?assertEqual({0, 0}, counted(Vm)),
+    [mounted(Vm, #{'reconnected?' => true, stash_fingerprint => <<"x">>}) || _ <- lists:seq(1, 3)],
+    mounted(Vm, #{'reconnected?' => true, stash_fingerprint => nil}),
+    mounted(Vm, #{'reconnected?' => false, stash_fingerprint => nil}),
+    ?assertEqual({3, 1}, counted(Vm)),
+    stop(Vm).
+
+without_an_adapter_nothing_is_counted() ->
+    Vm = vm("none"),
+    ok = call(Vm, livestash_agent_recovery, attach, []),
+    ?assertEqual(0, call(Vm, telemetry, handlers, [?EVENT])),
+    ?assertEqual(nomatch, re:run(request(Vm, "/metrics"), "livestash_returns_total")),
+    stop(Vm).
+
+no_shape_fails_test_() ->
+    [
+        ?_assertEqual(ok, livestash_agent_recovery:handle(?EVENT, #{}, Metadata, []))
+     || Metadata <- [
+            #{},
+            #{socket => nil},
+            #{socket => #{private => nil}},
+            #{socket => #{private => #{}}},
+            #{socket => #{private => #{live_stash_context => nil}}},
+            #{socket => #{private => #{live_stash_context => #{}}}},
+            #{socket => #{private => #{live_stash_context => #{'reconnected?' => nil, stash_fingerprint => <<"x">>}}}}
+        ]
+    ].
+
+mounted(Vm, Context) ->
+    Metadata = #{socket => #{private => #{live_stash_context => Context}}},
+    ok = call(Vm, telemetry, execute, [?EVENT, #{}, Metadata]).
+
+counted(Vm) ->
+    Text = request(Vm, "/metrics"),
+    {number(Text, "yes"), number(Text, "no")}.
+
+number(Text, Recovered) ->
+    {match, [Number]} = re:run(Text, ["\nlivestash_returns_total{recovered=\"", Recovered, "\"} ([0-9]+)\n"], [{capture, all_but_first, list}]),
+    list_to_integer(Number).
+
+%% Has telemetry, as an application with LiveView has it.
+vm(Adapter) ->
+    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}, flags => ["-pa", os:getenv("TESTS")]}),
+    {module, telemetry} = call(Vm, code, load_file, [telemetry]),
+    eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
+    Vm.

@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fleet"
+)
+
+// collectTimeout is how long one scrape may take to read the cache.
+const collectTimeout = 5 * time.Second
+
+// The labels under which the pods' own metrics are scraped too, so that both can be joined.
+var fleetLabels = []string{"namespace", "livestash_cluster"}
+
+// The metrics of fleets, as their status tells them. docs/reference/metrics.md lists them for readers.
+var (
+	operatorInfo = describe("operator_info", "The operator. Always 1.", "version")
+	clusterInfo  = describe("cluster_info", "A LiveStashCluster. Always 1.", append(fleetLabels, "adapter")...)
+
+	desiredReplicas = describe("cluster_desired_replicas", "Pods that spec.replicas asks for.", fleetLabels...)
+	readyReplicas   = describe("cluster_ready_replicas", "Pods that serve.", fleetLabels...)
+	updatedReplicas = describe("cluster_updated_replicas", "Pods that were made from the current pod template.", fleetLabels...)
+
+	clusterPaused    = describe("cluster_paused", "1 while spec.paused keeps the operator from changing anything, else 0.", fleetLabels...)
+	clusterCondition = describe("cluster_condition", "1 when the condition is True, 0 when it is False. Absent while it is Unknown.", append(fleetLabels, "type")...)
+
+	rolloutStarted  = describe("cluster_rollout_started_timestamp_seconds", "When the last rollout began, in Unix time.", fleetLabels...)
+	rolloutFinished = describe("cluster_rollout_finished_timestamp_seconds", "When the last rollout ended, in Unix time. Absent while it goes on.", fleetLabels...)
+	rolloutStashes  = describe("cluster_rollout_stashes", "Stashes in the pods that the last rollout replaced: held when each was told to stop, handed over to peers, lost.", append(fleetLabels, "outcome")...)
+
+	certificateExpiry = describe("cluster_certificate_expiry_timestamp_seconds", "When the certificate of the fleet's nodes ends, in Unix time. Only of those that the operator makes itself.", fleetLabels...)
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("livestash_"+name, help, labels, nil)
+}
+
+// Metrics tells Prometheus what the LiveStashClusters say in their status. It reads the cache when it is scraped, so that
+// what is gone from the cluster is gone from the metrics, and costs no request.
+type Metrics struct {
+	// Reader reads from the cache.
+	Reader client.Reader
+
+	// Version is the operator's.
+	Version string
+
+	// Elected is closed once this replica of the operator is the one that works. The others tell only that they are there,
+	// or every fleet would be counted once for each of them.
+	Elected <-chan struct{}
+}
+
+// Describe implements prometheus.Collector.
+func (*Metrics) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, description := range []*prometheus.Desc{
+		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition,
+		rolloutStarted, rolloutFinished, rolloutStashes, certificateExpiry,
+	} {
+		descriptions <- description
+	}
+}
+
+// Collect implements prometheus.Collector. A scrape fails when the cache cannot be read: no number is better than a wrong one.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	metrics <- gauge(operatorInfo, 1, m.Version)
+	select {
+	case <-m.Elected:
+	default:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
+	defer cancel()
+	if err := m.collectClusters(ctx, metrics); err != nil {
+		ctrl.Log.WithName("metrics").Error(err, "Collecting the metrics of LiveStashClusters")
+		metrics <- prometheus.NewInvalidMetric(clusterInfo, err)
+	}
+}
+
+func (m *Metrics) collectClusters(ctx context.Context, metrics chan<- prometheus.Metric) error {
+	clusters := &v1alpha1.LiveStashClusterList{}
+	if err := m.Reader.List(ctx, clusters); err != nil {
+		return fmt.Errorf("listing LiveStashClusters: %w", err)
+	}
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		for _, metric := range metricsOf(c) {
+			metrics <- metric
+		}
+		expiry, err := m.certificateExpiry(ctx, c)
+		if err != nil {
+			return err
+		}
+		if !expiry.IsZero() {
+			metrics <- gauge(certificateExpiry, unix(expiry), c.Namespace, c.Name)
+		}
+	}
+	return nil
+}
+
+// metricsOf is what a LiveStashCluster says of itself.
+func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
+	of := func(description *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+		return gauge(description, value, append([]string{c.Namespace, c.Name}, labels...)...)
+	}
+	metrics := []prometheus.Metric{
+		of(clusterInfo, 1, string(c.Spec.Adapter)),
+		of(desiredReplicas, float64(c.DesiredReplicas())),
+		of(readyReplicas, float64(c.Status.ReadyReplicas)),
+		of(updatedReplicas, float64(c.Status.UpdatedReplicas)),
+		of(clusterPaused, flag(c.Spec.Paused)),
+	}
+	for _, condition := range c.Status.Conditions {
+		switch condition.Status {
+		case metav1.ConditionTrue:
+			metrics = append(metrics, of(clusterCondition, 1, condition.Type))
+		case metav1.ConditionFalse:
+			metrics = append(metrics, of(clusterCondition, 0, condition.Type))
+		case metav1.ConditionUnknown:
+		}
+	}
+	rollout := c.Status.LastRollout
+	if rollout == nil {
+		return metrics
+	}
+	metrics = append(metrics,
+		of(rolloutStarted, unix(rollout.Started.Time)),
+		of(rolloutStashes, float64(rollout.SessionsBefore), "held"),
+		of(rolloutStashes, float64(rollout.HandedOff), "handed_over"),
+		of(rolloutStashes, float64(rollout.NotHandedOff), "lost"),
+	)
+	if rollout.Finished != nil {
+		metrics = append(metrics, of(rolloutFinished, unix(rollout.Finished.Time)))
+	}
+	return metrics
+}
+
+// certificateExpiry is the end of the nodes' certificate: the zero time when the operator does not make it, or has not yet.
+func (m *Metrics) certificateExpiry(ctx context.Context, c *v1alpha1.LiveStashCluster) (time.Time, error) {
+	if !c.TLSEnabled() || c.Spec.Clustering.TLS.IssuerRef != nil {
+		return time.Time{}, nil
+	}
+	secret := secretMetadataObject()
+	err := m.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: fleet.DistributionSecretName(c)}, secret)
+	if err != nil {
+		return time.Time{}, client.IgnoreNotFound(err)
+	}
+	return timeIn(secret.Annotations, expiryAnnotation), nil
+}
+
+func gauge(description *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
+}
+
+func unix(t time.Time) float64 { return float64(t.Unix()) }
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}

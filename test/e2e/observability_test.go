@@ -1,0 +1,439 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+)
+
+// noData are queries that find nothing in a healthy fleet of the OTP workload, and why.
+var noData = map[string]string{
+	`livestash_returns_total{%, recovered="yes"}`: "a share of nothing: the OTP workload has no LiveView whose telemetry the agent could hear",
+}
+
+// quietOnes are metrics of k6 that have no series while nothing goes wrong.
+var quietOnes = []string{
+	"k6_connect_failed_total", "k6_error_total", "k6_not_found_total", "k6_unfinished_total", "k6_wrong_count_total",
+}
+
+// The dashboards and the alerts on a real Prometheus that scrapes two real fleets, one of them in a rollout, while a load test
+// runs: every query finds data, no alert fires, and docs/reference/metrics.md lists exactly what there is.
+func TestObservability(t *testing.T) {
+	s := newSpace(t, "observability")
+	p := s.prometheus()
+	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nresources: {limits: {memory: 512Mi}}")
+	s.must(strings.Replace(s.fleet("adapter: Redis\nreplicas: 2\nttl: 10s"), "name: shop", "name: cart", 1), "apply", "-f", "-")
+	s.settled()
+	s.must("", "wait", "lsc/cart", "--for=condition=Available", "--for=condition=Progressing=false", "--timeout=3m")
+
+	s.observedLoad("reconnect", "shop", "ets", "60s")
+	s.observedLoad("visits", "cart", "redis", "10s")
+	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nresources: {limits: {memory: 512Mi}}\nenv: [{name: ROLLED, value: \"1\"}]")
+	s.eventually(4*time.Minute, func() error {
+		if finished := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.lastRollout.finished}"); finished == "" {
+			return fmt.Errorf("the rollout is not over")
+		}
+		return nil
+	})
+	s.settled()
+	for _, name := range []string{"reconnect", "visits"} {
+		s.eventually(4*time.Minute, func() error {
+			if state := s.must("", "get", "job", name, "-o", "jsonpath={.status.succeeded}{.status.failed}"); strings.Trim(state, "0") == "" {
+				return fmt.Errorf("the load test %s is still running", name)
+			}
+			return nil
+		})
+	}
+	// Every query is asked for this moment: two scrapes after the load.
+	time.Sleep(11 * time.Second)
+	p.at = time.Now()
+
+	t.Run("every query of every dashboard finds data", func(t *testing.T) {
+		p := p.in(t)
+		for _, d := range dashboardsOf(t) {
+			p.checkDashboard(d)
+		}
+	})
+	t.Run("every alert has what it looks at, and is silent", func(t *testing.T) {
+		p := p.in(t)
+		p.checkAlerts()
+	})
+	t.Run("docs/reference/metrics.md lists what there is", func(t *testing.T) {
+		p := p.in(t)
+		p.checkReference()
+	})
+}
+
+// observedLoad starts a scenario against a fleet as a Job that writes what it measures to Prometheus.
+func (s space) observedLoad(scenario, fleet, adapter, ttl string) {
+	s.t.Helper()
+	job, err := os.ReadFile(filepath.Join(repository(), "loadtests", "k6", "job.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	more := fmt.Sprintf(`env:
+        - {name: TESTID, value: e2e}
+        - {name: TTL, value: %s}
+        - {name: RAMP, value: 10s}
+        - {name: K6_PROMETHEUS_RW_SERVER_URL, value: "http://prometheus:9090/api/v1/write"}
+        - {name: K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM, value: "true"}
+        - {name: K6_PROMETHEUS_RW_PUSH_INTERVAL, value: 2s}
+`, ttl)
+	fill := strings.NewReplacer("@REGISTRY@", registry, "@VERSION@", version, "@FLEET@", fleet, "@ADAPTER@", adapter,
+		"@USERS@", "30", "@DURATION@", "60s", "name: reconnect", "name: "+scenario, "env:\n", more,
+		"scenarios/reconnect.js", "--out, experimental-prometheus-rw, scenarios/"+scenario+".js")
+	s.must(fill.Replace(string(job)), "apply", "-f", "-")
+}
+
+// prometheus is a Prometheus that runs in the namespace of a test.
+type prometheus struct {
+	t      *testing.T
+	client *http.Client
+	// api is the address of its API, through the API server.
+	api string
+	// at is the moment that queries are about.
+	at time.Time
+}
+
+func (p prometheus) in(t *testing.T) prometheus {
+	p.t = t
+	return p
+}
+
+func (s space) prometheus() prometheus {
+	s.t.Helper()
+	manifest, err := os.ReadFile(filepath.Join("testdata", "prometheus.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	binding := s.name + "-prometheus"
+	s.must("", "create", "clusterrolebinding", binding, "--clusterrole=view", "--serviceaccount="+s.name+":prometheus")
+	s.t.Cleanup(func() { _, _ = s.kubectl("", "delete", "clusterrolebinding", binding) })
+	fill := strings.NewReplacer("@REGISTRY@", registry, "@VERSION@", version, "@OPERATOR@", releaseNamespace)
+	s.must(fill.Replace(string(manifest)), "apply", "-f", "-")
+	s.must("", "wait", "pod/prometheus", "--for=condition=Ready", "--timeout=2m")
+
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return prometheus{t: s.t, client: client, api: config.Host + "/api/v1/namespaces/" + s.name + "/pods/prometheus:9090/proxy/api/v1/"}
+}
+
+// get is the data of an answer of Prometheus' API.
+func (p prometheus) get(path string, parameters url.Values, data any) error {
+	response, err := p.client.Get(p.api + path + "?" + parameters.Encode())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Status string          `json:"status"`
+		Error  string          `json:"error"`
+		Data   json.RawMessage `json:"data"`
+	}{}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("%s: %w: %.200s", response.Status, err, body)
+	}
+	if answer.Status != "success" {
+		return fmt.Errorf("%s: %s", path, answer.Error)
+	}
+	return json.Unmarshal(answer.Data, data)
+}
+
+// query is how many series a query finds that have a number, or a histogram.
+func (p prometheus) query(expr string) (int, error) {
+	var data struct {
+		Result []struct {
+			Value     []any `json:"value"`
+			Histogram []any `json:"histogram"`
+		} `json:"result"`
+	}
+	err := p.get("query", url.Values{"query": {expr}, "time": {strconv.FormatInt(p.at.Unix(), 10)}}, &data)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", expr, err)
+	}
+	found := 0
+	for _, series := range data.Result {
+		if len(series.Histogram) == 2 {
+			found++
+			continue
+		}
+		number, err := strconv.ParseFloat(fmt.Sprint(series.Value[1]), 64)
+		if err == nil && !math.IsNaN(number) {
+			found++
+		}
+	}
+	return found, nil
+}
+
+func (p prometheus) values(label, match string) ([]string, error) {
+	var found []string
+	parameters := url.Values{"start": {strconv.FormatInt(p.at.Add(-time.Hour).Unix(), 10)}, "end": {strconv.FormatInt(p.at.Unix(), 10)}}
+	if match != "" {
+		parameters.Set("match[]", match)
+	}
+	err := p.get("label/"+label+"/values", parameters, &found)
+	return found, err
+}
+
+// shown is what a dashboard asks Prometheus for.
+type shown struct {
+	UID        string `json:"uid"`
+	Templating struct {
+		List []struct {
+			Type       string `json:"type"`
+			Definition string `json:"definition"`
+		} `json:"list"`
+	} `json:"templating"`
+	Annotations struct {
+		List []struct {
+			Name string `json:"name"`
+			Expr string `json:"expr"`
+		} `json:"list"`
+	} `json:"annotations"`
+	Panels []struct {
+		Title   string `json:"title"`
+		Targets []struct {
+			Expr string `json:"expr"`
+		} `json:"targets"`
+	} `json:"panels"`
+}
+
+// dashboardsOf are the dashboards that the chart installed into the cluster.
+func dashboardsOf(t *testing.T) []shown {
+	t.Helper()
+	installed := space{t, releaseNamespace}.must("", "get", "configmaps", "-l", "grafana_dashboard=1", "-o", "json")
+	var list struct {
+		Items []struct {
+			Data map[string]string `json:"data"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal([]byte(installed), &list); err != nil {
+		t.Fatal(err)
+	}
+	var found []shown
+	for _, item := range list.Items {
+		for _, content := range item.Data {
+			var d shown
+			if err := json.Unmarshal([]byte(content), &d); err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, d)
+		}
+	}
+	if len(found) != 4 {
+		t.Fatalf("%d dashboards are installed, want 4", len(found))
+	}
+	return found
+}
+
+// choices are what a user could choose in the menus of a dashboard. A query that finds data with one of them is a good one: no
+// fleet has two adapters.
+func choices(uid string) []*strings.Replacer {
+	namespace, fleets := "e2e-observability", []string{"shop", "cart"}
+	switch uid {
+	case "livestash-operator":
+		namespace = releaseNamespace
+	case "livestash-benchmark":
+		fleets = []string{".*"}
+	}
+	var found []*strings.Replacer
+	for _, fleet := range fleets {
+		found = append(found, strings.NewReplacer("$__rate_interval", "1m", "$__range", "10m", "$namespace", namespace,
+			"$cluster", fleet, "$pod", ".*", "$testid", "e2e"))
+	}
+	return found
+}
+
+func (p prometheus) checkDashboard(d shown) {
+	p.t.Helper()
+	asked, empty := 0, 0
+	check := func(where, expr string) {
+		asked++
+		for _, choice := range choices(d.UID) {
+			found, err := p.query(choice.Replace(expr))
+			if err != nil {
+				p.t.Errorf("%s, %s: %v", d.UID, where, err)
+				return
+			}
+			if found > 0 {
+				return
+			}
+		}
+		empty++
+		for part, reason := range noData {
+			before, after, _ := strings.Cut(part, "%")
+			if strings.Contains(expr, before) && strings.Contains(expr, after) {
+				p.t.Logf("%s, %s has no data: %s", d.UID, where, reason)
+				return
+			}
+		}
+		p.t.Errorf("%s, %s has no data: %s", d.UID, where, expr)
+	}
+	for _, panel := range d.Panels {
+		for _, target := range panel.Targets {
+			check(panel.Title, target.Expr)
+		}
+	}
+	for _, annotation := range d.Annotations.List {
+		if annotation.Expr != "" {
+			check("annotation "+annotation.Name, annotation.Expr)
+		}
+	}
+	for _, v := range d.Templating.List {
+		if v.Type == "query" {
+			p.checkVariable(d.UID, v.Definition)
+		}
+	}
+	p.t.Logf("%s: %d queries, %d without data", d.UID, asked, empty)
+}
+
+// checkVariable: the menu of a variable has something to choose.
+func (p prometheus) checkVariable(uid, definition string) {
+	p.t.Helper()
+	parts := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).FindStringSubmatch(definition)
+	if parts == nil {
+		p.t.Errorf("%s: the variable %s is not understood", uid, definition)
+		return
+	}
+	if found, err := p.values(parts[2], choices(uid)[0].Replace(parts[1])); err != nil || len(found) == 0 {
+		p.t.Errorf("%s: %s has no values, %v", uid, definition, err)
+	}
+}
+
+// ruleFile is the chart's file of alerts.
+func ruleFile(t *testing.T) []byte {
+	t.Helper()
+	rules, err := os.ReadFile(filepath.Join(repository(), "charts", "livestash-observability", "rules", "livestash.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func (p prometheus) checkAlerts() {
+	p.t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert string `json:"alert"`
+				Expr  string `json:"expr"`
+			} `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.Unmarshal(ruleFile(p.t), &file); err != nil {
+		p.t.Fatal(err)
+	}
+	alerts := 0
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			alerts++
+			if found, err := p.query(rule.Expr); err != nil || found != 0 {
+				p.t.Errorf("%s finds %d, %v", rule.Alert, found, err)
+			}
+			for _, selector := range p.selectors(rule.Expr) {
+				if found, err := p.query(selector); err != nil || found == 0 {
+					p.t.Errorf("%s looks at %s, which has no data, %v", rule.Alert, selector, err)
+				}
+			}
+		}
+	}
+	p.t.Logf("%d alerts", alerts)
+	if alerts == 0 {
+		p.t.Error("there are no alerts")
+	}
+}
+
+// selectors are the series that an expression looks at, as Prometheus itself understands it.
+func (p prometheus) selectors(expr string) []string {
+	p.t.Helper()
+	var tree any
+	if err := p.get("parse_query", url.Values{"query": {expr}}, &tree); err != nil {
+		p.t.Fatal(err)
+	}
+	var found []string
+	var walk func(any)
+	walk = func(node any) {
+		switch node := node.(type) {
+		case []any:
+			for _, child := range node {
+				walk(child)
+			}
+		case map[string]any:
+			if matchers, is := node["matchers"].([]any); is {
+				var parts []string
+				for _, matcher := range matchers {
+					m := matcher.(map[string]any)
+					parts = append(parts, fmt.Sprintf("%v%v%q", m["name"], m["type"], m["value"]))
+				}
+				found = append(found, "{"+strings.Join(parts, ",")+"}")
+			}
+			for _, child := range node {
+				walk(child)
+			}
+		}
+	}
+	walk(tree)
+	return found
+}
+
+// checkReference compares docs/reference/metrics.md with what Prometheus has, both ways.
+func (p prometheus) checkReference() {
+	p.t.Helper()
+	page, err := os.ReadFile(filepath.Join(repository(), "docs", "reference", "metrics.md"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		listed[row[1]] = true
+	}
+	names, err := p.values("__name__", "")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	emitted := map[string]bool{}
+	for _, name := range names {
+		emitted[strings.TrimSuffix(name, "_bucket")] = true
+	}
+	for _, name := range quietOnes {
+		emitted[name] = true
+	}
+	// What others give with theirs: they may have more than is listed, but what is listed is there.
+	ours := regexp.MustCompile(`^(livestash|erlang_vm)_|^k6_`)
+	others := regexp.MustCompile(`^k6_(http|ws|data|vus|iteration|checks|group|dropped)`)
+	documented := slices.Sorted(maps.Keys(listed))
+	maps.DeleteFunc(emitted, func(name string, _ bool) bool {
+		return !listed[name] && (!ours.MatchString(name) || others.MatchString(name))
+	})
+	if diff := cmp.Diff(documented, slices.Sorted(maps.Keys(emitted))); diff != "" {
+		p.t.Errorf("metrics (-docs/reference/metrics.md +emitted):\n%s", diff)
+	}
+	p.t.Logf("%d metrics", len(documented))
+}
