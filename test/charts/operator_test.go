@@ -283,6 +283,7 @@ func TestServiceMonitor(t *testing.T) {
 	for text, want := range map[string]string{
 		"metrics: {serviceMonitor: {enabled: true, labels: {release: stack}}}": `endpoints:
 - bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+  honorLabels: true
   path: /metrics
   port: metrics
   scheme: https
@@ -290,7 +291,8 @@ func TestServiceMonitor(t *testing.T) {
     insecureSkipVerify: true
 `,
 		"metrics: {secure: false, serviceMonitor: {enabled: true, labels: {release: stack}, interval: 15s}}": `endpoints:
-- interval: 15s
+- honorLabels: true
+  interval: 15s
   path: /metrics
   port: metrics
 `,

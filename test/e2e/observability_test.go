@@ -123,9 +123,11 @@ func (s space) prometheus() prometheus {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	binding := s.name + "-prometheus"
-	s.must("", "create", "clusterrolebinding", binding, "--clusterrole=view", "--serviceaccount="+s.name+":prometheus")
-	s.t.Cleanup(func() { _, _ = s.kubectl("", "delete", "clusterrolebinding", binding) })
+	for _, role := range []string{"view", "livestash-operator-metrics-reader"} {
+		binding := s.name + "-prometheus-" + role
+		s.must("", "create", "clusterrolebinding", binding, "--clusterrole="+role, "--serviceaccount="+s.name+":prometheus")
+		s.t.Cleanup(func() { _, _ = s.kubectl("", "delete", "clusterrolebinding", binding) })
+	}
 	fill := strings.NewReplacer("@REGISTRY@", registry, "@VERSION@", version, "@OPERATOR@", releaseNamespace)
 	s.must(fill.Replace(string(manifest)), "apply", "-f", "-")
 	s.must("", "wait", "pod/prometheus", "--for=condition=Ready", "--timeout=2m")
