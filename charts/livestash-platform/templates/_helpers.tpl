@@ -1,0 +1,27 @@
+{{/*
+A PodMonitor for one of the operators: redis-operator's chart has none, and k6-operator's has one that is not tied to
+whether prometheus-operator is installed. Takes a dict of context (the chart's context), part, port and selector.
+*/}}
+{{- define "livestash-platform.podMonitor" -}}
+{{- $own := dict
+  "app.kubernetes.io/name" "livestash-platform"
+  "app.kubernetes.io/instance" .context.Release.Name
+  "app.kubernetes.io/component" .part
+  "app.kubernetes.io/part-of" "livestash"
+  "app.kubernetes.io/managed-by" .context.Release.Service
+  "helm.sh/chart" (printf "livestash-platform-%s" (.context.Chart.Version | replace "+" "_")) -}}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata:
+  name: {{ .context.Release.Name }}-{{ .part }}
+  namespace: {{ .context.Release.Namespace }}
+  labels:
+    {{- toYaml (merge $own .context.Values.podMonitors.labels) | nindent 4 }}
+spec:
+  selector:
+    matchLabels:
+      {{- toYaml .selector | nindent 6 }}
+  podMetricsEndpoints:
+  - port: {{ .port }}
+{{ end -}}
