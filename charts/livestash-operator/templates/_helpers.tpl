@@ -84,11 +84,11 @@ metadata:
 spec:
   restartPolicy: OnFailure
   activeDeadlineSeconds: 60
-  {{- if hasPrefix "https:" .url }}
+  {{- $secure := hasPrefix "https:" .url }}
+  {{- if $secure }}
   serviceAccountName: {{ include "livestash-operator.serviceAccountName" $ }}
-  {{- else }}
-  automountServiceAccountToken: false
   {{- end }}
+  automountServiceAccountToken: {{ $secure }}
   {{- with $.Values.imagePullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
