@@ -415,6 +415,9 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"TLS":                       `{image: a, adapter: ETS, clustering: {tls: {enabled: true}}}`,
 		"TLS of a ClusterIssuer":    `{image: a, adapter: ETS, clustering: {tls: {enabled: true, issuerRef: {name: ca, kind: ClusterIssuer}}}}`,
 		"TLS of another issuer":     `{image: a, adapter: ETS, clustering: {tls: {enabled: true, issuerRef: {name: ca, kind: AWSPCAIssuer, group: awspca.cert-manager.io}}}}`,
+		"no agent":                  `{image: a, adapter: ETS, agent: {enabled: false}}`,
+		"no agent, no PodMonitor":   `{image: a, adapter: ETS, agent: {enabled: false}, monitoring: {podMonitor: {labels: {a: b}}}}`,
+		"a PodMonitor":              `{image: a, adapter: ETS, monitoring: {podMonitor: {enabled: true, interval: 1m30s}}}`,
 		"a distribution port below": `{image: a, adapter: ETS, clustering: {distributionPort: 4359}}`,
 	}
 	for name, spec := range cases {
