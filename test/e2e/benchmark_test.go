@@ -137,9 +137,9 @@ func (s space) ended(name, verdict, message string) benchmarked {
 	return now
 }
 
-// Five adapters, a fresh fleet for each, two runners: a table and a report at the end.
+// Five adapters, a fresh fleet for each, two runners: a table and a report at the end. Not beside the other tests, which stop
+// the operator.
 func TestBenchmarkOfAllAdapters(t *testing.T) {
-	t.Parallel()
 	s := newSpace(t, "benchmark")
 	s.benchmark("small", fmt.Sprintf(`parallelism: 2
 target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
@@ -191,7 +191,6 @@ matrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}`, registry, ver
 
 // Whatever goes wrong ends with the right verdict and a sentence, never with figures that look like a result.
 func TestBenchmarksThatGoWrong(t *testing.T) {
-	t.Parallel()
 	s := newSpace(t, "benchmark-wrong")
 	s.apply("adapter: ETS\nttl: 10s")
 	s.settled()
