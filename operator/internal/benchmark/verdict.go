@@ -16,10 +16,12 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
 
-// k6's exit codes, as far as they are told apart.
+// ExitThresholdsFailed is k6's exit code for a run that was made and did not hold its thresholds.
+const ExitThresholdsFailed = 99
+
+// k6's other exit codes, as far as they are told apart.
 const (
 	exitPassed            = 0
-	exitThresholdsFailed  = 99
 	exitInterrupted       = 105
 	reasonOutOfMemory     = "OOMKilled"
 	exhausted             = "exhausted"
@@ -129,7 +131,7 @@ func readEnd(run Run, testID string, number int, end RunnerEnd) (*RunnerReport, 
 	switch {
 	case end.ExitCode == exitInterrupted || !read.Completed:
 		return &read, fmt.Sprintf("was stopped after %s of %s", time.Duration(read.RanSeconds*float64(time.Second)).Round(time.Second), run.Duration)
-	case end.ExitCode != exitPassed && end.ExitCode != exitThresholdsFailed:
+	case end.ExitCode != exitPassed && end.ExitCode != ExitThresholdsFailed:
 		return &read, fmt.Sprintf("ended with exit code %d%s", end.ExitCode, because(RunnerEnd{Reason: end.Reason}))
 	}
 	return &read, ""

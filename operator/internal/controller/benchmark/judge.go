@@ -61,11 +61,8 @@ func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 
 // endedBadly is whether a runner is over and its part of the run is not measured.
 func endedBadly(process runner.Process) bool {
-	return process.State == runner.Lost || process.State == runner.Ended && process.ExitCode != 0 && process.ExitCode != exitThresholdsFailed
+	return process.State == runner.Lost || process.State == runner.Ended && process.ExitCode != 0 && process.ExitCode != benchmark.ExitThresholdsFailed
 }
-
-// exitThresholdsFailed is k6's exit code for a run that was made and did not hold its thresholds.
-const exitThresholdsFailed = 99
 
 // ends are what is known of the runners' ends. Those that never existed are at the end, and left out.
 func ends(seen runner.Observation) []benchmark.RunnerEnd {
