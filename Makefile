@@ -87,8 +87,8 @@ bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processe
 	@agent/test/bench .cache/agent/ebin
 
 .PHONY: test-charts
-test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool ## Render the charts in many ways and check the result.
-	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/...'
+test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool ## Render the charts in many ways and check the result; draw the dashboards.
+	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./dashboards/...'
 
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.
@@ -125,6 +125,10 @@ matrix: $(CLUSTER_NEEDS) ## The published benchmark, users and times divided by 
 .PHONY: report
 report: ## Write the report of a LiveStashBenchmark of your cluster (NAME= NAMESPACE= OUT=).
 	@hack/report "$(NAME)" "$(NAMESPACE)" "$(OUT)"
+
+.PHONY: pictures
+pictures: ## Draw the dashboards from a Prometheus (PROMETHEUS= LAST= SCRAPE= VARS= DASHBOARDS= OUT=docs/images).
+	@cd test && go run ./dashboards/draw $(if $(PROMETHEUS),-prometheus $(PROMETHEUS)) $(if $(LAST),-last $(LAST)) $(if $(SCRAPE),-scrape $(SCRAPE)) $(addprefix -var ,$(VARS)) -out $(abspath $(or $(OUT),docs/images)) $(DASHBOARDS)
 
 .PHONY: test-scale
 test-scale: operator local-cluster-binaries ## The operator's request counts, at a small size.

@@ -16,113 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/livestash-dev/livestash/test/dashboards"
 )
 
 const rulesKey = "PrometheusRule livestash-system/livestash"
 
-// dashboard is the part of Grafana's format that the dashboards use. A field that is not here fails the test: it is either
-// misspelt or wants a check of its own.
-type dashboard struct {
-	UID           string           `json:"uid"`
-	Title         string           `json:"title"`
-	Description   string           `json:"description"`
-	Tags          []string         `json:"tags"`
-	SchemaVersion int              `json:"schemaVersion"`
-	Editable      bool             `json:"editable"`
-	GraphTooltip  int              `json:"graphTooltip"`
-	Refresh       string           `json:"refresh"`
-	Time          map[string]any   `json:"time"`
-	Timezone      string           `json:"timezone"`
-	Links         []map[string]any `json:"links"`
-	Annotations   struct {
-		List []annotation `json:"list"`
-	} `json:"annotations"`
-	Templating struct {
-		List []variable `json:"list"`
-	} `json:"templating"`
-	Panels []panel `json:"panels"`
-}
-
-type datasource struct {
-	Type string `json:"type"`
-	UID  string `json:"uid"`
-}
-
-type annotation struct {
-	BuiltIn         int        `json:"builtIn"`
-	Name            string     `json:"name"`
-	Datasource      datasource `json:"datasource"`
-	Enable          bool       `json:"enable"`
-	Hide            bool       `json:"hide"`
-	IconColor       string     `json:"iconColor"`
-	Type            string     `json:"type"`
-	Expr            string     `json:"expr"`
-	UseValueForTime bool       `json:"useValueForTime"`
-	Step            string     `json:"step"`
-	TitleFormat     string     `json:"titleFormat"`
-	TagKeys         string     `json:"tagKeys"`
-}
-
-type variable struct {
-	Name       string          `json:"name"`
-	Type       string          `json:"type"`
-	Label      string          `json:"label"`
-	Datasource datasource      `json:"datasource"`
-	Query      json.RawMessage `json:"query"`
-	Definition string          `json:"definition"`
-	Refresh    int             `json:"refresh"`
-	Sort       int             `json:"sort"`
-	Multi      bool            `json:"multi"`
-	IncludeAll bool            `json:"includeAll"`
-	AllValue   string          `json:"allValue"`
-	Current    map[string]any  `json:"current"`
-}
-
-type panel struct {
-	ID          int    `json:"id"`
-	Type        string `json:"type"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	GridPos     struct {
-		H int `json:"h"`
-		W int `json:"w"`
-		X int `json:"x"`
-		Y int `json:"y"`
-	} `json:"gridPos"`
-	Collapsed   bool       `json:"collapsed"`
-	Panels      []panel    `json:"panels"`
-	Datasource  datasource `json:"datasource"`
-	Targets     []target   `json:"targets"`
-	FieldConfig struct {
-		Defaults struct {
-			Unit       string           `json:"unit"`
-			Decimals   int              `json:"decimals"`
-			Min        *float64         `json:"min"`
-			Max        *float64         `json:"max"`
-			NoValue    string           `json:"noValue"`
-			Mappings   []map[string]any `json:"mappings"`
-			Thresholds map[string]any   `json:"thresholds"`
-			Custom     map[string]any   `json:"custom"`
-		} `json:"defaults"`
-		Overrides []map[string]any `json:"overrides"`
-	} `json:"fieldConfig"`
-	Options         map[string]any   `json:"options"`
-	Transformations []map[string]any `json:"transformations"`
-}
-
-type target struct {
-	RefID        string     `json:"refId"`
-	Datasource   datasource `json:"datasource"`
-	Expr         string     `json:"expr"`
-	LegendFormat string     `json:"legendFormat"`
-	Format       string     `json:"format"`
-	Instant      bool       `json:"instant"`
-}
-
-// dashboards are the dashboards as Grafana would get them, by the name of their ConfigMap.
-func dashboards(t *testing.T, text string) map[string]dashboard {
+// dashboardsOf are the dashboards as Grafana would get them, by the name of their ConfigMap.
+func dashboardsOf(t *testing.T, text string) map[string]dashboards.Dashboard {
 	t.Helper()
-	found := map[string]dashboard{}
+	found := map[string]dashboards.Dashboard{}
 	for key, object := range render(t, observabilityChart, text) {
 		if object.GetKind() != "ConfigMap" {
 			continue
@@ -132,10 +35,8 @@ func dashboards(t *testing.T, text string) map[string]dashboard {
 			t.Fatalf("%s has %d files, %v", key, len(data), err)
 		}
 		for _, content := range data {
-			decoder := json.NewDecoder(strings.NewReader(content))
-			decoder.DisallowUnknownFields()
-			var read dashboard
-			if err := decoder.Decode(&read); err != nil {
+			read, err := dashboards.Read([]byte(content))
+			if err != nil {
 				t.Fatalf("%s: %v", key, err)
 			}
 			found[object.GetName()] = read
@@ -145,7 +46,7 @@ func dashboards(t *testing.T, text string) map[string]dashboard {
 }
 
 func TestDashboards(t *testing.T) {
-	found := dashboards(t, "")
+	found := dashboardsOf(t, "")
 	if len(found) != 4 {
 		t.Fatalf("%d dashboards, want 4", len(found))
 	}
@@ -165,7 +66,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-func checkVariables(t *testing.T, d dashboard) {
+func checkVariables(t *testing.T, d dashboards.Dashboard) {
 	t.Helper()
 	if first := d.Templating.List[0]; first.Name != "datasource" || first.Type != "datasource" || string(first.Query) != `"prometheus"` {
 		t.Error("the first variable is not that of the datasource")
@@ -187,9 +88,9 @@ func checkVariables(t *testing.T, d dashboard) {
 }
 
 // chosen is the datasource that the user has chosen in the dashboard's menu.
-var chosen = datasource{"prometheus", "${datasource}"}
+var chosen = dashboards.Datasource{Type: "prometheus", UID: "${datasource}"}
 
-func checkPanels(t *testing.T, d dashboard) {
+func checkPanels(t *testing.T, d dashboards.Dashboard) {
 	t.Helper()
 	ids, titles, taken := map[int]bool{}, map[string]bool{}, map[[2]int]string{}
 	for _, p := range d.Panels {
@@ -234,7 +135,7 @@ func checkPanels(t *testing.T, d dashboard) {
 // units are those of Grafana that the panels use.
 var units = []string{"short", "percentunit", "bytes", "Bps", "s", "ops", "cps", "reqps"}
 
-func expressionsOf(d dashboard) []string {
+func expressionsOf(d dashboards.Dashboard) []string {
 	var found []string
 	for _, p := range d.Panels {
 		for _, q := range p.Targets {
@@ -257,7 +158,7 @@ func TestQueriesParse(t *testing.T) {
 		Expr   string `json:"expr"`
 	}
 	var rules []rule
-	for _, d := range dashboards(t, "") {
+	for _, d := range dashboardsOf(t, "") {
 		for _, expr := range expressionsOf(d) {
 			rules = append(rules, rule{fmt.Sprintf("query_%d", len(rules)), fill.Replace(expr)})
 		}
@@ -288,7 +189,7 @@ func TestMetricsAreListed(t *testing.T) {
 		listed[row[1]] = true
 	}
 	var asked []string
-	for _, d := range dashboards(t, "") {
+	for _, d := range dashboardsOf(t, "") {
 		asked = append(asked, expressionsOf(d)...)
 	}
 	for _, group := range ruleGroups(t, "") {
@@ -326,7 +227,7 @@ func TestDashboardValues(t *testing.T) {
 	if object.GetLabels()["grafana"] != "web" || object.GetLabels()["team"] != "web" || object.GetAnnotations()["folder"] != "Web" {
 		t.Errorf("labels %v, annotations %v", object.GetLabels(), object.GetAnnotations())
 	}
-	for name, d := range dashboards(t, "dashboards: {datasource: 'Long \"term\"'}") {
+	for name, d := range dashboardsOf(t, "dashboards: {datasource: 'Long \"term\"'}") {
 		if got := d.Templating.List[0].Current["value"]; got != `Long "term"` {
 			t.Errorf("%s shows the datasource %v first", name, got)
 		}

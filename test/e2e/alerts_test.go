@@ -90,7 +90,7 @@ func (p prometheus) eventuallyFiring(alerts ...string) {
 				State  string            `json:"state"`
 			} `json:"alerts"`
 		}
-		if err := p.get("alerts", url.Values{}, &data); err != nil {
+		if err := p.Get(p.t.Context(), "alerts", url.Values{}, &data); err != nil {
 			return err
 		}
 		var firing []string

@@ -3,10 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
+
+	"github.com/livestash-dev/livestash/test/dashboards"
 )
 
 // noData are queries that find nothing in a healthy fleet of the OTP workload, and why.
@@ -104,10 +104,9 @@ func (s space) observedLoad(scenario, fleet, adapter, ttl string) {
 
 // prometheus is a Prometheus that runs in the namespace of a test.
 type prometheus struct {
-	t      *testing.T
-	client *http.Client
-	// api is the address of its API, through the API server.
-	api string
+	// The address of its API goes through the API server.
+	dashboards.Prometheus
+	t *testing.T
 	// at is the moment that queries are about.
 	at time.Time
 }
@@ -140,32 +139,8 @@ func (s space) prometheus() prometheus {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return prometheus{t: s.t, client: client, api: config.Host + "/api/v1/namespaces/" + s.name + "/pods/prometheus:9090/proxy/api/v1/"}
-}
-
-// get is the data of an answer of Prometheus' API.
-func (p prometheus) get(path string, parameters url.Values, data any) error {
-	response, err := p.client.Get(p.api + path + "?" + parameters.Encode())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	answer := struct {
-		Status string          `json:"status"`
-		Error  string          `json:"error"`
-		Data   json.RawMessage `json:"data"`
-	}{}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("%s: %w: %.200s", response.Status, err, body)
-	}
-	if answer.Status != "success" {
-		return fmt.Errorf("%s: %s", path, answer.Error)
-	}
-	return json.Unmarshal(answer.Data, data)
+	api := config.Host + "/api/v1/namespaces/" + s.name + "/pods/prometheus:9090/proxy/api/v1"
+	return prometheus{t: s.t, Prometheus: dashboards.Prometheus{Client: client, URL: api}}
 }
 
 // query is how many series a query finds that have a number, or a histogram.
@@ -176,7 +151,7 @@ func (p prometheus) query(expr string) (int, error) {
 			Histogram []any `json:"histogram"`
 		} `json:"result"`
 	}
-	err := p.get("query", url.Values{"query": {expr}, "time": {strconv.FormatInt(p.at.Unix(), 10)}}, &data)
+	err := p.Get(p.t.Context(), "query", url.Values{"query": {expr}, "time": {strconv.FormatInt(p.at.Unix(), 10)}}, &data)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", expr, err)
 	}
@@ -200,35 +175,12 @@ func (p prometheus) values(label, match string) ([]string, error) {
 	if match != "" {
 		parameters.Set("match[]", match)
 	}
-	err := p.get("label/"+label+"/values", parameters, &found)
+	err := p.Get(p.t.Context(), "label/"+label+"/values", parameters, &found)
 	return found, err
 }
 
-// shown is what a dashboard asks Prometheus for.
-type shown struct {
-	UID        string `json:"uid"`
-	Templating struct {
-		List []struct {
-			Type       string `json:"type"`
-			Definition string `json:"definition"`
-		} `json:"list"`
-	} `json:"templating"`
-	Annotations struct {
-		List []struct {
-			Name string `json:"name"`
-			Expr string `json:"expr"`
-		} `json:"list"`
-	} `json:"annotations"`
-	Panels []struct {
-		Title   string `json:"title"`
-		Targets []struct {
-			Expr string `json:"expr"`
-		} `json:"targets"`
-	} `json:"panels"`
-}
-
 // dashboardsOf are the dashboards that the chart installed into the cluster.
-func dashboardsOf(t *testing.T) []shown {
+func dashboardsOf(t *testing.T) []dashboards.Dashboard {
 	t.Helper()
 	installed := space{t, releaseNamespace}.must("", "get", "configmaps", "-l", "grafana_dashboard=1", "-o", "json")
 	var list struct {
@@ -239,11 +191,11 @@ func dashboardsOf(t *testing.T) []shown {
 	if err := json.Unmarshal([]byte(installed), &list); err != nil {
 		t.Fatal(err)
 	}
-	var found []shown
+	var found []dashboards.Dashboard
 	for _, item := range list.Items {
 		for _, content := range item.Data {
-			var d shown
-			if err := json.Unmarshal([]byte(content), &d); err != nil {
+			d, err := dashboards.Read([]byte(content))
+			if err != nil {
 				t.Fatal(err)
 			}
 			found = append(found, d)
@@ -257,7 +209,7 @@ func dashboardsOf(t *testing.T) []shown {
 
 // choices are what a user could choose in the menus of a dashboard. A query that finds data with one of them is a good one: no
 // fleet has two adapters.
-func choices(uid string) []*strings.Replacer {
+func choices(uid string) []dashboards.Variables {
 	namespace, fleets := "e2e-observability", []string{"shop", "cart"}
 	switch uid {
 	case "livestash-operator":
@@ -265,21 +217,26 @@ func choices(uid string) []*strings.Replacer {
 	case "livestash-benchmark":
 		fleets = []string{".*"}
 	}
-	var found []*strings.Replacer
+	var found []dashboards.Variables
 	for _, fleet := range fleets {
-		found = append(found, strings.NewReplacer("$__rate_interval", "1m", "$__range", "10m", "$namespace", namespace,
-			"$cluster", fleet, "$pod", ".*", "$testid", "e2e"))
+		found = append(found, dashboards.Variables{"__rate_interval": "1m", "__range": "10m", "namespace": namespace,
+			"cluster": fleet, "pod": ".*", "testid": "e2e"})
 	}
 	return found
 }
 
-func (p prometheus) checkDashboard(d shown) {
+func (p prometheus) checkDashboard(d dashboards.Dashboard) {
 	p.t.Helper()
 	asked, empty := 0, 0
 	check := func(where, expr string) {
 		asked++
 		for _, choice := range choices(d.UID) {
-			found, err := p.query(choice.Replace(expr))
+			filled, err := choice.Fill(expr)
+			if err != nil {
+				p.t.Errorf("%s, %s: %v", d.UID, where, err)
+				return
+			}
+			found, err := p.query(filled)
 			if err != nil {
 				p.t.Errorf("%s, %s: %v", d.UID, where, err)
 				return
@@ -310,22 +267,25 @@ func (p prometheus) checkDashboard(d shown) {
 	}
 	for _, v := range d.Templating.List {
 		if v.Type == "query" {
-			p.checkVariable(d.UID, v.Definition)
+			p.checkVariable(d.UID, v)
 		}
 	}
 	p.t.Logf("%s: %d queries, %d without data", d.UID, asked, empty)
 }
 
 // checkVariable: the menu of a variable has something to choose.
-func (p prometheus) checkVariable(uid, definition string) {
+func (p prometheus) checkVariable(uid string, v dashboards.Variable) {
 	p.t.Helper()
-	parts := regexp.MustCompile(`^label_values\((.+), (\w+)\)$`).FindStringSubmatch(definition)
-	if parts == nil {
-		p.t.Errorf("%s: the variable %s is not understood", uid, definition)
+	match, label, err := v.LabelValues()
+	if err == nil {
+		match, err = choices(uid)[0].Fill(match)
+	}
+	if err != nil {
+		p.t.Errorf("%s: %v", uid, err)
 		return
 	}
-	if found, err := p.values(parts[2], choices(uid)[0].Replace(parts[1])); err != nil || len(found) == 0 {
-		p.t.Errorf("%s: %s has no values, %v", uid, definition, err)
+	if found, err := p.values(label, match); err != nil || len(found) == 0 {
+		p.t.Errorf("%s: %s has no values, %v", uid, v.Definition, err)
 	}
 }
 
@@ -376,7 +336,7 @@ func (p prometheus) checkAlerts() {
 func (p prometheus) selectors(expr string) []string {
 	p.t.Helper()
 	var tree any
-	if err := p.get("parse_query", url.Values{"query": {expr}}, &tree); err != nil {
+	if err := p.Get(p.t.Context(), "parse_query", url.Values{"query": {expr}}, &tree); err != nil {
 		p.t.Fatal(err)
 	}
 	var found []string
