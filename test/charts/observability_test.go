@@ -116,6 +116,9 @@ func checkPanels(t *testing.T, d dashboards.Dashboard) {
 		if !slices.Contains(units, p.FieldConfig.Defaults.Unit) {
 			t.Errorf("%q has the unit %q, want one of %v", p.Title, p.FieldConfig.Defaults.Unit, units)
 		}
+		if p.Type == "stat" && p.FieldConfig.Defaults.Thresholds == nil {
+			t.Errorf("%q has no thresholds: Grafana would show every number from 80 on in red", p.Title)
+		}
 		if p.Datasource != chosen || len(p.Targets) == 0 {
 			t.Errorf("%q: datasource %v, %d queries", p.Title, p.Datasource, len(p.Targets))
 		}
