@@ -19,6 +19,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
@@ -40,7 +41,7 @@ func newBenchmark(t *testing.T, namespace, name string, change func(*v1alpha1.Li
 	if change != nil {
 		change(&b.Spec)
 	}
-	must(t, api.Create(t.Context(), b))
+	suite.Must(t, api.Create(t.Context(), b))
 	return b
 }
 
@@ -50,18 +51,18 @@ func changeSpec(t *testing.T, b *v1alpha1.LiveStashBenchmark, change func(*v1alp
 	refresh(t, b)
 	before := b.DeepCopy()
 	change(&b.Spec)
-	must(t, api.Patch(t.Context(), b, client.MergeFrom(before)))
+	suite.Must(t, api.Patch(t.Context(), b, client.MergeFrom(before)))
 }
 
 func refresh(t *testing.T, object client.Object) {
 	t.Helper()
-	must(t, api.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	suite.Must(t, api.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 }
 
 // reaches waits until the benchmark's status is as it should be.
 func reaches(t *testing.T, b *v1alpha1.LiveStashBenchmark, what string, as func(v1alpha1.LiveStashBenchmarkStatus) bool) {
 	t.Helper()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func finished(t *testing.T, b *v1alpha1.LiveStashBenchmark) v1alpha1.BenchmarkRu
 func testRunOf(t *testing.T, b *v1alpha1.LiveStashBenchmark) *unstructured.Unstructured {
 	t.Helper()
 	var object *unstructured.Unstructured
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
 			return err
 		}
@@ -99,8 +100,8 @@ func testRunOf(t *testing.T, b *v1alpha1.LiveStashBenchmark) *unstructured.Unstr
 func stage(t *testing.T, object *unstructured.Unstructured, stage string) {
 	t.Helper()
 	refresh(t, object)
-	must(t, unstructured.SetNestedField(object.Object, stage, "status", "stage"))
-	must(t, api.Update(t.Context(), object))
+	suite.Must(t, unstructured.SetNestedField(object.Object, stage, "status", "stage"))
+	suite.Must(t, api.Update(t.Context(), object))
 }
 
 // newPod makes a pod of a test, as the controller of Jobs would.
@@ -112,7 +113,7 @@ func newPod(t *testing.T, b *v1alpha1.LiveStashBenchmark, job string) *corev1.Po
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "k6", Image: "k6"}}},
 	}
-	must(t, api.Create(t.Context(), pod))
+	suite.Must(t, api.Create(t.Context(), pod))
 	return pod
 }
 
@@ -122,7 +123,7 @@ func endPod(t *testing.T, pod *corev1.Pod, exitCode int32, message string) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "k6", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exitCode, Message: message}},
 	}}
-	must(t, api.Status().Update(t.Context(), pod))
+	suite.Must(t, api.Status().Update(t.Context(), pod))
 }
 
 // reportOf is what a runner says when all went well.
@@ -219,7 +220,7 @@ func TestTestRunsThatGoWrong(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			b := newBenchmark(t, namespace(t), "wrong", nil)
+			b := newBenchmark(t, suite.Namespace(t, api), "wrong", nil)
 			c.happens(t, b, testRunOf(t, b))
 			row := finished(t, b)
 			if row.Verdict != c.verdict || !strings.Contains(row.Message, c.says) {
@@ -248,7 +249,7 @@ func failedJob(t *testing.T, b *v1alpha1.LiveStashBenchmark, name string) {
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "k6", Image: "k6"}},
 		}}},
 	}
-	must(t, api.Create(t.Context(), job))
+	suite.Must(t, api.Create(t.Context(), job))
 	now := metav1.Now()
 	message := "Job has reached the specified backoff limit"
 	job.Status.StartTime = &now
@@ -256,7 +257,7 @@ func failedJob(t *testing.T, b *v1alpha1.LiveStashBenchmark, name string) {
 		{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: message, LastTransitionTime: now},
 		{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: message, LastTransitionTime: now},
 	}
-	must(t, api.Status().Update(t.Context(), job))
+	suite.Must(t, api.Status().Update(t.Context(), job))
 }
 
 func savedReport(t *testing.T, b *v1alpha1.LiveStashBenchmark) report.Report {
@@ -270,26 +271,26 @@ func savedReport(t *testing.T, b *v1alpha1.LiveStashBenchmark) report.Report {
 		t.Errorf("the report does not go with the benchmark: %v", config.OwnerReferences)
 	}
 	var read report.Report
-	must(t, json.Unmarshal([]byte(config.Data[report.FileJSON]), &read))
+	suite.Must(t, json.Unmarshal([]byte(config.Data[report.FileJSON]), &read))
 	return read
 }
 
 // A TestRun that never starts is given up at the deadline, with what it waited for.
 func TestDeadline(t *testing.T) {
-	b := newBenchmark(t, namespace(t), "late", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+	b := newBenchmark(t, suite.Namespace(t, api), "late", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
 		spec.RunDeadline = &metav1.Duration{Duration: time.Minute}
 	})
 	stage(t, testRunOf(t, b), "created")
-	operatorTime.ahead.Add(int64(2 * time.Minute))
+	operatorTime.Ahead.Add(int64(2 * time.Minute))
 	changeSpec(t, b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](3600) })
 	row := finished(t, b)
 	if row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "deadline of 1m0s") || !strings.Contains(row.Message, "stage created") {
 		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
 	}
 
-	operatorTime.ahead.Add(int64(2 * time.Hour))
+	operatorTime.Ahead.Add(int64(2 * time.Hour))
 	changeSpec(t, b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](60) })
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(b), b); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the benchmark is still there after its ttlSecondsAfterFinished: %w", err)
 		}
@@ -299,7 +300,7 @@ func TestDeadline(t *testing.T) {
 
 // Two benchmarks on one target take turns, and the one that waits says for whom.
 func TestTurns(t *testing.T) {
-	space := namespace(t)
+	space := suite.Namespace(t, api)
 	sameURL := func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Target.URL = "http://shared." + space }
 	first := newBenchmark(t, space, "zebra", sameURL)
 	testRunOf(t, first)
@@ -311,13 +312,13 @@ func TestTurns(t *testing.T) {
 	other := newBenchmark(t, space, "elsewhere", nil)
 	testRunOf(t, other)
 
-	must(t, api.Delete(t.Context(), first))
+	suite.Must(t, api.Delete(t.Context(), first))
 	testRunOf(t, second)
 }
 
 // spec.suspend stops the run that is under way; afterwards it is run again, under another name.
 func TestSuspend(t *testing.T) {
-	b := newBenchmark(t, namespace(t), "paused", nil)
+	b := newBenchmark(t, suite.Namespace(t, api), "paused", nil)
 	run := testRunOf(t, b)
 	changeSpec(t, b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
 	reaches(t, b, "suspended", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
@@ -335,17 +336,17 @@ func TestSuspend(t *testing.T) {
 
 // An operator that starts anew goes on where the last one was.
 func TestRestart(t *testing.T) {
-	b := newBenchmark(t, namespace(t), "restarted", nil)
+	b := newBenchmark(t, suite.Namespace(t, api), "restarted", nil)
 	run := testRunOf(t, b)
 	stage(t, run, "started")
 	reaches(t, b, "running", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Runs[0].Phase == v1alpha1.RunRunning })
-	must(t, operator.stop())
+	suite.Must(t, operator.stop())
 	for i := range 2 {
 		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
 	}
 	var err error
 	operator, err = startOperator()
-	must(t, err)
+	suite.Must(t, err)
 	if row := finished(t, b); row.Verdict != v1alpha1.VerdictPassed || row.Attempt != 1 || row.Runner != run.GetName() {
 		t.Errorf("the run ended as %+v", row)
 	}
@@ -353,9 +354,9 @@ func TestRestart(t *testing.T) {
 
 // The Job's runners begin when all are ready, and a failed one does not stop the others.
 func TestJob(t *testing.T) {
-	b := newBenchmark(t, namespace(t), "job", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Runner = v1alpha1.RunnerJob })
+	b := newBenchmark(t, suite.Namespace(t, api), "job", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Runner = v1alpha1.RunnerJob })
 	job := &batchv1.Job{}
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil || len(b.Status.Runs) == 0 {
 			return fmt.Errorf("no run: %w", err)
 		}
@@ -368,10 +369,10 @@ func TestJob(t *testing.T) {
 	for i := range 2 {
 		pod := newPod(t, b, fmt.Sprintf("%s-%d", job.Name, i))
 		pod.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(i)
-		must(t, api.Update(t.Context(), pod))
+		suite.Must(t, api.Update(t.Context(), pod))
 		pod.Status.PodIP = "10.0.0.1"
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k6", Ready: true}}
-		must(t, api.Status().Update(t.Context(), pod))
+		suite.Must(t, api.Status().Update(t.Context(), pod))
 		pods = append(pods, pod)
 		refresh(t, b)
 		if i == 0 && b.Status.Runs[0].Phase != v1alpha1.RunPreparing {
@@ -389,17 +390,17 @@ func TestJob(t *testing.T) {
 
 // A fresh fleet for each run: made as the template says, awaited, and gone with its last pod before the next run.
 func TestTemplate(t *testing.T) {
-	space := namespace(t)
+	space := suite.Namespace(t, api)
 	text := fmt.Sprintf(`{"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashBenchmark", "metadata": {"name": "fleets", "namespace": %q},
 		"spec": {"scenario": "Reconnect", "parallelism": 2, "cooldown": "0s", "target": {"template": {"spec": {"image": %q, "replicas": 1,
 		"redis": {"managed": {}}, "topologySpread": "Disabled"}}}, "matrix": {"adapters": ["ETS", "None"], "runs": [{"users": 40, "ttl": "10s"}]}}}`, space, fleetImage)
 	object := &unstructured.Unstructured{}
-	must(t, json.Unmarshal([]byte(text), &object.Object))
-	must(t, api.Create(t.Context(), object))
+	suite.Must(t, json.Unmarshal([]byte(text), &object.Object))
+	suite.Must(t, api.Create(t.Context(), object))
 	b := &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets"}}
 
 	made := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets-01-ets"}}
-	eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
+	suite.Eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
 	refresh(t, b)
 	if !metav1.IsControlledBy(made, b) || made.Spec.Adapter != v1alpha1.AdapterETS || made.TTLSeconds() != 10 || made.Spec.Redis != nil ||
 		made.Spec.TopologySpread != v1alpha1.SpreadDisabled || len(made.Spec.Env) != 1 || made.Spec.Env[0].Value != "150" {
@@ -416,15 +417,15 @@ func TestTemplate(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets-01-ets-0", Finalizers: []string{"livestash.dev/test"}, Labels: map[string]string{fleet.ClusterLabel: made.Name, fleet.ComponentLabel: fleet.FleetComponent}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
-	must(t, api.Create(t.Context(), pod))
-	must(t, api.Status().Update(t.Context(), made))
+	suite.Must(t, api.Create(t.Context(), pod))
+	suite.Must(t, api.Status().Update(t.Context(), made))
 
 	run := testRunOf(t, b)
 	if args := fmt.Sprint(run.Object["spec"]); !strings.Contains(args, "http://fleets-01-ets-0.fleets-01-ets-nodes."+space+".svc.cluster.local:4000") {
 		t.Errorf("the users go to %s", args)
 	}
 	stage(t, run, "error")
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the fleet is still there: %w", err)
 		}
@@ -437,19 +438,19 @@ func TestTemplate(t *testing.T) {
 	}
 	refresh(t, pod)
 	pod.Finalizers = nil
-	must(t, api.Update(t.Context(), pod))
-	must(t, client.IgnoreNotFound(api.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
-	eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(next), next) })
+	suite.Must(t, api.Update(t.Context(), pod))
+	suite.Must(t, client.IgnoreNotFound(api.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
+	suite.Eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(next), next) })
 }
 
 // What the API server does not take as a fleet ends the benchmark before anything is made.
 func TestRefusedTemplate(t *testing.T) {
-	space := namespace(t)
+	space := suite.Namespace(t, api)
 	text := fmt.Sprintf(`{"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashBenchmark", "metadata": {"name": "refused", "namespace": %q},
 		"spec": {"target": {"template": {"spec": {"image": %q, "http": {"port": 4369}}}}, "matrix": {"runs": [{"users": 40, "ttl": "10s"}]}}}`, space, fleetImage)
 	object := &unstructured.Unstructured{}
-	must(t, json.Unmarshal([]byte(text), &object.Object))
-	must(t, api.Create(t.Context(), object))
+	suite.Must(t, json.Unmarshal([]byte(text), &object.Object))
+	suite.Must(t, api.Create(t.Context(), object))
 	b := &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "refused"}}
 	row := finished(t, b)
 	if b.Status.Progress != "5/5" || row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "http.port must not be 4369") {

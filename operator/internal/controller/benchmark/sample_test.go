@@ -12,18 +12,19 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 )
 
 // An operator goes on with the samples that the one before it has written down, and not with those of another test.
 func TestSamplesOutliveTheOperator(t *testing.T) {
-	b := newBenchmark(t, namespace(t), "bench", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
+	b := newBenchmark(t, suite.Namespace(t, api), "bench", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
 	began := time.Now().Add(-time.Minute)
 	before := &recording{test: "bench-01-ets-a", recorder: benchmark.NewRecorder(began)}
 	for i := range 3 {
 		before.recorder.Add(began.Add(time.Duration(i)*sampleInterval), 1, map[string]agentclient.Metrics{"pod": {Processes: float64(100 + i)}})
 	}
 	one := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
-	must(t, one.keepSamples(t.Context(), b, before))
+	suite.Must(t, one.keepSamples(t.Context(), b, before))
 
 	cases := map[string]struct {
 		test string
@@ -37,7 +38,7 @@ func TestSamplesOutliveTheOperator(t *testing.T) {
 			next := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
 			row := &v1alpha1.BenchmarkRunStatus{Runner: c.test, LoadStartedAt: ptr.To(metav1.NewTime(began))}
 			got, err := next.recordingOf(t.Context(), &pass{benchmark: b, row: row})
-			must(t, err)
+			suite.Must(t, err)
 			if text(t, got.recorder) != text(t, c.want) {
 				t.Errorf("it goes on with %s, want %s", text(t, got.recorder), text(t, c.want))
 			}
@@ -48,6 +49,6 @@ func TestSamplesOutliveTheOperator(t *testing.T) {
 func text(t *testing.T, recorder *benchmark.Recorder) string {
 	t.Helper()
 	text, err := json.Marshal(recorder)
-	must(t, err)
+	suite.Must(t, err)
 	return string(text)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +34,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 )
 
 // The operator runs against a real API server. There are no other controllers: the tests are the kubelet, the controller of
@@ -47,7 +47,7 @@ var (
 	// operator is the one that runs.
 	operator *running
 	// operatorTime is what the operator takes for the time.
-	operatorTime shiftedClock
+	operatorTime suite.Clock
 	// logsOfPods are the ends of the pods' logs.
 	logsOfPods sync.Map
 )
@@ -188,13 +188,6 @@ func startOperator() (*running, error) {
 	return r, nil
 }
 
-// shiftedClock is ahead of the machine's clock by what a test stores in it.
-type shiftedClock struct{ ahead atomic.Int64 }
-
-func (c *shiftedClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
-
-func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-
 // idleAgents belong to fleets that do nothing.
 type idleAgents struct{}
 
@@ -218,35 +211,4 @@ func (pausedK6) RoundTrip(request *http.Request) (*http.Response, error) {
 	answer := httptest.NewRecorder()
 	_, err := fmt.Fprintf(answer, `{"data": {"attributes": {"paused": %v}}}`, request.Method == http.MethodGet)
 	return answer.Result(), err
-}
-
-// namespace makes a namespace for one test.
-func namespace(t *testing.T) string {
-	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	must(t, api.Create(t.Context(), namespace))
-	return namespace.Name
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits until check has nothing to say.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/stash"
 )
@@ -258,15 +259,15 @@ func newPod(t *testing.T, cluster *v1alpha1.LiveStashCluster, name, address stri
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: fleet.Labels(cluster)},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "x"}}},
 	}
-	must(t, api.Create(t.Context(), pod))
+	suite.Must(t, api.Create(t.Context(), pod))
 	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	must(t, api.Status().Update(t.Context(), pod))
+	suite.Must(t, api.Status().Update(t.Context(), pod))
 	return pod
 }
 
 func TestWhatAgentsSayReachesTheStatus(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	pods := []*corev1.Pod{}
 	for i, answer := range fleetOf(2, nil) {
@@ -286,20 +287,20 @@ func TestWhatAgentsSayReachesTheStatus(t *testing.T) {
 	pods[1].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		Message: `{"livestash":1,"sessionsBefore":11,"socketsClosed":9,"handedOff":3,"notHandedOff":2,"reason":"No peer took them."}`,
 	}}}}
-	must(t, api.Status().Update(t.Context(), pods[1]))
-	must(t, api.Delete(t.Context(), pods[1], client.GracePeriodSeconds(0)))
+	suite.Must(t, api.Status().Update(t.Context(), pods[1]))
+	suite.Must(t, api.Delete(t.Context(), pods[1], client.GracePeriodSeconds(0)))
 	eventSays(t, cluster.Namespace, v1alpha1.ReasonPodDrained, "shop-1 had 11 stashes: 9 sockets closed, 3 stashes handed over, 2 could not be: No peer took them.")
 
 	// Who stops a fleet is told what that costs.
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](0) })
 	eventSays(t, cluster.Namespace, v1alpha1.ReasonStashesLost, "spec.replicas is 0: the ")
-	must(t, api.Delete(t.Context(), cluster))
+	suite.Must(t, api.Delete(t.Context(), cluster))
 	eventSays(t, cluster.Namespace, v1alpha1.ReasonStashesLost, "the LiveStashCluster was deleted: the 10 stashes")
 }
 
 func eventSays(t *testing.T, namespace, reason, says string) {
 	t.Helper()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		events := &eventsv1.EventList{}
 		if err := api.List(t.Context(), events, client.InNamespace(namespace)); err != nil {
 			return err
@@ -317,7 +318,7 @@ func eventSays(t *testing.T, namespace, reason, says string) {
 
 // A pod that waits for its store is asked as soon as it has an address, though nothing else happens to it.
 func TestAPodThatWaitsIsHeard(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	const address = "10.7.9.1"
 	agents.say(address, agentclient.Status{Version: "0.1.0", Store: agentclient.Store{Reason: "Redis refuses connections."}})
@@ -325,8 +326,8 @@ func TestAPodThatWaitsIsHeard(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-0", Labels: fleet.Labels(cluster)},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "x"}}},
 	}
-	must(t, api.Create(t.Context(), pod))
+	suite.Must(t, api.Create(t.Context(), pod))
 	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
-	must(t, api.Status().Update(t.Context(), pod))
+	suite.Must(t, api.Status().Update(t.Context(), pod))
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "shop-0: Redis refuses connections.")
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/pki"
 )
@@ -31,7 +32,7 @@ func withTLS(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.TLS.Enabled 
 func secretNamed(t *testing.T, cluster *v1alpha1.LiveStashCluster, name string) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}
-	must(t, get(t, secret))
+	suite.Must(t, get(t, secret))
 	return secret
 }
 
@@ -42,23 +43,23 @@ func nodesAccept(t *testing.T, one, other *corev1.Secret) {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(pair[0].Data["ca.crt"])
 		shown, err := tls.X509KeyPair(pair[1].Data["tls.crt"], pair[1].Data["tls.key"])
-		must(t, err)
+		suite.Must(t, err)
 		_, err = shown.Leaf.Verify(x509.VerifyOptions{
 			Roots:       roots,
 			DNSName:     "shop-17.shop-nodes." + one.Namespace + ".svc.cluster.local",
 			KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 			CurrentTime: operatorTime.Now(),
 		})
-		must(t, err)
+		suite.Must(t, err)
 	}
 }
 
 // later lets time pass for the operator alone, and has it look at the LiveStashCluster.
 func later(t *testing.T, cluster *v1alpha1.LiveStashCluster, by time.Duration) {
 	t.Helper()
-	operatorTime.ahead.Add(int64(by))
-	t.Cleanup(func() { operatorTime.ahead.Add(-int64(by)) })
-	eventually(t, func() error {
+	operatorTime.Ahead.Add(int64(by))
+	t.Cleanup(func() { operatorTime.Ahead.Add(-int64(by)) })
+	suite.Eventually(t, func() error {
 		_, err := underTest.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
 		return err
 	})
@@ -68,7 +69,7 @@ func later(t *testing.T, cluster *v1alpha1.LiveStashCluster, by time.Duration) {
 func changedSecret(t *testing.T, cluster *v1alpha1.LiveStashCluster, before *corev1.Secret, key string) *corev1.Secret {
 	t.Helper()
 	after := before.DeepCopy()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if err := get(t, after); err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func changedSecret(t *testing.T, cluster *v1alpha1.LiveStashCluster, before *cor
 }
 
 func TestCertificatesAreMadeBeforePods(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
 	authority, nodes := secretNamed(t, cluster, "shop-distribution-ca"), secretNamed(t, cluster, "shop-distribution-tls")
 	nodesAccept(t, nodes, nodes)
@@ -90,9 +91,9 @@ func TestCertificatesAreMadeBeforePods(t *testing.T) {
 	}
 
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	options := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-distribution"}}
-	must(t, get(t, options))
+	suite.Must(t, get(t, options))
 	for _, child := range []client.Object{authority, nodes, options} {
 		if !metav1.IsControlledBy(child, cluster) {
 			t.Errorf("%s has no controller: it would outlive its LiveStashCluster", child.GetName())
@@ -110,10 +111,10 @@ func TestCertificatesAreMadeBeforePods(t *testing.T) {
 }
 
 func TestNoCertificatesWithoutTLS(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	secrets := &corev1.SecretList{}
-	must(t, api.List(t.Context(), secrets, client.InNamespace(cluster.Namespace)))
+	suite.Must(t, api.List(t.Context(), secrets, client.InNamespace(cluster.Namespace)))
 	for _, secret := range secrets.Items {
 		if secret.Type == corev1.SecretTypeTLS {
 			t.Errorf("there is a Secret %s", secret.Name)
@@ -122,14 +123,14 @@ func TestNoCertificatesWithoutTLS(t *testing.T) {
 }
 
 func TestSteadyCertificatesCostNoRequests(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
 	// Let the passes that the first writes brought about end.
 	time.Sleep(time.Second)
 
 	before := requests.Load()
 	result, err := underTest.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
-	must(t, err)
+	suite.Must(t, err)
 	if after := requests.Load(); after != before {
 		t.Errorf("a pass over a steady cluster cost %d requests", after-before)
 	}
@@ -139,7 +140,7 @@ func TestSteadyCertificatesCostNoRequests(t *testing.T) {
 }
 
 func TestCertificateIsRenewedAndNoPodRestarts(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
 	first := secretNamed(t, cluster, "shop-distribution-tls")
 	authority := secretNamed(t, cluster, "shop-distribution-ca")
@@ -167,12 +168,12 @@ func TestCertificateIsRenewedAndNoPodRestarts(t *testing.T) {
 func templateOf(t *testing.T, cluster *v1alpha1.LiveStashCluster) string {
 	t.Helper()
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	return set.Spec.Template.String()
 }
 
 func TestScalingNeedsNoOtherCertificate(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
 	before := secretNamed(t, cluster, "shop-distribution-tls")
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](18) })
@@ -185,20 +186,20 @@ func TestScalingNeedsNoOtherCertificate(t *testing.T) {
 }
 
 func TestLostCertificateComesBack(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
 	lost := secretNamed(t, cluster, "shop-distribution-tls")
-	must(t, api.Delete(t.Context(), lost))
-	eventually(t, func() error { return get(t, lost.DeepCopy()) })
+	suite.Must(t, api.Delete(t.Context(), lost))
+	suite.Eventually(t, func() error { return get(t, lost.DeepCopy()) })
 	nodesAccept(t, lost, secretNamed(t, cluster, "shop-distribution-tls"))
 }
 
 // A lost authority is replaced in steps, and at no time nodes refuse each other.
 func TestLostAuthorityIsReplaced(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
 	lost, first := secretNamed(t, cluster, "shop-distribution-ca"), secretNamed(t, cluster, "shop-distribution-tls")
-	must(t, api.Delete(t.Context(), lost))
+	suite.Must(t, api.Delete(t.Context(), lost))
 
 	both := changedSecret(t, cluster, first, "ca.crt")
 	hasEvent(t, cluster, v1alpha1.ReasonCertificateAuthorityReplaced)
@@ -220,11 +221,11 @@ func TestLostAuthorityIsReplaced(t *testing.T) {
 }
 
 func TestUnreadableAuthorityIsReplaced(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
 	broken := secretNamed(t, cluster, "shop-distribution-ca")
 	broken.Data["tls.key"] = []byte("-----")
-	must(t, api.Update(t.Context(), broken))
+	suite.Must(t, api.Update(t.Context(), broken))
 	// Nobody looks into the Secret before something is due.
 	later(t, cluster, 65*24*time.Hour)
 	whole := changedSecret(t, cluster, broken, "tls.key")
@@ -235,18 +236,18 @@ func TestUnreadableAuthorityIsReplaced(t *testing.T) {
 }
 
 func TestForeignCertificateIsLeftAlone(t *testing.T) {
-	namespace := namespace(t)
+	namespace := suite.Namespace(t, api)
 	foreign := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-distribution-tls"},
 		StringData: map[string]string{"tls.crt": "mine"},
 	}
-	must(t, api.Create(t.Context(), foreign))
+	suite.Must(t, api.Create(t.Context(), foreign))
 	cluster := newCluster(t, namespace, withTLS)
 	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonNameConflict)
 	if !strings.Contains(message, "Secret shop-distribution-tls exists and does not belong to this LiveStashCluster") {
 		t.Errorf("the condition says %q", message)
 	}
-	must(t, get(t, foreign))
+	suite.Must(t, get(t, foreign))
 	if string(foreign.Data["tls.crt"]) != "mine" {
 		t.Error("it was overwritten")
 	}
@@ -254,7 +255,7 @@ func TestForeignCertificateIsLeftAlone(t *testing.T) {
 
 // The whole way with cert-manager, whose part the test plays: its kind is not served, is served, and has made the Secret.
 func TestCertificateOfCertManager(t *testing.T) {
-	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Clustering.TLS = v1alpha1.DistributionTLSSpec{Enabled: true, IssuerRef: &v1alpha1.IssuerReference{Name: "fleet-ca", Kind: "ClusterIssuer"}}
 	})
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
@@ -273,18 +274,18 @@ func TestCertificateOfCertManager(t *testing.T) {
 	certificate.SetGroupVersionKind(fleet.CertificateKind)
 	certificate.SetNamespace(cluster.Namespace)
 	certificate.SetName("shop-distribution-issued")
-	must(t, get(t, certificate))
+	suite.Must(t, get(t, certificate))
 	if !metav1.IsControlledBy(certificate, cluster) {
 		t.Error("the Certificate would outlive its LiveStashCluster")
 	}
 
-	must(t, api.Create(t.Context(), &corev1.Secret{
+	suite.Must(t, api.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-distribution-issued"},
 		Type:       corev1.SecretTypeTLS,
 		StringData: map[string]string{"ca.crt": "a", "tls.crt": "b", "tls.key": "c"},
 	}))
 	reconciled(t, cluster)
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	if err := get(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-distribution-ca"}}); !apierrors.IsNotFound(err) {
 		t.Errorf("there is an authority that nobody asked for: %v", err)
 	}
@@ -296,9 +297,9 @@ func TestCertificateOfCertManager(t *testing.T) {
 		t.Errorf("a pass over a steady cluster cost %d requests", after-before)
 	}
 
-	must(t, api.Delete(t.Context(), certificate))
+	suite.Must(t, api.Delete(t.Context(), certificate))
 	gone := certificate.GetUID()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		later(t, cluster, lookAtIssued)
 		if err := get(t, certificate); err != nil {
 			return err
@@ -314,8 +315,8 @@ func TestCertificateOfCertManager(t *testing.T) {
 func serveCertificates(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "certificates.yaml"))
-	must(t, err)
+	suite.Must(t, err)
 	definition := &unstructured.Unstructured{}
-	must(t, yaml.Unmarshal(text, &definition.Object))
-	must(t, api.Create(t.Context(), definition))
+	suite.Must(t, yaml.Unmarshal(text, &definition.Object))
+	suite.Must(t, api.Create(t.Context(), definition))
 }

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 )
 
 func TestCovers(t *testing.T) {
@@ -44,7 +45,7 @@ func TestCovers(t *testing.T) {
 func parse(t *testing.T, text string) any {
 	t.Helper()
 	var value any
-	must(t, yaml.Unmarshal([]byte(text), &value))
+	suite.Must(t, yaml.Unmarshal([]byte(text), &value))
 	return value
 }
 
@@ -53,6 +54,6 @@ func quantity(text string) resource.Quantity { return resource.MustParse(text) }
 func podTemplate(t *testing.T, patch string) *v1alpha1.PodTemplateOverride {
 	t.Helper()
 	spec := &v1alpha1.PodSpecOverride{}
-	must(t, spec.UnmarshalJSON([]byte(patch)))
+	suite.Must(t, spec.UnmarshalJSON([]byte(patch)))
 	return &v1alpha1.PodTemplateOverride{Spec: spec}
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
@@ -207,9 +208,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // The Secret of the nodes' certificate says when it ends.
 func TestCertificateTellsItsEnd(t *testing.T) {
-	cluster := newCluster(t, namespace(t), withTLS)
+	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: fleet.DistributionSecretName(cluster)}}
-	eventually(t, func() error { return get(t, secret) })
+	suite.Eventually(t, func() error { return get(t, secret) })
 	end := fleet.ReadDistributionCertificate(secret).NotAfter()
 	if got := timeIn(secret.Annotations, expiryAnnotation); end.IsZero() || !got.Equal(end.Truncate(time.Second)) {
 		t.Errorf("the Secret says %s, its certificate ends %s", got, end)

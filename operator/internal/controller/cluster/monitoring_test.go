@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
 // prometheus-operator may be installed after the fleet: no restart is needed.
 func TestPodMonitor(t *testing.T) {
-	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Monitoring.PodMonitor.Enabled = true
 		spec.Monitoring.PodMonitor.Labels = map[string]string{"release": "one"}
 	})
@@ -24,7 +25,7 @@ func TestPodMonitor(t *testing.T) {
 		"monitoring.coreos.com/v1 PodMonitor", "install prometheus-operator", "set enabled to false")
 	await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})
 
-	must(t, api.Create(t.Context(), foreignDefinition("podmonitors", fleet.PodMonitorKind)))
+	suite.Must(t, api.Create(t.Context(), foreignDefinition("podmonitors", fleet.PodMonitorKind)))
 	hasLabel(t, cluster, "one")
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
 
@@ -32,14 +33,14 @@ func TestPodMonitor(t *testing.T) {
 	hasLabel(t, cluster, "two")
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Monitoring.PodMonitor.Enabled = false })
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		made := podMonitor(cluster)
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made); !apierrors.IsNotFound(err) {
 			return errors.New("the PodMonitor is still there")
 		}
 		return nil
 	})
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if name := await(t, cluster.Namespace, "shop", &v1alpha1.LiveStashCluster{}).Status.PodMonitor; name != "" {
 			return fmt.Errorf("status.podMonitor = %q", name)
 		}
@@ -57,7 +58,7 @@ func podMonitor(cluster *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
 
 func hasLabel(t *testing.T, cluster *v1alpha1.LiveStashCluster, release string) {
 	t.Helper()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		made := podMonitor(cluster)
 		err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made)
 		if err == nil && made.GetLabels()["release"] != release {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 )
 
 // children are the objects of the LiveStashCluster shop, empty but for their names.
@@ -51,7 +52,7 @@ func reconciled(t *testing.T, cluster *v1alpha1.LiveStashCluster) {
 func condition(t *testing.T, cluster *v1alpha1.LiveStashCluster, kind string, status metav1.ConditionStatus, reason string) string {
 	t.Helper()
 	var message string
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if err := get(t, cluster); err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func condition(t *testing.T, cluster *v1alpha1.LiveStashCluster, kind string, st
 }
 
 func TestChildrenAreMadeAndOwned(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	for _, child := range children(cluster.Namespace) {
 		if err := get(t, child); err != nil {
@@ -80,14 +81,14 @@ func TestChildrenAreMadeAndOwned(t *testing.T) {
 }
 
 func TestDeletedChildrenComeBack(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	for _, child := range children(cluster.Namespace) {
 		t.Run(fmt.Sprintf("%T %s", child, child.GetName()), func(t *testing.T) {
-			must(t, get(t, child))
+			suite.Must(t, get(t, child))
 			gone := child.GetUID()
-			must(t, api.Delete(t.Context(), child))
-			eventually(t, func() error {
+			suite.Must(t, api.Delete(t.Context(), child))
+			suite.Eventually(t, func() error {
 				if err := get(t, child); err != nil {
 					return err
 				}
@@ -101,17 +102,17 @@ func TestDeletedChildrenComeBack(t *testing.T) {
 }
 
 func TestForeignChangesAreUndone(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	before := set.DeepCopy()
 	set.Spec.Replicas = ptr.To[int32](7)
 	set.Spec.Template.Spec.Containers[0].Image = "ghcr.io/evil/shop:1"
 	set.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-01T00:00:00Z"
-	must(t, api.Patch(t.Context(), set, client.MergeFrom(before)))
-	eventually(t, func() error {
+	suite.Must(t, api.Patch(t.Context(), set, client.MergeFrom(before)))
+	suite.Eventually(t, func() error {
 		if err := get(t, set); err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func TestForeignChangesAreUndone(t *testing.T) {
 }
 
 func TestChangedSpecReachesChildren(t *testing.T) {
-	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Env = []corev1.EnvVar{{Name: "MINE", Value: "x"}}
 		spec.PodTemplate = &v1alpha1.PodTemplateOverride{Metadata: v1alpha1.PodMetadataOverride{Labels: map[string]string{"team": "web"}}}
 	})
@@ -138,7 +139,7 @@ func TestChangedSpecReachesChildren(t *testing.T) {
 	reconciled(t, cluster)
 
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	for _, variable := range set.Spec.Template.Spec.Containers[0].Env {
 		if variable.Name == "MINE" {
 			t.Error("a variable that was removed from the spec is still there")
@@ -157,7 +158,7 @@ func TestChangedSpecReachesChildren(t *testing.T) {
 }
 
 func TestSteadyClusterCostsNoRequests(t *testing.T) {
-	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		// Values that the API server writes in another way than the user.
 		spec.Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("0.5"), corev1.ResourceMemory: quantity("1024Mi")}}
 		spec.PodTemplate = podTemplate(t, `{"containers": [{"name": "log", "image": "b", "emptyDir": null}], "tolerations": [{"key": "a"}]}`)
@@ -179,29 +180,29 @@ func TestSteadyClusterCostsNoRequests(t *testing.T) {
 }
 
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
-	namespace := namespace(t)
+	namespace := suite.Namespace(t, api)
 	foreign := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-nodes"},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "else"}, Ports: []corev1.ServicePort{{Name: "http", Port: 4000}}},
 	}
-	must(t, api.Create(t.Context(), foreign))
+	suite.Must(t, api.Create(t.Context(), foreign))
 	cluster := newCluster(t, namespace, nil)
 
 	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonNameConflict)
 	if !strings.Contains(message, "Service shop-nodes exists and does not belong to this LiveStashCluster") {
 		t.Errorf("the condition says %q", message)
 	}
-	must(t, get(t, foreign))
+	suite.Must(t, get(t, foreign))
 	if foreign.Spec.Selector["app"] != "else" || len(foreign.OwnerReferences) != 0 {
 		t.Errorf("the Service of somebody else was changed: %+v", foreign)
 	}
 
-	must(t, api.Delete(t.Context(), foreign))
+	suite.Must(t, api.Delete(t.Context(), foreign))
 	reconciled(t, cluster)
 }
 
 func TestObjectsOfAnotherOwnerAreLeftAlone(t *testing.T) {
-	namespace := namespace(t)
+	namespace := suite.Namespace(t, api)
 	// What a LiveStashCluster of the same name, deleted a moment ago, has left until the garbage collector comes.
 	left := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "shop", Labels: map[string]string{"livestash.dev/cluster": "shop"},
@@ -209,15 +210,15 @@ func TestObjectsOfAnotherOwnerAreLeftAlone(t *testing.T) {
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "LiveStashCluster", Name: "shop", UID: "gone", Controller: ptr.To(true),
 		}},
 	}}
-	must(t, api.Create(t.Context(), left))
+	suite.Must(t, api.Create(t.Context(), left))
 	cluster := newCluster(t, namespace, nil)
 	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonNameConflict)
-	must(t, api.Delete(t.Context(), left))
+	suite.Must(t, api.Delete(t.Context(), left))
 	reconciled(t, cluster)
 }
 
 func TestMissingSecretHoldsEverythingUpUntilItAppears(t *testing.T) {
-	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
 		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &v1alpha1.SecretKeyReference{Name: "redis", Key: "url"}}}
 		spec.Clustering.Cookie = &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "own", Key: "cookie"}}
@@ -225,7 +226,7 @@ func TestMissingSecretHoldsEverythingUpUntilItAppears(t *testing.T) {
 	})
 	missing := func(says string) {
 		t.Helper()
-		eventually(t, func() error {
+		suite.Eventually(t, func() error {
 			message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonSecretMissing)
 			if !strings.Contains(message, says) {
 				return fmt.Errorf("the condition says %q, want %q", message, says)
@@ -241,19 +242,19 @@ func TestMissingSecretHoldsEverythingUpUntilItAppears(t *testing.T) {
 
 	missing("Secret own does not exist in namespace " + cluster.Namespace)
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "own"}, StringData: map[string]string{"cookie": "-c"}}
-	must(t, api.Create(t.Context(), own))
+	suite.Must(t, api.Create(t.Context(), own))
 	invalid := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonSecretInvalid)
 	if !strings.Contains(invalid, "the key cookie of Secret own is no Erlang cookie") {
 		t.Errorf("the condition says %q", invalid)
 	}
 	own.StringData = map[string]string{"cookie": "c"}
-	must(t, api.Update(t.Context(), own))
+	suite.Must(t, api.Update(t.Context(), own))
 	missing("Secret own in namespace " + cluster.Namespace + " has no value under the key base")
 	own.StringData = map[string]string{"base": strings.Repeat("b", 64)}
-	must(t, api.Update(t.Context(), own))
+	suite.Must(t, api.Update(t.Context(), own))
 	missing("Secret redis does not exist")
 	redis := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "redis"}, StringData: map[string]string{"url": "redis://a"}}
-	must(t, api.Create(t.Context(), redis))
+	suite.Must(t, api.Create(t.Context(), redis))
 	reconciled(t, cluster)
 
 	if err := get(t, children(cluster.Namespace)[0]); !apierrors.IsNotFound(err) {
@@ -261,8 +262,8 @@ func TestMissingSecretHoldsEverythingUpUntilItAppears(t *testing.T) {
 	}
 	first := secretsDigest(t, cluster)
 	redis.StringData = map[string]string{"url": "redis://b"}
-	must(t, api.Update(t.Context(), redis))
-	eventually(t, func() error {
+	suite.Must(t, api.Update(t.Context(), redis))
+	suite.Eventually(t, func() error {
 		if secretsDigest(t, cluster) == first {
 			return fmt.Errorf("a changed Secret did not change the pod template")
 		}
@@ -273,21 +274,21 @@ func TestMissingSecretHoldsEverythingUpUntilItAppears(t *testing.T) {
 func secretsDigest(t *testing.T, cluster *v1alpha1.LiveStashCluster) string {
 	t.Helper()
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	return set.Spec.Template.Annotations["livestash.dev/secrets-digest"]
 }
 
 func TestSecretIsGeneratedOnceAndNeverLogged(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-secrets"}}
-	must(t, get(t, secret))
+	suite.Must(t, get(t, secret))
 	digest := secretsDigest(t, cluster)
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](4) })
 	reconciled(t, cluster)
 	again := secret.DeepCopy()
-	must(t, get(t, again))
+	suite.Must(t, get(t, again))
 	for key, value := range secret.Data {
 		if string(again.Data[key]) != string(value) {
 			t.Errorf("%s was generated again", key)
@@ -300,9 +301,9 @@ func TestSecretIsGeneratedOnceAndNeverLogged(t *testing.T) {
 		t.Error("the pods would be replaced though no secret has changed")
 	}
 
-	must(t, api.Delete(t.Context(), secret))
+	suite.Must(t, api.Delete(t.Context(), secret))
 	hasEvent(t, cluster, v1alpha1.ReasonSecretRegenerated)
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if secretsDigest(t, cluster) == digest {
 			return fmt.Errorf("pods with the lost secret are not replaced")
 		}
@@ -313,7 +314,7 @@ func TestSecretIsGeneratedOnceAndNeverLogged(t *testing.T) {
 // hasEvent waits for an event about the LiveStashCluster.
 func hasEvent(t *testing.T, cluster *v1alpha1.LiveStashCluster, reason string) {
 	t.Helper()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		events := &eventsv1.EventList{}
 		if err := api.List(t.Context(), events, client.InNamespace(cluster.Namespace)); err != nil {
 			return err
@@ -330,12 +331,12 @@ func hasEvent(t *testing.T, cluster *v1alpha1.LiveStashCluster, reason string) {
 }
 
 func TestTerminatingNamespaceIsLeftInPeace(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	// No namespace controller runs here: the namespace stays terminating, and what is deleted in it cannot come back.
-	must(t, api.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}))
-	must(t, api.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}))
-	eventually(t, func() error {
+	suite.Must(t, api.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Namespace}}))
+	suite.Must(t, api.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}))
+	suite.Eventually(t, func() error {
 		err := underTest.Get(t.Context(), client.ObjectKeyFromObject(cluster), &corev1.Service{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the cache still has the Service: %w", err)
@@ -352,17 +353,17 @@ func TestTerminatingNamespaceIsLeftInPeace(t *testing.T) {
 }
 
 func TestPausedClusterIsNotTouched(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused, spec.Replicas = true, ptr.To[int32](9) })
 	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonPaused)
 	hasEvent(t, cluster, v1alpha1.ReasonPaused)
 
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
-	must(t, get(t, service))
-	must(t, api.Delete(t.Context(), service))
-	must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 1, UpdatedReplicas: 2}))
-	eventually(t, func() error {
+	suite.Must(t, get(t, service))
+	suite.Must(t, api.Delete(t.Context(), service))
+	suite.Must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 1, UpdatedReplicas: 2}))
+	suite.Eventually(t, func() error {
 		if err := get(t, cluster); err != nil {
 			return err
 		}
@@ -372,7 +373,7 @@ func TestPausedClusterIsNotTouched(t *testing.T) {
 		return nil
 	})
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	if *set.Spec.Replicas != 2 || !apierrors.IsNotFound(get(t, service)) {
 		t.Error("a paused LiveStashCluster was acted on")
 	}
@@ -380,8 +381,8 @@ func TestPausedClusterIsNotTouched(t *testing.T) {
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = false })
 	reconciled(t, cluster)
 	hasEvent(t, cluster, v1alpha1.ReasonResumed)
-	must(t, get(t, service))
-	must(t, get(t, set))
+	suite.Must(t, get(t, service))
+	suite.Must(t, get(t, set))
 	if *set.Spec.Replicas != 9 {
 		t.Errorf("replicas %d after resuming", *set.Spec.Replicas)
 	}
@@ -391,15 +392,15 @@ func TestPausedClusterIsNotTouched(t *testing.T) {
 func setStatus(t *testing.T, cluster *v1alpha1.LiveStashCluster, status appsv1.StatefulSetStatus) error {
 	t.Helper()
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
-	must(t, get(t, set))
+	suite.Must(t, get(t, set))
 	set.Status = status
 	return api.Status().Update(t.Context(), set)
 }
 
 func TestStatusFollowsTheStatefulSetAndScaleWorks(t *testing.T) {
-	cluster := newCluster(t, namespace(t), nil)
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
 	reconciled(t, cluster)
-	must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 2, UpdatedReplicas: 2}))
+	suite.Must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 2, UpdatedReplicas: 2}))
 	condition(t, cluster, v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonAllReady)
 	condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonComplete)
 
@@ -409,25 +410,25 @@ func TestStatusFollowsTheStatefulSetAndScaleWorks(t *testing.T) {
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
 	}
-	must(t, api.Create(t.Context(), pod))
+	suite.Must(t, api.Create(t.Context(), pod))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "app", Image: "a", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 	}}
-	must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 1, UpdatedReplicas: 2}))
-	must(t, api.Status().Update(t.Context(), pod))
+	suite.Must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 1, UpdatedReplicas: 2}))
+	suite.Must(t, api.Status().Update(t.Context(), pod))
 	message := condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonPodFailing)
 	if !strings.Contains(message, "pod shop-0") || !strings.Contains(message, "check spec.image") {
 		t.Errorf("the condition says %q", message)
 	}
 
 	scale := &autoscalingv1.Scale{}
-	must(t, api.SubResource("scale").Get(t.Context(), cluster, scale))
+	suite.Must(t, api.SubResource("scale").Get(t.Context(), cluster, scale))
 	if scale.Spec.Replicas != 2 || scale.Status.Replicas != 2 {
 		t.Errorf("the scale subresource says %+v", scale)
 	}
 	scale.Spec.Replicas = 3
-	must(t, api.SubResource("scale").Update(t.Context(), cluster.DeepCopy(), client.WithSubResourceBody(scale)))
-	must(t, get(t, cluster))
+	suite.Must(t, api.SubResource("scale").Update(t.Context(), cluster.DeepCopy(), client.WithSubResourceBody(scale)))
+	suite.Must(t, get(t, cluster))
 	reconciled(t, cluster)
 	if cluster.DesiredReplicas() != 3 || cluster.Status.Selector == "" {
 		t.Errorf("after scaling: %d replicas, selector %q", cluster.DesiredReplicas(), cluster.Status.Selector)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
@@ -73,7 +74,7 @@ func managedRedisFleet(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1a
 // await waits until the object is there, and reads it.
 func await[T client.Object](t *testing.T, namespace, name string, object T) T {
 	t.Helper()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		return api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
 	})
 	return object
@@ -87,7 +88,7 @@ func fleetTemplate(t *testing.T, cluster *v1alpha1.LiveStashCluster) corev1.PodT
 // rolledOut plays the StatefulSet controller: every pod has the newest template.
 func rolledOut(t *testing.T, namespace, name string) {
 	t.Helper()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		set := await(t, namespace, name, &appsv1.StatefulSet{})
 		replicas := ptr.Deref(set.Spec.Replicas, 1)
 		set.Status = appsv1.StatefulSetStatus{
@@ -101,7 +102,7 @@ func rolledOut(t *testing.T, namespace, name string) {
 // conditionSays waits until a condition has the reason and says the texts.
 func conditionSays(t *testing.T, cluster *v1alpha1.LiveStashCluster, kind, reason string, says ...string) {
 	t.Helper()
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		found := meta.FindStatusCondition(await(t, cluster.Namespace, cluster.Name, &v1alpha1.LiveStashCluster{}).Status.Conditions, kind)
 		if found == nil || found.Reason != reason {
 			return fmt.Errorf("%s = %v; want the reason %s", kind, found, reason)
@@ -116,7 +117,7 @@ func conditionSays(t *testing.T, cluster *v1alpha1.LiveStashCluster, kind, reaso
 }
 
 func TestManagedRedisIsTheDefault(t *testing.T) {
-	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
 	await(t, cluster.Namespace, "shop-redis", &corev1.Service{})
 	await(t, cluster.Namespace, "shop-redis", &corev1.ConfigMap{})
@@ -134,7 +135,7 @@ func TestManagedRedisIsTheDefault(t *testing.T) {
 		t.Error("Redis would not notice that its users were made anew")
 	}
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "StatefulSet shop-redis has 0 of 1 pods ready")
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		status := await(t, cluster.Namespace, "shop", &v1alpha1.LiveStashCluster{}).Status.Redis
 		if status == nil || status.Mode != v1alpha1.RedisModeManaged || status.Address != redisAddress(cluster) {
 			return fmt.Errorf("status.redis = %v", status)
@@ -145,9 +146,9 @@ func TestManagedRedisIsTheDefault(t *testing.T) {
 
 // A new password reaches Redis before it reaches the fleet, and the old one is good until the fleet has rolled.
 func TestANewRedisPassword(t *testing.T) {
-	ns := namespace(t)
+	ns := suite.Namespace(t, api)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"pw": []byte("first")}}
-	must(t, api.Create(t.Context(), secret))
+	suite.Must(t, api.Create(t.Context(), secret))
 	cluster := newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
 		spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{
@@ -159,7 +160,7 @@ func TestANewRedisPassword(t *testing.T) {
 
 	redis.refuse(redisAddress(cluster), true)
 	secret.Data["pw"] = []byte("second")
-	must(t, api.Update(t.Context(), secret))
+	suite.Must(t, api.Update(t.Context(), secret))
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisPasswordWaits, "connection refused", "keeps the old one")
 	if got := string(await(t, ns, "shop-redis", &corev1.Secret{}).Data["password"]); got != "first" {
 		t.Errorf("the fleet has the password %q before Redis takes it", got)
@@ -170,7 +171,7 @@ func TestANewRedisPassword(t *testing.T) {
 
 	redis.refuse(redisAddress(cluster), false)
 	both := []string{fleet.RedisPasswordHash("second"), fleet.RedisPasswordHash("first")}
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if got := string(await(t, ns, "shop-redis", &corev1.Secret{}).Data["password"]); got != "second" {
 			return fmt.Errorf("the fleet has the password %q", got)
 		}
@@ -186,9 +187,9 @@ func TestANewRedisPassword(t *testing.T) {
 		t.Error("a Redis that restarts now would not take both passwords")
 	}
 
-	operatorTime.ahead.Add(int64(2 * keepOldPassword))
+	operatorTime.Ahead.Add(int64(2 * keepOldPassword))
 	rolledOut(t, ns, "shop")
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if got := redis.hashes(redisAddress(cluster)); !slices.Equal(got, both[:1]) {
 			return fmt.Errorf("Redis takes the passwords %v, want %v", got, both[:1])
 		}
@@ -199,11 +200,11 @@ func TestANewRedisPassword(t *testing.T) {
 
 // Deleting the Secret is how a generated password is changed.
 func TestAGeneratedRedisPasswordIsChanged(t *testing.T) {
-	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	before := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
 	rolledOut(t, cluster.Namespace, "shop-redis")
-	must(t, api.Delete(t.Context(), before.DeepCopy()))
-	eventually(t, func() error {
+	suite.Must(t, api.Delete(t.Context(), before.DeepCopy()))
+	suite.Eventually(t, func() error {
 		after := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
 		want := []string{fleet.RedisPasswordHash(string(after.Data["password"])), fleet.RedisPasswordHash(string(before.Data["password"]))}
 		if got := redis.hashes(redisAddress(cluster)); after.UID == before.UID || !slices.Equal(got, want) {
@@ -221,20 +222,20 @@ func fleetPod(t *testing.T, cluster *v1alpha1.LiveStashCluster) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-0", Labels: template.Labels, Annotations: template.Annotations},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
 	}
-	must(t, api.Create(t.Context(), pod))
+	suite.Must(t, api.Create(t.Context(), pod))
 	return pod
 }
 
 // Pods of two stores would give users old stashes: the last one with the old store goes before the first one with the new.
 func TestNoTwoStoresAtOnce(t *testing.T) {
-	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	pod := fleetPod(t, cluster)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis.example.com"}}
 	})
 	replicas := func(want int32) {
 		t.Helper()
-		eventually(t, func() error {
+		suite.Eventually(t, func() error {
 			if got := *await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{}).Spec.Replicas; got != want {
 				return fmt.Errorf("%d replicas, want %d", got, want)
 			}
@@ -248,9 +249,9 @@ func TestNoTwoStoresAtOnce(t *testing.T) {
 		t.Errorf("status.redis = %v while the pods still use the managed one", status)
 	}
 
-	must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	suite.Must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	replicas(2)
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		err := api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis"}, &appsv1.StatefulSet{})
 		if !apierrors.IsNotFound(err) {
 			return errors.New("the managed Redis is still there")
@@ -261,10 +262,10 @@ func TestNoTwoStoresAtOnce(t *testing.T) {
 
 // Other adapters do not find stashes of Redis: pods go over one by one, and Redis stays until the last one has.
 func TestFromRedisToAnotherAdapter(t *testing.T) {
-	cluster := newCluster(t, namespace(t), managedRedisFleet)
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	pod := fleetPod(t, cluster)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterETS })
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		if _, redis := fleetTemplate(t, cluster).Annotations[fleet.StoreAnnotation]; redis {
 			return errors.New("the pods are to use Redis still")
 		}
@@ -274,13 +275,13 @@ func TestFromRedisToAnotherAdapter(t *testing.T) {
 		t.Errorf("%d replicas", replicas)
 	}
 	reconciled(t, cluster)
-	must(t, api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis"}, &appsv1.StatefulSet{}))
+	suite.Must(t, api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis"}, &appsv1.StatefulSet{}))
 	if cluster.Status.Redis == nil {
 		t.Error("status.redis is gone while a pod uses it")
 	}
 
-	must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	eventually(t, func() error {
+	suite.Must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	suite.Eventually(t, func() error {
 		err := api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis"}, &appsv1.StatefulSet{})
 		if !apierrors.IsNotFound(err) {
 			return errors.New("the managed Redis is still there")
@@ -290,9 +291,9 @@ func TestFromRedisToAnotherAdapter(t *testing.T) {
 }
 
 func TestAnotherPasswordIsNoOtherStore(t *testing.T) {
-	ns := namespace(t)
+	ns := suite.Namespace(t, api)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"url": []byte("redis://:a@redis")}}
-	must(t, api.Create(t.Context(), secret))
+	suite.Must(t, api.Create(t.Context(), secret))
 	cluster := newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
 		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &v1alpha1.SecretKeyReference{Name: "mine", Key: "url"}}}
@@ -300,8 +301,8 @@ func TestAnotherPasswordIsNoOtherStore(t *testing.T) {
 	before := fleetTemplate(t, cluster)
 	fleetPod(t, cluster)
 	secret.Data["url"] = []byte("redis://:b@redis")
-	must(t, api.Update(t.Context(), secret))
-	eventually(t, func() error {
+	suite.Must(t, api.Update(t.Context(), secret))
+	suite.Eventually(t, func() error {
 		set := await(t, ns, "shop", &appsv1.StatefulSet{})
 		if set.Spec.Template.Annotations[fleet.SecretsDigestAnnotation] == before.Annotations[fleet.SecretsDigestAnnotation] {
 			return errors.New("the fleet does not roll")
@@ -320,13 +321,13 @@ func TestPersistenceNeedsAStorageClass(t *testing.T) {
 			spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{StorageClassName: class}}}
 		}
 	}
-	unnamed := newCluster(t, namespace(t), persistent(nil))
+	unnamed := newCluster(t, suite.Namespace(t, api), persistent(nil))
 	conditionSays(t, unnamed, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonStorageClassMissing, "no default one", "storageClassName", "remove persistence")
-	named := newCluster(t, namespace(t), persistent(ptr.To("redis-test")))
+	named := newCluster(t, suite.Namespace(t, api), persistent(ptr.To("redis-test")))
 	conditionSays(t, named, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonStorageClassMissing, "redis-test, which does not exist")
 
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "redis-test"}, Provisioner: "example.com/none"}
-	must(t, api.Create(t.Context(), class))
+	suite.Must(t, api.Create(t.Context(), class))
 	t.Cleanup(func() { _ = api.Delete(context.Background(), class) })
 	await(t, named.Namespace, "shop-redis-data", &corev1.PersistentVolumeClaim{})
 	conditionSays(t, named, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
@@ -334,17 +335,17 @@ func TestPersistenceNeedsAStorageClass(t *testing.T) {
 
 // redis-operator may be installed after the fleet: no restart is needed.
 func TestRedisOperatorAppears(t *testing.T) {
-	cluster := newCluster(t, namespace(t), func(spec *v1alpha1.LiveStashClusterSpec) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
 		spec.Redis = &v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}
 	})
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisOperatorMissing, "redis.redis.opstreelabs.in/v1beta2 RedisReplication", "install redis-operator")
 	await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})
 
-	must(t, api.Create(t.Context(), foreignDefinition("redisreplications", fleet.RedisReplicationKind)))
+	suite.Must(t, api.Create(t.Context(), foreignDefinition("redisreplications", fleet.RedisReplicationKind)))
 	made := &unstructured.Unstructured{}
 	made.SetGroupVersionKind(fleet.RedisReplicationKind)
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		return api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis-op"}, made)
 	})
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
@@ -354,7 +355,7 @@ func TestRedisOperatorAppears(t *testing.T) {
 	server := newRedisServer(t, cluster, made.GetLabels())
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "has not yet told which pod is the master")
 	server.Labels[fleet.RedisRoleLabel] = fleet.RedisMasterRole
-	must(t, api.Update(t.Context(), server))
+	suite.Must(t, api.Update(t.Context(), server))
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "no pod is up")
 
 	login := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
@@ -363,7 +364,7 @@ func TestRedisOperatorAppears(t *testing.T) {
 	}
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Redis = nil })
-	eventually(t, func() error {
+	suite.Eventually(t, func() error {
 		err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made)
 		if !apierrors.IsNotFound(err) {
 			return errors.New("the RedisReplication is still there")
@@ -378,10 +379,10 @@ func newRedisServer(t *testing.T, cluster *v1alpha1.LiveStashCluster, labels map
 	name := fleet.RedisOperatedName(cluster)
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "redis", Image: "x"}}}
 	server := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name + "-0", Labels: labels}, Spec: spec}
-	must(t, api.Create(t.Context(), server))
+	suite.Must(t, api.Create(t.Context(), server))
 	server.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	must(t, api.Status().Update(t.Context(), server))
-	must(t, api.Create(t.Context(), &appsv1.StatefulSet{
+	suite.Must(t, api.Status().Update(t.Context(), server))
+	suite.Must(t, api.Create(t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: labels},
 		Spec: appsv1.StatefulSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,9 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -25,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 )
 
 // The operator runs against a real API server. There are no other controllers: nothing makes pods, nothing deletes what
@@ -35,7 +35,7 @@ var (
 	// underTest is the reconciler that the manager runs.
 	underTest *Reconciler
 	// operatorTime is what the operator takes for the time.
-	operatorTime shiftedClock
+	operatorTime suite.Clock
 	// requests counts what the operator asks of the API server, watches and the events' recorder apart.
 	requests atomic.Int64
 	// agents is what the agents say.
@@ -60,14 +60,14 @@ func runSuite(m *testing.M) (code int, err error) {
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
 	}
-	defer func() { err = errorOr(err, environment.Stop()) }()
+	defer func() { err = errors.Join(err, environment.Stop()) }()
 	config, err := environment.Start()
 	if err != nil {
 		return 0, err
 	}
 
 	scheme := runtime.NewScheme()
-	if err := errorOr(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return 0, err
 	}
 	api, err = client.New(config, client.Options{Scheme: scheme})
@@ -109,22 +109,6 @@ func runSuite(m *testing.M) (code int, err error) {
 	return code, <-stopped
 }
 
-func errorOr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// shiftedClock is ahead of the machine's clock by what a test stores in it.
-type shiftedClock struct{ ahead atomic.Int64 }
-
-func (c *shiftedClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
-
-func (c *shiftedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -156,14 +140,6 @@ func (b *lockedBuffer) String() string {
 	return b.buffer.String()
 }
 
-// namespace makes a namespace for one test.
-func namespace(t *testing.T) string {
-	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	must(t, api.Create(t.Context(), namespace))
-	return namespace.Name
-}
-
 // newCluster applies the smallest LiveStashCluster, changed by change.
 func newCluster(t *testing.T, namespace string, change func(*v1alpha1.LiveStashClusterSpec)) *v1alpha1.LiveStashCluster {
 	t.Helper()
@@ -174,7 +150,7 @@ func newCluster(t *testing.T, namespace string, change func(*v1alpha1.LiveStashC
 	if change != nil {
 		change(&cluster.Spec)
 	}
-	must(t, api.Create(t.Context(), cluster))
+	suite.Must(t, api.Create(t.Context(), cluster))
 	return cluster
 }
 
@@ -183,28 +159,5 @@ func changeSpec(t *testing.T, cluster *v1alpha1.LiveStashCluster, change func(*v
 	t.Helper()
 	before := cluster.DeepCopy()
 	change(&cluster.Spec)
-	must(t, api.Patch(t.Context(), cluster, client.MergeFrom(before)))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits until check has nothing to say.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	suite.Must(t, api.Patch(t.Context(), cluster, client.MergeFrom(before)))
 }
