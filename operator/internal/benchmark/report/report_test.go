@@ -85,6 +85,19 @@ func TestSummary(t *testing.T) {
 			t.Errorf("Mnesia errored, Redis only failed: %s", got)
 		}
 	})
+	t.Run("times of machines that had no time left are not compared", func(t *testing.T) {
+		r := example(20, [2]int{1000, 60})
+		d := r.Runs[0].Durations["reconnect"]
+		d.P95 = 4450
+		r.Runs[0].Durations["reconnect"] = d
+		got := first(r)
+		if !strings.Contains(got, "Times are not compared: 4,450 ms for a return without LiveStash") || strings.Contains(got, "time for a return") {
+			t.Errorf("compares waiting: %s", got)
+		}
+		if !strings.Contains(got, "(4 %) more CPU time") {
+			t.Errorf("CPU time does not depend on waiting: %s", got)
+		}
+	})
 	t.Run("no samples", func(t *testing.T) {
 		r := example(0, [2]int{1000, 60})
 		for i := range r.Runs {

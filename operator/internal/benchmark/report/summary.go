@@ -10,6 +10,10 @@ import (
 // noise is the relative difference below which one run says nothing about another.
 const noise = 0.02
 
+// overloaded is the p95 of a return without LiveStash, in ms, from which on times tell more about the machines than about adapters:
+// hundreds of times what a return takes where nothing is short.
+const overloaded = 1000
+
 // summary says in plain words which adapter cost what: whole paragraphs, the answer first. It says as well what is
 // missing.
 func summary(r Report) []string {
@@ -69,7 +73,12 @@ func costs(r Report) string {
 	if len(words) == 0 {
 		return sentence + " No adapter has a sound run at this load, so there is nothing to compare."
 	}
-	return sentence + " Over that, " + strings.Join(words, "; ") + ". One run each: differences of a few percent mean nothing."
+	sentence += " Over that, " + strings.Join(words, "; ") + ". One run each: differences of a few percent mean nothing."
+	if p95 := base.Durations["reconnect"].P95; p95 >= overloaded {
+		sentence += fmt.Sprintf(" Times are not compared: %s for a return without LiveStash means that the fleet or the runners waited,"+
+			" most often for CPU. Give them more, or take fewer users.", inUnit(p95, "ms"))
+	}
+	return sentence
 }
 
 // absolute is what a fleet took: memory, CPU time, the time of a return.
@@ -112,7 +121,7 @@ func relative(run, base Run) string {
 		words = append(words, inUnit(in+out, "bytes")+" to and from Redis")
 	}
 	d, b := run.Durations["reconnect"], base.Durations["reconnect"]
-	if d.Count > 0 && b.Count > 0 {
+	if d.Count > 0 && b.Count > 0 && b.P95 < overloaded {
 		words = append(words, difference(d.P95, b.P95, "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }))
 	}
 	if len(words) == 0 {
