@@ -80,7 +80,7 @@ test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a 
 .PHONY: test-agent
 test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP and on Debian's newest.
 	@$(STEP) deps-agent "Packages for the agent" hack/deps agent
-	@$(STEP) test-agent "Test the agent" bash -c 'agent/test/run .cache/agent/ebin && rm -rf .cache/agent/test && cp -r agent/test .cache/agent && hack/images/build --test .cache/agent agent/Dockerfile'
+	@$(STEP) test-agent "Test the agent" hack/test-agent
 
 .PHONY: bench-agent
 bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processes.
