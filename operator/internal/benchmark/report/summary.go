@@ -74,12 +74,15 @@ func costs(r Report) string {
 		return sentence + " No adapter has a sound run at this load, so there is nothing to compare."
 	}
 	sentence += " Over that, " + strings.Join(words, "; ") + ". One run each: differences of a few percent mean nothing."
-	if p95 := base.Durations["reconnect"].P95; p95 >= overloaded {
+	if starved(base) {
 		sentence += fmt.Sprintf(" Times are not compared: %s for a return without LiveStash means that the fleet or the runners waited,"+
-			" most often for CPU. Give them more, or take fewer users.", inUnit(p95, "ms"))
+			" most often for CPU. Give them more, or take fewer users.", inUnit(base.Durations["reconnect"].P95, "ms"))
 	}
 	return sentence
 }
+
+// starved says that a run without LiveStash shows machines that had no time left.
+func starved(base Run) bool { return base.Durations["reconnect"].P95 >= overloaded }
 
 // absolute is what a fleet took: memory, CPU time, the time of a return.
 func absolute(run Run) string {
@@ -112,6 +115,20 @@ func relative(run, base Run) string {
 	if ok && also {
 		words = append(words, difference(cpu, baseCPU, "CPU time", func(v float64) string { return significant(v) + " s" }))
 	}
+	words = append(words, traffic(run)...)
+	d, b := run.Durations["reconnect"], base.Durations["reconnect"]
+	if d.Count > 0 && b.Count > 0 && !starved(base) {
+		words = append(words, difference(d.P95, b.P95, "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }))
+	}
+	if len(words) == 0 {
+		return "an unknown amount (no samples)"
+	}
+	return listed(words)
+}
+
+// traffic is what an adapter moved over the network.
+func traffic(run Run) []string {
+	var words []string
 	if moved, ok := total(run, SeriesDistributionIn); ok && moved > 0 && (run.Adapter == "ETS" || run.Adapter == "Mnesia") {
 		words = append(words, inUnit(moved, "bytes")+" between the nodes")
 	}
@@ -120,14 +137,7 @@ func relative(run, base Run) string {
 	if ok && also && in+out > 0 {
 		words = append(words, inUnit(in+out, "bytes")+" to and from Redis")
 	}
-	d, b := run.Durations["reconnect"], base.Durations["reconnect"]
-	if d.Count > 0 && b.Count > 0 && b.P95 < overloaded {
-		words = append(words, difference(d.P95, b.P95, "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }))
-	}
-	if len(words) == 0 {
-		return "an unknown amount (no samples)"
-	}
-	return listed(words)
+	return words
 }
 
 func total(run Run, series string) (float64, bool) {
