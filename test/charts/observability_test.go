@@ -113,8 +113,8 @@ func checkPanels(t *testing.T, d dashboards.Dashboard) {
 		if !strings.HasSuffix(p.Description, ".") || len(p.Description) < 20 {
 			t.Errorf("%q is described by %q, which is no sentence", p.Title, p.Description)
 		}
-		if !slices.Contains(units, p.FieldConfig.Defaults.Unit) {
-			t.Errorf("%q has the unit %q, want one of %v", p.Title, p.FieldConfig.Defaults.Unit, units)
+		if known := dashboards.Units(); !slices.Contains(known, p.FieldConfig.Defaults.Unit) {
+			t.Errorf("%q has the unit %q, want one of %v", p.Title, p.FieldConfig.Defaults.Unit, known)
 		}
 		if p.Type == "stat" && p.FieldConfig.Defaults.Thresholds == nil {
 			t.Errorf("%q has no thresholds: Grafana would show every number from 80 on in red", p.Title)
@@ -135,20 +135,10 @@ func checkPanels(t *testing.T, d dashboards.Dashboard) {
 	}
 }
 
-// units are those of Grafana that the panels use.
-var units = []string{"short", "percentunit", "bytes", "Bps", "s", "ops", "cps", "reqps"}
-
 func expressionsOf(d dashboards.Dashboard) []string {
 	var found []string
-	for _, p := range d.Panels {
-		for _, q := range p.Targets {
-			found = append(found, q.Expr)
-		}
-	}
-	for _, a := range d.Annotations.List {
-		if a.BuiltIn == 0 {
-			found = append(found, a.Expr)
-		}
+	for _, q := range d.Queries() {
+		found = append(found, q.Expr)
 	}
 	return found
 }

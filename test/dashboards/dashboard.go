@@ -195,6 +195,31 @@ func Read(content []byte) (Dashboard, error) {
 	return d, nil
 }
 
+// Asked is one query of a dashboard.
+type Asked struct {
+	Query
+	// Where says in words where it stands.
+	Where, Expr string
+	// Instant is a query for the end of the time, not for all of it.
+	Instant bool
+}
+
+// Queries are all queries of a dashboard, those of its annotations last.
+func (d Dashboard) Queries() []Asked {
+	var found []Asked
+	for _, panel := range d.Panels {
+		for _, target := range panel.Targets {
+			found = append(found, Asked{Query{panel.ID, target.RefID}, fmt.Sprintf("panel %q", panel.Title), target.Expr, target.Instant})
+		}
+	}
+	for _, a := range d.Annotations.List {
+		if a.Expr != "" {
+			found = append(found, Asked{Query{Name: a.Name}, fmt.Sprintf("annotation %q", a.Name), a.Expr, false})
+		}
+	}
+	return found
+}
+
 // Variables are the values of a dashboard's variables, Grafana's own included, by name.
 type Variables map[string]string
 

@@ -55,6 +55,17 @@ func (p Prometheus) Get(ctx context.Context, path string, parameters url.Values,
 	return json.Unmarshal(answer.Data, data)
 }
 
+// Values are the values of a label in the series that match, in all of them if match is empty.
+func (p Prometheus) Values(ctx context.Context, label, match string, from, to time.Time) ([]string, error) {
+	var found []string
+	parameters := url.Values{"start": {unix(from)}, "end": {unix(to)}}
+	if match != "" {
+		parameters.Set("match[]", match)
+	}
+	err := p.Get(ctx, "label/"+label+"/values", parameters, &found)
+	return found, err
+}
+
 // Window is the time that a dashboard is about.
 type Window struct {
 	From, To time.Time
@@ -119,24 +130,12 @@ func (p Prometheus) Ask(ctx context.Context, d Dashboard, w Window, given Variab
 		}
 		data.Variables[v.Name] = value
 	}
-	ask := func(q Query, expr string, instant bool) (err error) {
-		data.Answers[q], err = p.query(ctx, data, expr, instant)
-		return err
-	}
-	for _, panel := range d.Panels {
-		for _, target := range panel.Targets {
-			if err := ask(Query{panel.ID, target.RefID}, target.Expr, target.Instant); err != nil {
-				return data, fmt.Errorf("panel %q: %w", panel.Title, err)
-			}
+	for _, q := range d.Queries() {
+		answer, err := p.query(ctx, data, q.Expr, q.Instant)
+		if err != nil {
+			return data, fmt.Errorf("%s: %w", q.Where, err)
 		}
-	}
-	for _, a := range d.Annotations.List {
-		if a.Expr == "" {
-			continue
-		}
-		if err := ask(Query{Name: a.Name}, a.Expr, false); err != nil {
-			return data, fmt.Errorf("annotation %q: %w", a.Name, err)
-		}
+		data.Answers[q.Query] = answer
 	}
 	return data, nil
 }
@@ -153,9 +152,8 @@ func (p Prometheus) first(ctx context.Context, v Variable, data Data) (string, e
 	if match, err = data.Variables.Fill(match); err != nil {
 		return "", err
 	}
-	var found []string
-	parameters := url.Values{"match[]": {match}, "start": {unix(data.From)}, "end": {unix(data.To)}}
-	if err := p.Get(ctx, "label/"+label+"/values", parameters, &found); err != nil {
+	found, err := p.Values(ctx, label, match, data.From, data.To)
+	if err != nil {
 		return "", err
 	}
 	if len(found) == 0 {
@@ -174,7 +172,7 @@ func (p Prometheus) query(ctx context.Context, data Data, expr string, instant b
 	if err != nil {
 		return nil, err
 	}
-	path, parameters := "query_range", url.Values{"query": {expr}, "start": {unix(data.From)}, "end": {unix(data.To)}, "step": {unix(time.Unix(0, 0).Add(data.Step))}}
+	path, parameters := "query_range", url.Values{"query": {expr}, "start": {unix(data.From)}, "end": {unix(data.To)}, "step": {strconv.Itoa(int(data.Step.Seconds()))}}
 	if instant {
 		path, parameters = "query", url.Values{"query": {expr}, "time": {unix(data.To)}}
 	}

@@ -1,8 +1,10 @@
 package dashboards
 
 import (
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +27,9 @@ var units = map[string][]scale{
 	"cps":         thousands("c/s", "K c/s", "M c/s", "B c/s", "T c/s"),
 	"reqps":       thousands("req/s", "K req/s", "M req/s", "B req/s", "T req/s"),
 }
+
+// Units are the names of the units that can be drawn.
+func Units() []string { return slices.Sorted(maps.Keys(units)) }
 
 func thousands(names ...string) []scale {
 	var scales []scale

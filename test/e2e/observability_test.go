@@ -170,13 +170,7 @@ func (p prometheus) query(expr string) (int, error) {
 }
 
 func (p prometheus) values(label, match string) ([]string, error) {
-	var found []string
-	parameters := url.Values{"start": {strconv.FormatInt(p.at.Add(-time.Hour).Unix(), 10)}, "end": {strconv.FormatInt(p.at.Unix(), 10)}}
-	if match != "" {
-		parameters.Set("match[]", match)
-	}
-	err := p.Get(p.t.Context(), "label/"+label+"/values", parameters, &found)
-	return found, err
+	return p.Values(p.t.Context(), label, match, p.at.Add(-time.Hour), p.at)
 }
 
 // dashboardsOf are the dashboards that the chart installed into the cluster.
@@ -255,15 +249,8 @@ func (p prometheus) checkDashboard(d dashboards.Dashboard) {
 		}
 		p.t.Errorf("%s, %s has no data: %s", d.UID, where, expr)
 	}
-	for _, panel := range d.Panels {
-		for _, target := range panel.Targets {
-			check(panel.Title, target.Expr)
-		}
-	}
-	for _, annotation := range d.Annotations.List {
-		if annotation.Expr != "" {
-			check("annotation "+annotation.Name, annotation.Expr)
-		}
+	for _, q := range d.Queries() {
+		check(q.Where, q.Expr)
 	}
 	for _, v := range d.Templating.List {
 		if v.Type == "query" {

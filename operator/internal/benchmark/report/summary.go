@@ -11,7 +11,7 @@ import (
 const noise = 0.02
 
 // overloaded is the p95 of a return without LiveStash, in ms, from which on times tell more about the machines than about adapters:
-// hundreds of times what a return takes where nothing is short.
+// eighty times what docs/benchmarks.md has for 1,000 users.
 const overloaded = 1000
 
 // summary says in plain words which adapter cost what: whole paragraphs, the answer first. It says as well what is
