@@ -5,34 +5,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ManagedRedis is the Redis server that this operator runs for the fleet, or nil when it runs none.
-func (c *LiveStashCluster) ManagedRedis() *ManagedRedis {
-	redis := c.Spec.Redis
-	switch {
-	case c.Spec.Adapter != AdapterRedis || c.OperatedRedis() != nil || c.ExternalRedis() != nil:
-		return nil
-	case redis == nil || redis.Managed == nil:
-		return &ManagedRedis{}
-	}
-	return redis.Managed
-}
-
-// OperatedRedis is the Redis that redis-operator runs for the fleet, or nil when it runs none.
-func (c *LiveStashCluster) OperatedRedis() *OperatedRedis {
-	if c.Spec.Adapter != AdapterRedis || c.Spec.Redis == nil {
-		return nil
-	}
-	return c.Spec.Redis.Operator
-}
-
-// ExternalRedis is the Redis that somebody else runs, or nil when there is none.
-func (c *LiveStashCluster) ExternalRedis() *ExternalRedis {
-	if c.Spec.Adapter != AdapterRedis || c.Spec.Redis == nil {
-		return nil
-	}
-	return c.Spec.Redis.External
-}
-
 // MemoryLimit is the container's memory request and limit.
 func (r *ManagedRedis) MemoryLimit() resource.Quantity { return redisMemory(r.Memory) }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
@@ -64,22 +65,10 @@ var adapters = []v1alpha1.Adapter{
 	v1alpha1.AdapterNone, v1alpha1.AdapterETS, v1alpha1.AdapterBrowserMemory, v1alpha1.AdapterRedis, v1alpha1.AdapterMnesia,
 }
 
-// shortNames of adapters are short enough for object names.
-var shortNames = map[v1alpha1.Adapter]string{
-	v1alpha1.AdapterNone:          "none",
-	v1alpha1.AdapterETS:           "ets",
-	v1alpha1.AdapterBrowserMemory: "browser",
-	v1alpha1.AdapterRedis:         "redis",
-	v1alpha1.AdapterMnesia:        "mnesia",
-}
-
-// scenarioAdapters are the values of the scenarios' option ADAPTER.
-var scenarioAdapters = map[v1alpha1.Adapter]string{
-	v1alpha1.AdapterNone:          "none",
-	v1alpha1.AdapterETS:           "ets",
-	v1alpha1.AdapterBrowserMemory: "browser_memory",
-	v1alpha1.AdapterRedis:         "redis",
-	v1alpha1.AdapterMnesia:        "mnesia",
+// shortName of an adapter is short enough for object names, and fit for them: its first word.
+func shortName(adapter v1alpha1.Adapter) string {
+	word, _, _ := strings.Cut(store.Of(adapter).Name(), "_")
+	return word
 }
 
 func published(users int32, ttl, ramp time.Duration) v1alpha1.BenchmarkRun {
@@ -100,7 +89,7 @@ func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
 		for _, adapter := range wanted {
 			run := planned(&b.Spec, size)
 			run.Adapter = adapter
-			run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)+1, shortNames[adapter])
+			run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)+1, shortName(adapter))
 			runs = append(runs, run)
 		}
 	}
@@ -147,7 +136,7 @@ func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThr
 	options := []corev1.EnvVar{
 		{Name: "TESTID", Value: testID},
 		{Name: "BASE_URLS", Value: strings.Join(bases, ",")},
-		{Name: "ADAPTER", Value: scenarioAdapters[r.Adapter]},
+		{Name: "ADAPTER", Value: store.Of(r.Adapter).Name()},
 		{Name: "USERS", Value: strconv.Itoa(int(r.Users))},
 		{Name: "TTL", Value: seconds(r.TTL)},
 		{Name: "DURATION", Value: seconds(r.Duration)},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // ExitThresholdsFailed is k6's exit code for a run that was made and did not hold its thresholds.
@@ -142,7 +143,7 @@ func foreign(read RunnerReport, run Run, testID string, number int) string {
 	if read.TestID != testID {
 		return fmt.Sprintf("left the report of another test, %q instead of %q", read.TestID, testID)
 	}
-	if read.Runner != number || read.Runners != int(run.Runners) || read.Users != int64(run.Users) || read.Adapter != scenarioAdapters[run.Adapter] {
+	if read.Runner != number || read.Runners != int(run.Runners) || read.Users != int64(run.Users) || read.Adapter != store.Of(run.Adapter).Name() {
 		return fmt.Sprintf("ran another test than it should have: runner %d of %d, %d users, adapter %s", read.Runner+1, read.Runners, read.Users, read.Adapter)
 	}
 	return ""
@@ -180,9 +181,10 @@ func brokenThresholds(run Run, limits v1alpha1.BenchmarkThresholds, runners []Ru
 	recovered, returns := result.Recovered()
 	least := number(limits.MinRecovered, 0.99)
 	switch {
-	case run.Adapter == v1alpha1.AdapterNone && result.Counts.Recovered > 0:
-		fails("recovered: %d of %d returns brought the state back, and with adapter None none can: the target stashes after all", result.Counts.Recovered, returns)
-	case run.Adapter != v1alpha1.AdapterNone && recovered < least:
+	case !store.Of(run.Adapter).Recovers() && result.Counts.Recovered > 0:
+		fails("recovered: %d of %d returns brought the state back, and with adapter %s none can: the target stashes after all",
+			result.Counts.Recovered, returns, run.Adapter)
+	case store.Of(run.Adapter).Recovers() && recovered < least:
 		fails("minRecovered: %s of %d returns brought the state back, at least %s must", percent(recovered), returns, percent(least))
 	}
 	if most := ptr.Deref(limits.MaxWrong, 0); result.Counts.WrongCount > most {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
@@ -70,7 +70,7 @@ func agentEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 func agentInit(c *v1alpha1.LiveStashCluster, in Inputs) corev1.Container {
 	container := agentHelper(c, in, initContainer, "install")
 	// For Redis, it waits until the login is accepted.
-	container.Env = append(container.Env, stash.For(c).Env(c)...)
+	container.Env = append(container.Env, store.For(c).Env(c)...)
 	container.VolumeMounts = append(container.VolumeMounts, redisCertificates(c)...)
 	return container
 }
@@ -118,7 +118,7 @@ func netTickTime(c *v1alpha1.LiveStashCluster) time.Duration {
 	if own := c.Spec.Clustering.NetTickTime; own != nil {
 		return own.Duration
 	}
-	return stash.For(c).NetTickTime()
+	return store.For(c).NetTickTime()
 }
 
 // probePort answers the kubelet's readiness probe.
@@ -146,7 +146,7 @@ func gracePeriodSeconds(c *v1alpha1.LiveStashCluster) int64 {
 		grace = plainGracePeriod
 	default:
 		grace = duration(drain.EndpointWait) + duration(drain.CloseTimeout) + stopTime
-		if stash.For(c).Home() != stash.Elsewhere {
+		if store.For(c).Home() != store.Elsewhere {
 			grace += duration(drain.HandOffTimeout)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // scratchDir is writable in every pod: releases write pipes and rendered configuration there.
@@ -18,7 +18,7 @@ const scratchDir = "/tmp"
 // environment is the contract with the application (docs/reference/environment.md), then the user's own variables.
 // Variables that others refer to with $(NAME) come first.
 func environment(c *v1alpha1.LiveStashCluster, in Inputs) []corev1.EnvVar {
-	adapter := stash.For(c)
+	adapter := store.For(c)
 	contract := []corev1.EnvVar{
 		fromField("POD_NAME", "metadata.name"),
 		fromField("POD_NAMESPACE", "metadata.namespace"),
@@ -30,9 +30,9 @@ func environment(c *v1alpha1.LiveStashCluster, in Inputs) []corev1.EnvVar {
 		value("PORT", strconv.Itoa(int(c.Spec.HTTP.Port))),
 		value("PHX_SERVER", "true"),
 		value("PHX_HOST", publicHost(c, in)),
-		stash.FromSecret("SECRET_KEY_BASE", secretKeyBaseRef(c)),
+		store.FromSecret("SECRET_KEY_BASE", secretKeyBaseRef(c)),
 
-		stash.FromSecret("RELEASE_COOKIE", cookieRef(c)),
+		store.FromSecret("RELEASE_COOKIE", cookieRef(c)),
 		value("RELEASE_DISTRIBUTION", "name"),
 		value("RELEASE_NODE", NodeName(c, in, "$(POD_NAME)")),
 		value("RELEASE_TMP", scratchDir),

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // PodMonitorKind is prometheus-operator's kind of a set of pods to scrape.
@@ -22,7 +23,7 @@ func PodMonitor(c *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
 		return nil
 	}
 	endpoints := []any{podMetricsEndpoint(agentPortName, wanted)}
-	if redis := c.ManagedRedis(); redis != nil && redis.ExporterEnabled() {
+	if redis := store.ManagedRedis(c); redis != nil && redis.ExporterEnabled() {
 		endpoints = append(endpoints, podMetricsEndpoint(exporterPortName, wanted))
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
@@ -49,9 +49,9 @@ func RedisDataName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redi
 // redis-operator's Sentinels is not among them: it has no labels to see it by.
 func RedisStatefulSets(c *v1alpha1.LiveStashCluster) []string {
 	switch {
-	case c.ManagedRedis() != nil:
+	case store.ManagedRedis(c) != nil:
 		return []string{RedisName(c)}
-	case c.OperatedRedis() != nil:
+	case store.OperatedRedis(c) != nil:
 		return []string{RedisOperatedName(c)}
 	}
 	return nil
@@ -74,7 +74,7 @@ func redisMeta(c *v1alpha1.LiveStashCluster, name string) metav1.ObjectMeta {
 
 // managedRedis are the objects of the Redis that this operator runs, or none.
 func managedRedis(c *v1alpha1.LiveStashCluster, in Inputs) []client.Object {
-	redis := c.ManagedRedis()
+	redis := store.ManagedRedis(c)
 	if redis == nil {
 		return nil
 	}
@@ -155,15 +155,15 @@ func RedisDisruptionBudget(c *v1alpha1.LiveStashCluster, redis *v1alpha1.Managed
 func RedisStore(c *v1alpha1.LiveStashCluster, in Inputs, urlValue []byte) (address, digest string) {
 	database := "0"
 	switch {
-	case c.ManagedRedis() != nil:
+	case store.ManagedRedis(c) != nil:
 		address = hostPort(redisHost(c, in), redisPort)
-	case c.OperatedRedis() != nil:
+	case store.OperatedRedis(c) != nil:
 		address = hostPort(redisOperatedHost(c, in), redisPort)
-	case c.ExternalRedis() != nil && c.ExternalRedis().URLSecretRef == nil:
-		external := c.ExternalRedis()
+	case store.ExternalRedis(c) != nil && store.ExternalRedis(c).URLSecretRef == nil:
+		external := store.ExternalRedis(c)
 		address = hostPort(external.Host, ptr.Deref(external.Port, redisPort))
 		database = strconv.Itoa(int(ptr.Deref(external.Database, 0)))
-	case c.ExternalRedis() != nil:
+	case store.ExternalRedis(c) != nil:
 		parsed, err := url.Parse(string(urlValue))
 		if err != nil {
 			return "", "" // CheckSecretValue has refused it
@@ -203,7 +203,7 @@ func databaseOf(parsed *url.URL) string {
 func RedisURL(c *v1alpha1.LiveStashCluster, in Inputs, password string) string {
 	address, _ := RedisStore(c, in, nil)
 	made := url.URL{Scheme: "redis", Host: address, Path: "/0"}
-	switch external := c.ExternalRedis(); {
+	switch external := store.ExternalRedis(c); {
 	case external != nil:
 		made.Path = "/" + strconv.Itoa(int(ptr.Deref(external.Database, 0)))
 		if ptr.Deref(external.TLS, false) {
@@ -212,7 +212,7 @@ func RedisURL(c *v1alpha1.LiveStashCluster, in Inputs, password string) string {
 		if password != "" {
 			made.User = url.UserPassword(external.Username, password)
 		}
-	case c.OperatedRedis() != nil:
+	case store.OperatedRedis(c) != nil:
 		made.User = url.UserPassword("", password)
 	default:
 		made.User = url.UserPassword(RedisFleetUser, password)
@@ -222,11 +222,11 @@ func RedisURL(c *v1alpha1.LiveStashCluster, in Inputs, password string) string {
 
 // checkRedisValue refuses a user's value with which no pod could reach its Redis.
 func checkRedisValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyReference, value []byte) error {
-	if managed := c.ManagedRedis(); managed != nil && is(managed.Password.Ref(), ref) && !redisPassword.Match(value) {
+	if managed := store.ManagedRedis(c); managed != nil && is(managed.Password.Ref(), ref) && !redisPassword.Match(value) {
 		return specErrorf("the key %s of Secret %s is no password for Redis: use up to 512 printable ASCII characters without spaces, with no line break at the end",
 			ref.Key, ref.Name)
 	}
-	external := c.ExternalRedis()
+	external := store.ExternalRedis(c)
 	if external == nil {
 		return nil
 	}
@@ -270,10 +270,10 @@ func checkRedisURL(external *v1alpha1.ExternalRedis, ref v1alpha1.SecretKeyRefer
 
 // IsRedisPassword is whether the fleet's password for Redis comes from that key, and reaches the pods in a URL.
 func IsRedisPassword(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyReference) bool {
-	if managed := c.ManagedRedis(); managed != nil {
+	if managed := store.ManagedRedis(c); managed != nil {
 		return is(managed.Password.Ref(), ref)
 	}
-	external := c.ExternalRedis()
+	external := store.ExternalRedis(c)
 	return external != nil && is(external.PasswordSecretRef, ref)
 }
 
@@ -290,10 +290,10 @@ const redisVolume = "livestash-redis"
 
 // redisCertificates are where a container finds the authorities that the Redis server's certificate is checked against.
 func redisCertificates(c *v1alpha1.LiveStashCluster) []corev1.VolumeMount {
-	if external := c.ExternalRedis(); external == nil || external.CASecretRef == nil {
+	if external := store.ExternalRedis(c); external == nil || external.CASecretRef == nil {
 		return nil
 	}
-	return []corev1.VolumeMount{{Name: redisVolume, MountPath: stash.RedisDir, ReadOnly: true}}
+	return []corev1.VolumeMount{{Name: redisVolume, MountPath: store.RedisDir, ReadOnly: true}}
 }
 
 // withRedisCertificates gives the pods those authorities.
@@ -302,14 +302,14 @@ func withRedisCertificates(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster) {
 	if mounts == nil {
 		return
 	}
-	authorities := c.ExternalRedis().CASecretRef
+	authorities := store.ExternalRedis(c).CASecretRef
 	app := &spec.Containers[0]
 	app.VolumeMounts = append(app.VolumeMounts, mounts...)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
 		Name: redisVolume,
 		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: authorities.Name,
-			Items:      []corev1.KeyToPath{{Key: authorities.Key, Path: stash.RedisCAFile}},
+			Items:      []corev1.KeyToPath{{Key: authorities.Key, Path: store.RedisCAFile}},
 		}},
 	})
 }

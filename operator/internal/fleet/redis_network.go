@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // RedisService is the address of the Redis that this operator runs. It stays the same when the pod moves.
@@ -36,7 +37,7 @@ func RedisNetworkPolicy(c *v1alpha1.LiveStashCluster, in Inputs) *networkingv1.N
 		})
 	}
 	ingress := []networkingv1.NetworkPolicyIngressRule{{Ports: policyPorts(redisPort), From: admitted}}
-	if c.ManagedRedis().ExporterEnabled() {
+	if store.ManagedRedis(c).ExporterEnabled() {
 		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: policyPorts(exporterPort)})
 	}
 	return &networkingv1.NetworkPolicy{

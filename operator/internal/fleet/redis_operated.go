@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // The kinds of redis-operator that a fleet may ask for.
@@ -51,7 +51,7 @@ func redisOperatedMeta(c *v1alpha1.LiveStashCluster) metav1.ObjectMeta {
 // A master without a replica takes no writes. After a failover the old master goes on until it is told, and without this
 // everything that it takes in that time is acknowledged and then lost.
 func RedisOperatedConfig(c *v1alpha1.LiveStashCluster) *corev1.ConfigMap {
-	operated := c.OperatedRedis()
+	operated := store.OperatedRedis(c)
 	if operated == nil {
 		return nil
 	}
@@ -70,7 +70,7 @@ min-replicas-max-lag 10
 
 // RedisOperated is what redis-operator is asked for. Nil when the fleet has another Redis.
 func RedisOperated(c *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
-	operated := c.OperatedRedis()
+	operated := store.OperatedRedis(c)
 	if operated == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func RedisOperated(c *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
 // redisOperatedSpec is what both kinds have in common.
 func redisOperatedSpec(c *v1alpha1.LiveStashCluster, operated *v1alpha1.OperatedRedis) map[string]any {
 	kubernetes := redisOperatedImage(c, operated.Image)
-	kubernetes["redisSecret"] = map[string]any{"name": stash.RedisSecretName(c), "key": RedisPasswordKey}
+	kubernetes["redisSecret"] = map[string]any{"name": store.RedisSecretName(c), "key": RedisPasswordKey}
 	kubernetes["resources"] = redisOperatedResources("100m", ptr.To(operated.MemoryLimit()).String())
 	// This one changes with every field of the custom resource. Copied to the pods, it would restart them for nothing.
 	kubernetes["ignoreAnnotations"] = []any{AppliedAnnotation}
@@ -256,7 +256,7 @@ func redisSentinelName(c *v1alpha1.LiveStashCluster) string { return RedisOperat
 // an address only while redis-operator knows which pod the master is, which it looks up every 30 seconds while all pods
 // are ready.
 func redisOperatedHost(c *v1alpha1.LiveStashCluster, in Inputs) string {
-	if c.OperatedRedis().Mode == v1alpha1.RedisStandalone {
+	if store.OperatedRedis(c).Mode == v1alpha1.RedisStandalone {
 		return serviceHost(c, in, RedisOperatedName(c))
 	}
 	return serviceHost(c, in, RedisOperatedName(c)+"-master")

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // The users of the Redis that this operator runs.
@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// RedisPasswordKey is the password in the Secret that stash.RedisSecretName names.
+	// RedisPasswordKey is the password in the Secret that store.RedisSecretName names.
 	RedisPasswordKey = "password"
 
 	aclFileKey          = "users.acl"
@@ -33,17 +33,14 @@ const (
 	exporterPasswordKey = "exporter-password"
 )
 
-// RedisAccessName is the name of the Secret with the users of the Redis that this operator runs.
-func RedisAccessName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-acl" }
-
 // RedisSecret is the Secret with what the fleet logs in with.
 func RedisSecret(c *v1alpha1.LiveStashCluster, in Inputs, password string) *corev1.Secret {
-	data := map[string][]byte{stash.RedisURLKey: []byte(RedisURL(c, in, password))}
+	data := map[string][]byte{store.RedisURLKey: []byte(RedisURL(c, in, password))}
 	// A password for somebody else's Redis must not become that of one of our own.
-	if c.ExternalRedis() == nil {
+	if store.ExternalRedis(c) == nil {
 		data[RedisPasswordKey] = []byte(password)
 	}
-	return redisSecretOf(c, stash.RedisSecretName(c), data)
+	return redisSecretOf(c, store.RedisSecretName(c), data)
 }
 
 // RedisAccess is who may log in to the Redis that this operator runs.
@@ -73,7 +70,7 @@ func RedisPasswordHash(password string) string {
 
 // RedisAccessSecret is the Secret with the users of the Redis that this operator runs.
 func RedisAccessSecret(c *v1alpha1.LiveStashCluster, access RedisAccess) *corev1.Secret {
-	return redisSecretOf(c, RedisAccessName(c), map[string][]byte{
+	return redisSecretOf(c, store.RedisAccessName(c), map[string][]byte{
 		aclFileKey:          []byte(aclFile(access)),
 		fleetHashesKey:      []byte(strings.Join(access.Fleet, "\n")),
 		operatorPasswordKey: []byte(access.Operator),

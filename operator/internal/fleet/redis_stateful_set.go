@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
@@ -134,7 +135,7 @@ func redisExporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, i
 			value("REDIS_ADDR", fmt.Sprintf("redis://127.0.0.1:%d", redisPort)),
 			value("REDIS_USER", redisExporterUser),
 			{Name: "REDIS_PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: RedisAccessName(c)},
+				LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
 				Key:                  exporterPasswordKey,
 			}}},
 		},
@@ -171,7 +172,7 @@ func redisVolumes(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) []
 					Items:                []corev1.KeyToPath{{Key: redisConfigFile, Path: redisConfigFile}},
 				}},
 				{Secret: &corev1.SecretProjection{
-					LocalObjectReference: corev1.LocalObjectReference{Name: RedisAccessName(c)},
+					LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
 					Items:                []corev1.KeyToPath{{Key: aclFileKey, Path: aclFileKey}},
 				}},
 			},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 func withRedis(t *testing.T, redis v1alpha1.RedisSpec) *v1alpha1.LiveStashCluster {
@@ -177,7 +178,7 @@ func TestRedisAccess(t *testing.T) {
 // Pods of Redis must never get the fleet's traffic, nor be scaled or rolled with it.
 func TestTheFleetDoesNotSelectRedis(t *testing.T) {
 	cluster := withRedis(t, v1alpha1.RedisSpec{})
-	set := RedisStatefulSet(cluster, cluster.ManagedRedis(), RedisConfig(cluster, cluster.ManagedRedis()), inputs)
+	set := RedisStatefulSet(cluster, store.ManagedRedis(cluster), RedisConfig(cluster, store.ManagedRedis(cluster)), inputs)
 	pods := labels.Set(set.Spec.Template.Labels)
 	if selects(t, Selector(cluster), pods) {
 		t.Errorf("the fleet's selector takes pods with the labels %v", pods)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // The keys of the generated Secret.
@@ -46,7 +46,7 @@ func SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference {
 			refs = append(refs, *ref)
 		}
 	}
-	return append(refs, stash.For(c).SecretRefs(c)...)
+	return append(refs, store.For(c).SecretRefs(c)...)
 }
 
 func cookieRef(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {

@@ -18,6 +18,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // payloadVariable tells the workloads how much to stash.
@@ -70,7 +71,7 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run benchmark.Run) (*unstructure
 		return nil, fmt.Errorf("reading target.template: %w", err)
 	}
 	spec["adapter"], spec["ttl"] = string(run.Adapter), run.TTL.String()
-	if run.Adapter != v1alpha1.AdapterRedis {
+	if !store.Of(run.Adapter).ReadsSpecRedis() {
 		delete(spec, "redis") // it is said once for all runs, and read by one adapter
 	}
 	keys := int32(benchmark.DefaultPayloadKeys)

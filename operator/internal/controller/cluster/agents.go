@@ -18,7 +18,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
@@ -105,13 +105,13 @@ func podOf(node string) string {
 }
 
 // stashes is status.stashes.
-func stashes(home stash.Home, nodes []v1alpha1.NodeStatus) int64 {
+func stashes(home store.Home, nodes []v1alpha1.NodeStatus) int64 {
 	var sum, most int64
 	for _, node := range nodes {
 		sum += node.Stashes
 		most = max(most, node.Stashes)
 	}
-	if home == stash.EveryPod {
+	if home == store.EveryPod {
 		return most
 	}
 	return sum
@@ -121,7 +121,7 @@ func stashes(home stash.Home, nodes []v1alpha1.NodeStatus) int64 {
 func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen observation) {
 	answers := seen.answers
 	told := []metav1.Condition{clustered(c, answers), storeReady(c, seen), agentHealthy(answers)}
-	limit := stash.For(c).LargestStash()
+	limit := store.For(c).LargestStash()
 	if limit > 0 {
 		told = append(told, stashesFit(answers, limit))
 	} else {

@@ -22,7 +22,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // saidByAgents is what the agents say, by the pods' addresses. Others do not answer.
@@ -180,10 +180,10 @@ func TestAgentConditions(t *testing.T) {
 
 func TestStashesAreCountedOnce(t *testing.T) {
 	nodes := []v1alpha1.NodeStatus{{Stashes: 10}, {Stashes: 12}, {Stashes: 0}}
-	if got := stashes(stash.OnePod, nodes); got != 22 {
+	if got := stashes(store.OnePod, nodes); got != 22 {
 		t.Errorf("stashes in one pod each: %d, want 22", got)
 	}
-	if got := stashes(stash.EveryPod, nodes); got != 12 {
+	if got := stashes(store.EveryPod, nodes); got != 12 {
 		t.Errorf("stashes in every pod: %d, want 12", got)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // Redis changes passwords in a Redis that runs.
@@ -51,7 +51,7 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 		return err
 	}
 	var url []byte
-	if external := c.ExternalRedis(); external != nil && external.URLSecretRef != nil {
+	if external := store.ExternalRedis(c); external != nil && external.URLSecretRef != nil {
 		url = p.secrets[*external.URLSecretRef]
 	}
 	address, digest := fleet.RedisStore(c, p.inputs, url)
@@ -91,10 +91,10 @@ func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
 	var persistence *v1alpha1.RedisPersistence
 	field := "spec.redis.managed.persistence"
 	var madeAlready client.Object = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fleet.RedisDataName(p.cluster)}}
-	if managed := p.cluster.ManagedRedis(); managed != nil {
+	if managed := store.ManagedRedis(p.cluster); managed != nil {
 		persistence = managed.Persistence
 	}
-	if operated := p.cluster.OperatedRedis(); operated != nil {
+	if operated := store.OperatedRedis(p.cluster); operated != nil {
 		persistence = operated.Persistence
 		field = "spec.redis.operator.persistence"
 		madeAlready = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.RedisOperatedName(p.cluster)}}
@@ -151,11 +151,11 @@ func (r *Reconciler) ensureRedisLogin(ctx context.Context, p *pass) error {
 	var own *v1alpha1.SecretKeyReference
 	generate := true
 	switch {
-	case c.ManagedRedis() != nil:
-		own = c.ManagedRedis().Password.Ref()
-	case c.OperatedRedis() != nil:
-	case c.ExternalRedis() != nil && c.ExternalRedis().URLSecretRef == nil:
-		own, generate = c.ExternalRedis().PasswordSecretRef, false
+	case store.ManagedRedis(c) != nil:
+		own = store.ManagedRedis(c).Password.Ref()
+	case store.OperatedRedis(c) != nil:
+	case store.ExternalRedis(c) != nil && store.ExternalRedis(c).URLSecretRef == nil:
+		own, generate = store.ExternalRedis(c).PasswordSecretRef, false
 	default:
 		return nil
 	}
@@ -163,11 +163,11 @@ func (r *Reconciler) ensureRedisLogin(ctx context.Context, p *pass) error {
 	if own != nil {
 		login.password = string(p.secrets[*own])
 	}
-	found, err := r.ownSecret(ctx, c, stash.RedisSecretName(c))
+	found, err := r.ownSecret(ctx, c, store.RedisSecretName(c))
 	if err != nil {
 		return err
 	}
-	if c.ManagedRedis() != nil {
+	if store.ManagedRedis(c) != nil {
 		found, err = r.ensureManagedLogin(ctx, p, login, found)
 	} else {
 		found, err = r.ensureLogin(ctx, p, login, found)
@@ -213,11 +213,11 @@ func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin,
 		return nil, &problem{
 			reason: v1alpha1.ReasonSecretMissing,
 			message: fmt.Sprintf("Secret %s with the password of Redis is gone, and redis-operator gives a Redis that runs no other: restore the Secret, or go over to spec.redis.managed, by which the stashes are lost",
-				stash.RedisSecretName(p.cluster)),
+				store.RedisSecretName(p.cluster)),
 			watched: true,
 		}
 	}
-	before, err := r.readSecret(ctx, p.cluster.Namespace, stash.RedisSecretName(p.cluster))
+	before, err := r.readSecret(ctx, p.cluster.Namespace, store.RedisSecretName(p.cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
 // removeOperatedRedis deletes what redis-operator was asked for when another store is in use.
 func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 	c := p.cluster
-	if c.OperatedRedis() != nil || c.Status.Redis == nil || c.Status.Redis.Mode != v1alpha1.RedisModeOperator {
+	if store.OperatedRedis(c) != nil || c.Status.Redis == nil || c.Status.Redis.Mode != v1alpha1.RedisModeOperator {
 		return nil
 	}
 	for _, kind := range []schema.GroupVersionKind{fleet.RedisStandaloneKind, fleet.RedisReplicationKind} {

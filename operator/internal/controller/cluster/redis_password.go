@@ -16,7 +16,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // A new password of the managed Redis goes this way, so that whoever starts or connects anew can log in at any time:
@@ -36,7 +36,7 @@ const keepOldPassword = 3 * time.Minute
 // ensureManagedLogin does the first two steps.
 func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redisLogin, found *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
 	c := p.cluster
-	users, err := r.ownSecret(ctx, c, fleet.RedisAccessName(c))
+	users, err := r.ownSecret(ctx, c, store.RedisAccessName(c))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 		}
 	}
 
-	before, err := r.readSecret(ctx, c.Namespace, stash.RedisSecretName(c))
+	before, err := r.readSecret(ctx, c.Namespace, store.RedisSecretName(c))
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 // admit puts the password's digest into the Secret with Redis' users.
 func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (fleet.RedisAccess, error) {
 	c, hash := p.cluster, fleet.RedisPasswordHash(password)
-	before, err := r.readSecret(ctx, c.Namespace, fleet.RedisAccessName(c))
+	before, err := r.readSecret(ctx, c.Namespace, store.RedisAccessName(c))
 	if err != nil {
 		return fleet.RedisAccess{}, err
 	}
@@ -138,7 +138,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	if !rolled && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionStoreReady) {
 		return nil // the StatefulSet's next change brings the next pass
 	}
-	before, err := r.readSecret(ctx, c.Namespace, fleet.RedisAccessName(c))
+	before, err := r.readSecret(ctx, c.Namespace, store.RedisAccessName(c))
 	if err != nil {
 		return err
 	}

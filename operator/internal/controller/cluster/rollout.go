@@ -13,7 +13,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // drained is the last word of a pod that is gone.
@@ -91,7 +91,7 @@ func (r *Reconciler) tellDrained(c *v1alpha1.LiveStashCluster, reports []drained
 
 // tellLoss says what ends with the last pod, when the stashes are in the pods.
 func (r *Reconciler) tellLoss(c *v1alpha1.LiveStashCluster, because string) {
-	if c.Status.Stashes == 0 || stash.For(c).Home() == stash.Elsewhere {
+	if c.Status.Stashes == 0 || store.For(c).Home() == store.Elsewhere {
 		return
 	}
 	r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonStashesLost, "Stop",

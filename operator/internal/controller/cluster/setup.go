@@ -23,7 +23,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
@@ -141,9 +141,7 @@ func secretNames(object client.Object) []string {
 		names = append(names, ref.Name)
 	}
 	names = append(names, fleet.SecretName(cluster))
-	if cluster.Spec.Adapter == v1alpha1.AdapterRedis {
-		names = append(names, stash.RedisSecretName(cluster), fleet.RedisAccessName(cluster))
-	}
+	names = append(names, store.For(cluster).OwnSecrets(cluster)...)
 	if cluster.TLSEnabled() {
 		names = append(names, fleet.DistributionAuthorityName(cluster), fleet.DistributionSecretName(cluster))
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
-	"github.com/livestash-dev/livestash/operator/internal/stash"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // updateStatus writes what is seen of the fleet, and how the pass ended, when either has changed.
@@ -100,7 +100,7 @@ func statusOf(c *v1alpha1.LiveStashCluster, seen observation) v1alpha1.LiveStash
 		status.UpdatedReplicas = seen.statefulSet.Status.UpdatedReplicas
 	}
 	status.Nodes = nodes(seen.answers)
-	status.Stashes = stashes(stash.For(c).Home(), status.Nodes)
+	status.Stashes = stashes(store.For(c).Home(), status.Nodes)
 	status.LastRollout = lastRollout(status.LastRollout, seen.statefulSet, seen.drained, seen.now)
 	status.Redis = redisStatus(c, seen.store)
 	status.PodMonitor = seen.podMonitor

@@ -9,6 +9,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // storeObservation is what is seen of the adapter's store apart from what the agents say.
@@ -42,7 +43,7 @@ func (r *Reconciler) observeStore(ctx context.Context, p *pass) (storeObservatio
 // masterUnknown says that the fleet's address leads to no Redis, though all of them are ready, because redis-operator has not
 // told a master. Empty when it has, and when there is none to tell.
 func masterUnknown(c *v1alpha1.LiveStashCluster, pods []corev1.Pod) string {
-	operated := c.OperatedRedis()
+	operated := store.OperatedRedis(c)
 	if operated == nil || operated.Mode == v1alpha1.RedisStandalone {
 		return ""
 	}
@@ -61,11 +62,11 @@ func redisStatus(c *v1alpha1.LiveStashCluster, seen storeObservation) *v1alpha1.
 	}
 	status := &v1alpha1.RedisStatus{Address: seen.store.address}
 	switch {
-	case c.ManagedRedis() != nil:
+	case store.ManagedRedis(c) != nil:
 		status.Mode = v1alpha1.RedisModeManaged
-	case c.OperatedRedis() != nil:
+	case store.OperatedRedis(c) != nil:
 		status.Mode = v1alpha1.RedisModeOperator
-	case c.ExternalRedis() != nil:
+	case store.ExternalRedis(c) != nil:
 		status.Mode = v1alpha1.RedisModeExternal
 	default:
 		return nil

@@ -1,6 +1,6 @@
-// Package stash holds what each LiveStash adapter needs from Kubernetes, one file per adapter. It is the only place
+// Package store holds what each LiveStash adapter needs from Kubernetes, one file per adapter. It is the only place
 // that tells adapters apart.
-package stash
+package store
 
 import (
 	"time"
@@ -20,6 +20,15 @@ type Adapter interface {
 
 	// SecretRefs are the Secret keys of the user's own that must exist before pods are made.
 	SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference
+
+	// OwnSecrets are the names of the Secrets that the operator itself may keep for this adapter.
+	OwnSecrets(c *v1alpha1.LiveStashCluster) []string
+
+	// ReadsSpecRedis is whether spec.redis means anything to this adapter.
+	ReadsSpecRedis() bool
+
+	// Recovers is whether a user who comes back may find what was stashed.
+	Recovers() bool
 
 	// Home is where the stashes are, and so what a stopping pod has to do about them.
 	Home() Home
@@ -51,9 +60,14 @@ var adapters = map[v1alpha1.Adapter]Adapter{
 	v1alpha1.AdapterMnesia:        mnesia{},
 }
 
-// For is the adapter of a LiveStashCluster. The API refuses any adapter that is not known here.
+// For is the adapter of a LiveStashCluster.
 func For(c *v1alpha1.LiveStashCluster) Adapter {
-	return adapters[c.Spec.Adapter]
+	return Of(c.Spec.Adapter)
+}
+
+// Of is the adapter of that name. The API refuses any that is not known here.
+func Of(name v1alpha1.Adapter) Adapter {
+	return adapters[name]
 }
 
 // storeless is embedded by the adapters that need nothing besides the pods.
@@ -75,3 +89,9 @@ func (anySize) LargestStash() int64 { return 0 }
 func (storeless) Env(*v1alpha1.LiveStashCluster) []corev1.EnvVar { return nil }
 
 func (storeless) SecretRefs(*v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference { return nil }
+
+func (storeless) OwnSecrets(*v1alpha1.LiveStashCluster) []string { return nil }
+
+func (storeless) ReadsSpecRedis() bool { return false }
+
+func (storeless) Recovers() bool { return true }

@@ -1,10 +1,12 @@
-package stash
+package store
 
 import (
 	"cmp"
 	"slices"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
@@ -18,19 +20,24 @@ func TestAdapters(t *testing.T) {
 		home    Home
 		largest int64
 		tick    time.Duration
+		own     []string
+		lost    bool
 	}{
-		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere},
+		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere, lost: true},
 		v1alpha1.AdapterETS:           {name: "ets", home: OnePod},
 		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 9500},
 		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod, tick: 8 * time.Second},
-		v1alpha1.AdapterRedis:         {name: "redis", home: Elsewhere, env: []string{"LIVE_STASH_REDIS_URL"}, secrets: []v1alpha1.SecretKeyReference{redisURL}},
+		v1alpha1.AdapterRedis: {
+			name: "redis", home: Elsewhere, env: []string{"LIVE_STASH_REDIS_URL"},
+			secrets: []v1alpha1.SecretKeyReference{redisURL}, own: []string{"shop-redis", "shop-redis-acl"},
+		},
 	}
 	if len(cases) != len(adapters) {
 		t.Errorf("%d adapters, %d of them tested", len(adapters), len(cases))
 	}
 	for kind, want := range cases {
 		t.Run(string(kind), func(t *testing.T) {
-			cluster := &v1alpha1.LiveStashCluster{Spec: v1alpha1.LiveStashClusterSpec{
+			cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.LiveStashClusterSpec{
 				Adapter: kind,
 				Redis:   &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &redisURL}},
 			}}
@@ -53,6 +60,15 @@ func TestAdapters(t *testing.T) {
 			}
 			if got := adapter.SecretRefs(cluster); !slices.Equal(got, want.secrets) {
 				t.Errorf("SecretRefs = %v, want %v", got, want.secrets)
+			}
+			if got := adapter.OwnSecrets(cluster); !slices.Equal(got, want.own) {
+				t.Errorf("OwnSecrets = %v, want %v", got, want.own)
+			}
+			if got := adapter.ReadsSpecRedis(); got != (kind == v1alpha1.AdapterRedis) {
+				t.Errorf("ReadsSpecRedis = %t", got)
+			}
+			if adapter.Recovers() == want.lost {
+				t.Errorf("Recovers = %t", adapter.Recovers())
 			}
 		})
 	}

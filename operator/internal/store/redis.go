@@ -1,4 +1,4 @@
-package stash
+package store
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +26,11 @@ func (redis) Name() string { return "redis" }
 
 func (redis) Home() Home { return Elsewhere }
 
+func (redis) Recovers() bool { return true }
+
 func (redis) Env(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	env := []corev1.EnvVar{FromSecret("LIVE_STASH_REDIS_URL", redisURL(c))}
-	if external := c.ExternalRedis(); external != nil && external.CASecretRef != nil {
+	if external := ExternalRedis(c); external != nil && external.CASecretRef != nil {
 		env = append(env, corev1.EnvVar{Name: "LIVE_STASH_REDIS_CACERTFILE", Value: RedisDir + "/" + RedisCAFile})
 	}
 	return env
@@ -36,10 +38,10 @@ func (redis) Env(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 
 func (redis) SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference {
 	var refs []v1alpha1.SecretKeyReference
-	if managed := c.ManagedRedis(); managed != nil && managed.Password.Ref() != nil {
+	if managed := ManagedRedis(c); managed != nil && managed.Password.Ref() != nil {
 		refs = append(refs, *managed.Password.Ref())
 	}
-	if external := c.ExternalRedis(); external != nil {
+	if external := ExternalRedis(c); external != nil {
 		for _, ref := range []*v1alpha1.SecretKeyReference{external.URLSecretRef, external.PasswordSecretRef, external.CASecretRef} {
 			if ref != nil {
 				refs = append(refs, *ref)
@@ -49,13 +51,50 @@ func (redis) SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyRefere
 	return refs
 }
 
+func (redis) OwnSecrets(c *v1alpha1.LiveStashCluster) []string {
+	return []string{RedisSecretName(c), RedisAccessName(c)}
+}
+
+func (redis) ReadsSpecRedis() bool { return true }
+
+// ManagedRedis is the Redis server that this operator runs for the fleet, or nil when it runs none.
+func ManagedRedis(c *v1alpha1.LiveStashCluster) *v1alpha1.ManagedRedis {
+	redis := c.Spec.Redis
+	switch {
+	case c.Spec.Adapter != v1alpha1.AdapterRedis || OperatedRedis(c) != nil || ExternalRedis(c) != nil:
+		return nil
+	case redis == nil || redis.Managed == nil:
+		return &v1alpha1.ManagedRedis{}
+	}
+	return redis.Managed
+}
+
+// OperatedRedis is the Redis that redis-operator runs for the fleet, or nil when it runs none.
+func OperatedRedis(c *v1alpha1.LiveStashCluster) *v1alpha1.OperatedRedis {
+	if c.Spec.Adapter != v1alpha1.AdapterRedis || c.Spec.Redis == nil {
+		return nil
+	}
+	return c.Spec.Redis.Operator
+}
+
+// ExternalRedis is the Redis that somebody else runs, or nil when there is none.
+func ExternalRedis(c *v1alpha1.LiveStashCluster) *v1alpha1.ExternalRedis {
+	if c.Spec.Adapter != v1alpha1.AdapterRedis || c.Spec.Redis == nil {
+		return nil
+	}
+	return c.Spec.Redis.External
+}
+
 // RedisSecretName is the name of the Secret with the password and the URL of the fleet's Redis, unless the user has one with
 // the URL.
 func RedisSecretName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis" }
 
+// RedisAccessName is the name of the Secret with the users of the Redis that this operator runs.
+func RedisAccessName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-acl" }
+
 // redisURL is where the application gets the URL from.
 func redisURL(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {
-	if external := c.ExternalRedis(); external != nil && external.URLSecretRef != nil {
+	if external := ExternalRedis(c); external != nil && external.URLSecretRef != nil {
 		return *external.URLSecretRef
 	}
 	return v1alpha1.SecretKeyReference{Name: RedisSecretName(c), Key: RedisURLKey}

@@ -1,4 +1,4 @@
-package stash
+package store
 
 // ets keeps a stash in the memory of the pod that served the user. A peer finds it through the node name in the
 // client's hint, so node names must be stable and every pod must have the same SECRET_KEY_BASE.

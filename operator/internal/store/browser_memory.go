@@ -1,4 +1,4 @@
-package stash
+package store
 
 // browserMemory keeps a stash in the browser, signed with SECRET_KEY_BASE. Pods hold nothing.
 type browserMemory struct{ storeless }
