@@ -25,10 +25,10 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/clusterdomain"
 	"github.com/livestash-dev/livestash/operator/internal/controller/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
 

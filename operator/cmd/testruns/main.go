@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
 const (
@@ -81,7 +81,7 @@ func render(images images) (map[string][]byte, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: "livestash"},
 		Spec:       v1alpha1.LiveStashBenchmarkSpec{Preset: v1alpha1.PresetLiveStash2026, Scenario: v1alpha1.ScenarioVisits},
 	}
-	for i, run := range benchmark.Plan(matrix) {
+	for i, run := range loadtest.Plan(matrix) {
 		text, err := yaml.Marshal(testRun(run, images))
 		if err != nil {
 			return nil, fmt.Errorf("writing TestRun %s: %w", run.Name, err)
@@ -96,7 +96,7 @@ func render(images images) (map[string][]byte, error) {
 }
 
 // testRun is what the operator itself would ask k6-operator for, without what ties it to a LiveStashBenchmark.
-func testRun(run benchmark.Run, images images) client.Object {
+func testRun(run loadtest.Run, images images) client.Object {
 	var bases []string
 	for pod := range 2 {
 		bases = append(bases, fmt.Sprintf("http://%s-%d.%s-nodes:4000", fleet, pod, fleet))

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
 // grace is how long the other runners may take to end when one has ended too early: most often they end for the same reason.
@@ -39,13 +39,13 @@ func (r *Reconciler) checkDeadline(ctx context.Context, p *pass) error {
 			waitedFor = condition.Message
 		}
 	}
-	return r.end(ctx, p, benchmark.Errored(fmt.Sprintf("The run was not over after its deadline of %s (spec.runDeadline): %s.", p.run.Deadline, strings.TrimSuffix(waitedFor, "."))))
+	return r.end(ctx, p, loadtest.Errored(fmt.Sprintf("The run was not over after its deadline of %s (spec.runDeadline): %s.", p.run.Deadline, strings.TrimSuffix(waitedFor, "."))))
 }
 
 // judge decides on the run when its runners are over, or cannot come to a good end any more.
 func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 	if p.seen.Problem != "" {
-		return r.end(ctx, p, benchmark.Errored(p.seen.Problem))
+		return r.end(ctx, p, loadtest.Errored(p.seen.Problem))
 	}
 	if !p.seen.Over() {
 		if !slices.ContainsFunc(p.seen.Runners, endedBadly) {
@@ -56,20 +56,20 @@ func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
-	return r.end(ctx, p, benchmark.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen)))
+	return r.end(ctx, p, loadtest.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen)))
 }
 
 // endedBadly is whether a runner is over and its part of the run is not measured.
 func endedBadly(process runner.Process) bool {
-	return process.State == runner.Lost || process.State == runner.Ended && process.ExitCode != 0 && process.ExitCode != benchmark.ExitThresholdsFailed
+	return process.State == runner.Lost || process.State == runner.Ended && process.ExitCode != 0 && process.ExitCode != loadtest.ExitThresholdsFailed
 }
 
 // ends are what is known of the runners' ends. Those that never existed are at the end, and left out.
-func ends(seen runner.Observation) []benchmark.RunnerEnd {
-	all := make([]benchmark.RunnerEnd, 0, len(seen.Runners))
+func ends(seen runner.Observation) []loadtest.RunnerEnd {
+	all := make([]loadtest.RunnerEnd, 0, len(seen.Runners))
 	existed := 0
 	for _, process := range seen.Runners {
-		end := benchmark.RunnerEnd{Ended: process.State == runner.Ended, ExitCode: process.ExitCode, Reason: process.Reason, Message: process.Message}
+		end := loadtest.RunnerEnd{Ended: process.State == runner.Ended, ExitCode: process.ExitCode, Reason: process.Reason, Message: process.Message}
 		if process.State != runner.Absent {
 			existed = process.Number + 1
 		}
@@ -77,7 +77,7 @@ func ends(seen runner.Observation) []benchmark.RunnerEnd {
 			end.Stopped = true
 		}
 		// A script that k6 cannot read: of all that k6 says, its complaint.
-		if _, err := benchmark.ParseRunnerReport(end.Message); err != nil && end.Message != "" {
+		if _, err := loadtest.ParseRunnerReport(end.Message); err != nil && end.Message != "" {
 			end.Message = runner.Sentence(end.Message)
 		}
 		all = append(all, end)
@@ -87,7 +87,7 @@ func ends(seen runner.Observation) []benchmark.RunnerEnd {
 
 // end notes what came out of the run. First the report, then the status: when the operator is stopped between them, the run is
 // judged again, with the same outcome.
-func (r *Reconciler) end(ctx context.Context, p *pass, judged benchmark.Judgement) error {
+func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement) error {
 	row := p.row
 	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
 	if result := judged.Result; result != nil {
@@ -115,7 +115,7 @@ func (r *Reconciler) giveUp(p *pass, sentence string) error {
 	for i := range p.benchmark.Status.Runs {
 		row := &p.benchmark.Status.Runs[i]
 		row.Phase, row.StartedAt, row.FinishedAt = v1alpha1.RunFinished, now, now
-		row.Verdict, row.Message = v1alpha1.VerdictErrored, benchmark.Errored(sentence).Message
+		row.Verdict, row.Message = v1alpha1.VerdictErrored, loadtest.Errored(sentence).Message
 	}
 	r.tellVerdict(p.benchmark, p.row)
 	p.dueIn(0)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
 const scenarios = "/loadtests/k6/scenarios/"
@@ -95,9 +95,9 @@ func testOf(p *pass) runner.Test {
 func (r *Reconciler) launch(ctx context.Context, p *pass) error {
 	switch {
 	case p.runner == nil:
-		return r.end(ctx, p, benchmark.Errored("This cluster has no k6-operator (kind TestRun of k6.io/v1alpha1): install it, or set spec.runner to Auto or Job."))
+		return r.end(ctx, p, loadtest.Errored("This cluster has no k6-operator (kind TestRun of k6.io/v1alpha1): install it, or set spec.runner to Auto or Job."))
 	case !p.seen.Made && p.row.Phase == v1alpha1.RunRunning:
-		return r.end(ctx, p, benchmark.Errored(fmt.Sprintf("The test %s was deleted while it ran.", p.test.Name)))
+		return r.end(ctx, p, loadtest.Errored(fmt.Sprintf("The test %s was deleted while it ran.", p.test.Name)))
 	case !p.seen.Made:
 		return r.makeTest(ctx, p)
 	case p.row.Phase == v1alpha1.RunRunning:
@@ -123,7 +123,7 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 		if err != nil {
 			return err
 		}
-		return r.end(ctx, p, benchmark.Errored(problem))
+		return r.end(ctx, p, loadtest.Errored(problem))
 	}
 	p.test.Image = cmp.Or(p.test.Image, r.RunnerImage)
 	p.test.StarterImage = r.StarterImage
@@ -137,7 +137,7 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 	}
 	err := r.Create(ctx, p.runner.Object(p.test), fieldOwner)
 	if sentence := refusal(err); sentence != "" {
-		return r.end(ctx, p, benchmark.Errored(sentence))
+		return r.end(ctx, p, loadtest.Errored(sentence))
 	}
 	if err != nil {
 		return fmt.Errorf("creating the test %s: %w", p.test.Name, err)

@@ -6,13 +6,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 )
 
 // plan makes the rows, as long as the spec may change, and finds the one that is next.
 func (*Reconciler) plan(_ context.Context, p *pass) error {
 	status := &p.benchmark.Status
-	p.runs = benchmark.Plan(p.benchmark)
+	p.runs = loadtest.Plan(p.benchmark)
 	if status.StartedAt == nil && status.FinishedAt == nil {
 		status.Runs = rows(p.runs)
 	}
@@ -25,7 +25,7 @@ func (*Reconciler) plan(_ context.Context, p *pass) error {
 	return nil
 }
 
-func rows(runs []benchmark.Run) []v1alpha1.BenchmarkRunStatus {
+func rows(runs []loadtest.Run) []v1alpha1.BenchmarkRunStatus {
 	rows := make([]v1alpha1.BenchmarkRunStatus, 0, len(runs))
 	for _, run := range runs {
 		rows = append(rows, v1alpha1.BenchmarkRunStatus{

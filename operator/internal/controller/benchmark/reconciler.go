@@ -24,8 +24,8 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
 // fieldOwner is the one field manager of everything that the operator writes.
@@ -91,10 +91,10 @@ type Agents interface {
 type pass struct {
 	benchmark *v1alpha1.LiveStashBenchmark
 	// runs are the planned ones, in the order of the status' rows.
-	runs []benchmark.Run
+	runs []loadtest.Run
 	// row and run are the first one that is not over. Nil when all are.
 	row *v1alpha1.BenchmarkRunStatus
-	run *benchmark.Run
+	run *loadtest.Run
 	// cluster is the fleet under test. Nil for a URL, and while there is none.
 	cluster *v1alpha1.LiveStashCluster
 	// bases are the servers that the users connect to.

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
 const fleetImage = "ghcr.io/acme/shop:1"

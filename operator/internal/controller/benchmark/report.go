@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
 // reportRun puts the run into the report, in the place of an earlier attempt.
-func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged benchmark.Judgement) error {
+func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Judgement) error {
 	so, err := r.reportSoFar(ctx, p.benchmark)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 }
 
 // entry is a run as its row has it.
-func (*Reconciler) entry(row *v1alpha1.BenchmarkRunStatus, run *benchmark.Run) report.Run {
+func (*Reconciler) entry(row *v1alpha1.BenchmarkRunStatus, run *loadtest.Run) report.Run {
 	return report.Run{
 		Name:            row.Name,
 		Adapter:         string(row.Adapter),
@@ -142,9 +142,9 @@ func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
 	case target.ClusterRef != nil:
 		spec.Target = "cluster " + target.ClusterRef.Name
 	default:
-		spec.Target, spec.PayloadKeys = "template", benchmark.DefaultPayloadKeys
+		spec.Target, spec.PayloadKeys = "template", loadtest.DefaultPayloadKeys
 		if b.Spec.Payload != nil {
-			spec.PayloadKeys = int(ptr.Deref(b.Spec.Payload.Keys, benchmark.DefaultPayloadKeys))
+			spec.PayloadKeys = int(ptr.Deref(b.Spec.Payload.Keys, loadtest.DefaultPayloadKeys))
 		}
 	}
 	return spec

@@ -14,8 +14,8 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // recording is what was sampled of one test.
 type recording struct {
 	test     string
-	recorder *benchmark.Recorder
+	recorder *loadtest.Recorder
 	// lastAt and keptAt are when it was last added to, and written down.
 	lastAt, keptAt time.Time
 }
@@ -99,7 +99,7 @@ func (r *Reconciler) recordingOf(ctx context.Context, p *pass) (*recording, erro
 	if known := r.recordings.get(key); known != nil && known.test == p.row.Runner {
 		return known, nil
 	}
-	made := &recording{test: p.row.Runner, recorder: benchmark.NewRecorder(p.row.LoadStartedAt.Time), keptAt: r.Clock.Now()}
+	made := &recording{test: p.row.Runner, recorder: loadtest.NewRecorder(p.row.LoadStartedAt.Time), keptAt: r.Clock.Now()}
 	kept := &corev1.ConfigMap{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.benchmark.Namespace, Name: samplesName(p.benchmark)}, kept)
 	if client.IgnoreNotFound(err) != nil {
@@ -156,7 +156,7 @@ func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster
 }
 
 // samplesOf are the recording of the run, and what there is to say about it. Nil when there are no agents to ask.
-func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*benchmark.Recorder, string, error) {
+func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*loadtest.Recorder, string, error) {
 	if p.row.LoadStartedAt == nil || p.cluster == nil || !p.cluster.AgentEnabled() {
 		return nil, "", nil
 	}

@@ -11,15 +11,15 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 )
 
 // An operator goes on with the samples that the one before it has written down, and not with those of another test.
 func TestSamplesOutliveTheOperator(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "bench", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
 	began := time.Now().Add(-time.Minute)
-	before := &recording{test: "bench-01-ets-a", recorder: benchmark.NewRecorder(began)}
+	before := &recording{test: "bench-01-ets-a", recorder: loadtest.NewRecorder(began)}
 	for i := range 3 {
 		before.recorder.Add(began.Add(time.Duration(i)*sampleInterval), 1, map[string]agentclient.Metrics{"pod": {Processes: float64(100 + i)}})
 	}
@@ -28,10 +28,10 @@ func TestSamplesOutliveTheOperator(t *testing.T) {
 
 	cases := map[string]struct {
 		test string
-		want *benchmark.Recorder
+		want *loadtest.Recorder
 	}{
 		"the same test": {"bench-01-ets-a", before.recorder},
-		"another test":  {"bench-01-ets-b", benchmark.NewRecorder(began)},
+		"another test":  {"bench-01-ets-b", loadtest.NewRecorder(began)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSamplesOutliveTheOperator(t *testing.T) {
 	}
 }
 
-func text(t *testing.T, recorder *benchmark.Recorder) string {
+func text(t *testing.T, recorder *loadtest.Recorder) string {
 	t.Helper()
 	text, err := json.Marshal(recorder)
 	suite.Must(t, err)

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 )
 
 // The reasons that conditions and events of a LiveStashBenchmark give, besides its phases and verdicts.
@@ -76,7 +76,7 @@ func verdictOf(b *v1alpha1.LiveStashBenchmark) v1alpha1.BenchmarkVerdict {
 	for _, row := range b.Status.Runs {
 		verdicts = append(verdicts, row.Verdict)
 	}
-	return benchmark.Worst(verdicts...)
+	return loadtest.Worst(verdicts...)
 }
 
 // timeLeft is about how long the rest takes, in whole minutes: seconds would be written over and over.

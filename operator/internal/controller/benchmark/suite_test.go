@@ -32,9 +32,9 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
 // The operator runs against a real API server. There are no other controllers: the tests are the kubelet, the controller of

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -61,7 +61,7 @@ func refusal(err error) string {
 }
 
 // freshFleet is the LiveStashCluster of a run.
-func freshFleet(b *v1alpha1.LiveStashBenchmark, run benchmark.Run) (*unstructured.Unstructured, error) {
+func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(b.Spec.Target.Template.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("reading target.template: %w", err)
@@ -74,7 +74,7 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run benchmark.Run) (*unstructure
 	if !store.Of(run.Adapter).ReadsSpecRedis() {
 		delete(spec, "redis") // it is said once for all runs, and read by one adapter
 	}
-	keys := int32(benchmark.DefaultPayloadKeys)
+	keys := int32(loadtest.DefaultPayloadKeys)
 	if payload := b.Spec.Payload; payload != nil {
 		keys = ptr.Deref(payload.Keys, keys)
 	}
@@ -118,7 +118,7 @@ func (r *Reconciler) findTarget(ctx context.Context, p *pass) error {
 		return nil // it was ready; what happens to it now is measured
 	}
 	if problem := mismatch(p); problem != "" {
-		return r.end(ctx, p, benchmark.Errored(problem))
+		return r.end(ctx, p, loadtest.Errored(problem))
 	}
 	if missing := unready(p.cluster); missing != "" {
 		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, missing)
@@ -140,14 +140,14 @@ func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {
 	case apierrors.IsNotFound(err) && p.seen.Made:
 		return nil
 	case apierrors.IsNotFound(err) && reference != nil:
-		return r.end(ctx, p, benchmark.Errored(fmt.Sprintf(
+		return r.end(ctx, p, loadtest.Errored(fmt.Sprintf(
 			"There is no LiveStashCluster %s in namespace %s: make it, or correct spec.target.clusterRef.name.", name, p.benchmark.Namespace)))
 	case apierrors.IsNotFound(err):
 		return r.makeFleet(ctx, p)
 	case err != nil:
 		return fmt.Errorf("looking up LiveStashCluster %s: %w", name, err)
 	case reference == nil && !metav1.IsControlledBy(cluster, p.benchmark):
-		return r.end(ctx, p, benchmark.Errored(fmt.Sprintf(
+		return r.end(ctx, p, loadtest.Errored(fmt.Sprintf(
 			"LiveStashCluster %s exists and does not belong to this benchmark: delete it, or give the LiveStashBenchmark another name.", name)))
 	}
 	p.cluster = cluster
@@ -166,7 +166,7 @@ func (r *Reconciler) makeFleet(ctx context.Context, p *pass) error {
 	}
 	err = r.Create(ctx, wanted, fieldOwner)
 	if sentence := refusal(err); sentence != "" {
-		return r.end(ctx, p, benchmark.Errored(sentence))
+		return r.end(ctx, p, loadtest.Errored(sentence))
 	}
 	if err != nil {
 		return fmt.Errorf("creating LiveStashCluster %s: %w", wanted.GetName(), err)

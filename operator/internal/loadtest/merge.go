@@ -1,11 +1,11 @@
-package benchmark
+package loadtest
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // runnerReportVersion is the version of the runners' reports that is understood here.

@@ -1,6 +1,6 @@
-// Package benchmark turns a LiveStashBenchmark into runs, and what they leave behind into figures and verdicts. It is pure:
+// Package loadtest turns a LiveStashBenchmark into runs, and what they leave behind into figures and verdicts. It is pure:
 // nothing here talks to anybody.
-package benchmark
+package loadtest
 
 import (
 	"fmt"

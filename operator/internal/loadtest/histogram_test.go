@@ -1,4 +1,4 @@
-package benchmark
+package loadtest
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // measured is the histogram that a runner reports of these durations: counted from quantiles, as loadtests/k6/lib/histogram.js

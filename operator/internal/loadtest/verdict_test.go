@@ -1,4 +1,4 @@
-package benchmark
+package loadtest
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 const testID = "shop-02-ets-1"

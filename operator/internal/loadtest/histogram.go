@@ -1,11 +1,11 @@
-package benchmark
+package loadtest
 
 import (
 	"fmt"
 	"math"
 	"slices"
 
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // The finest and coarsest scale that make sense: buckets that grow by 0.07 % and by a factor of 65,536.

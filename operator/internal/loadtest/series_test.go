@@ -1,4 +1,4 @@
-package benchmark
+package loadtest
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

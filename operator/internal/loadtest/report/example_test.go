@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 var start = time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // browser is Chromium's program. `make test-operator` installs it and sets BROWSER_NEEDED, so that there a missing one is

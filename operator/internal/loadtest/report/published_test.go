@@ -83,7 +83,7 @@ func TestPublishedIsForTheSameLoadOnly(t *testing.T) {
 
 // docs/benchmarks.md shows every published value. Run with -update to write its tables anew.
 func TestPublishedFiguresInTheDocs(t *testing.T) {
-	const file, begin, end = "../../../../docs/benchmarks.md", "<!-- published: written by the tests of operator/internal/benchmark/report -->\n", "<!-- end -->"
+	const file, begin, end = "../../../../docs/benchmarks.md", "<!-- published: written by the tests of operator/internal/loadtest/report -->\n", "<!-- end -->"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

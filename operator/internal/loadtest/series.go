@@ -1,10 +1,10 @@
-package benchmark
+package loadtest
 
 import (
 	"time"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/benchmark/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // keptPoints is at how many points a series is thinned to half of them.
