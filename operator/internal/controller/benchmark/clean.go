@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // cleanUp removes what a run has made once it is judged, and lets the machines cool down before the next one.
@@ -111,7 +111,7 @@ func (r *Reconciler) podsLeft(ctx context.Context, p *pass) (int, error) {
 	}
 	left := len(pods.Items)
 	if p.benchmark.Spec.Target.Template != nil {
-		if err := r.List(ctx, pods, namespace, client.MatchingLabels{fleet.ClusterLabel: p.row.Name}); err != nil {
+		if err := r.List(ctx, pods, namespace, client.MatchingLabels{render.ClusterLabel: p.row.Name}); err != nil {
 			return 0, fmt.Errorf("listing the fleet's pods: %w", err)
 		}
 		left += len(pods.Items)

@@ -18,9 +18,9 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 const fleetImage = "ghcr.io/acme/shop:1"
@@ -414,7 +414,7 @@ func TestTemplate(t *testing.T) {
 		meta.SetStatusCondition(&made.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test"})
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets-01-ets-0", Finalizers: []string{"livestash.dev/test"}, Labels: map[string]string{fleet.ClusterLabel: made.Name, fleet.ComponentLabel: fleet.FleetComponent}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets-01-ets-0", Finalizers: []string{"livestash.dev/test"}, Labels: map[string]string{render.ClusterLabel: made.Name, render.ComponentLabel: render.FleetComponent}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	suite.Must(t, api.Create(t.Context(), pod))

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // reportRun puts the run into the report, in the place of an earlier attempt.
@@ -220,7 +220,7 @@ func (r *Reconciler) nodesOf(ctx context.Context, p *pass) []string {
 	add(r.Tests, runner.TestLabel, p.row.Runner)
 	if p.cluster != nil {
 		// The cache leaves out where a fleet's pods are.
-		add(r.Live, fleet.ClusterLabel, p.cluster.Name)
+		add(r.Live, render.ClusterLabel, p.cluster.Name)
 	}
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })

@@ -14,8 +14,8 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 const (
@@ -127,7 +127,7 @@ func samplesName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-samp
 // askAgents asks the agents of all pods that run, at the same time. Those that do not answer are left out.
 func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster) (map[string]agentclient.Metrics, error) {
 	pods := &corev1.PodList{}
-	err := r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{fleet.ClusterLabel: c.Name, fleet.ComponentLabel: fleet.FleetComponent})
+	err := r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent})
 	if err != nil {
 		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
 	}

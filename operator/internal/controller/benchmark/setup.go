@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // NewTestsCache makes the cache of what load tests are made of, and has the manager run it. It is not the manager's own, which
@@ -105,7 +105,7 @@ func (r *Reconciler) thoseWithTarget(ctx context.Context, cluster client.Object)
 // thoseWithFleet are the benchmarks whose own fleet a pod belongs to.
 func (r *Reconciler) thoseWithFleet(ctx context.Context, pod client.Object) []ctrl.Request {
 	return r.those(ctx, pod.GetNamespace(), func(b *v1alpha1.LiveStashBenchmark) bool {
-		return hasFleet(b, pod.GetLabels()[fleet.ClusterLabel])
+		return hasFleet(b, pod.GetLabels()[render.ClusterLabel])
 	})
 }
 

@@ -15,9 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -151,7 +152,7 @@ func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {
 			"LiveStashCluster %s exists and does not belong to this benchmark: delete it, or give the LiveStashBenchmark another name.", name)))
 	}
 	p.cluster = cluster
-	inputs := fleet.Inputs{ClusterDomain: r.ClusterDomain}
+	inputs := render.Inputs{ClusterDomain: r.ClusterDomain}
 	p.bases = fleet.PodURLs(cluster, inputs)
 	if p.benchmark.Spec.Routing == v1alpha1.RoutingService {
 		p.bases = []string{fleet.ServiceURL(cluster, inputs)}

@@ -21,7 +21,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -256,7 +256,7 @@ func newPod(t *testing.T, cluster *v1alpha1.LiveStashCluster, name, address stri
 	t.Helper()
 	agents.say(address, status)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: fleet.Labels(cluster)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name, Labels: render.Labels(cluster)},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "x"}}},
 	}
 	suite.Must(t, api.Create(t.Context(), pod))
@@ -323,7 +323,7 @@ func TestAPodThatWaitsIsHeard(t *testing.T) {
 	const address = "10.7.9.1"
 	agents.say(address, agentclient.Status{Version: "0.1.0", Store: agentclient.Store{Reason: "Redis refuses connections."}})
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-0", Labels: fleet.Labels(cluster)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-0", Labels: render.Labels(cluster)},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "x"}}},
 	}
 	suite.Must(t, api.Create(t.Context(), pod))

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/pki"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
 // What the Secrets with certificates say of themselves, so that a pass over a fleet with nothing due reads none of them.
@@ -44,12 +44,12 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, p *pass) error {
 	if !p.cluster.TLSEnabled() {
 		return nil
 	}
-	if certificate := fleet.IssuedCertificate(p.cluster, p.inputs); certificate != nil {
+	if certificate := tls.IssuedCertificate(p.cluster, p.inputs); certificate != nil {
 		p.dueIn(lookAtIssued)
 		return r.ensureIssuedCertificate(ctx, p.cluster, certificate)
 	}
 
-	found := ownCertificates{name: fleet.DistributionDNSName(p.cluster, p.inputs)}
+	found := ownCertificates{name: tls.DNSName(p.cluster, p.inputs)}
 	err := r.lookUpCertificates(ctx, p.cluster, &found)
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ type ownCertificates struct {
 }
 
 func (r *Reconciler) lookUpCertificates(ctx context.Context, c *v1alpha1.LiveStashCluster, found *ownCertificates) (err error) {
-	found.authority, err = r.ownSecret(ctx, c, fleet.DistributionAuthorityName(c))
+	found.authority, err = r.ownSecret(ctx, c, tls.AuthorityName(c))
 	if err != nil {
 		return err
 	}
-	found.nodes, err = r.ownSecret(ctx, c, fleet.DistributionSecretName(c))
+	found.nodes, err = r.ownSecret(ctx, c, tls.SecretName(c))
 	return err
 }
 
@@ -110,11 +110,11 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 	if err != nil {
 		return time.Time{}, err
 	}
-	before, err := r.readSecret(ctx, c.Namespace, fleet.DistributionSecretName(c))
+	before, err := r.readSecret(ctx, c.Namespace, tls.SecretName(c))
 	if err != nil {
 		return time.Time{}, err
 	}
-	have := fleet.ReadDistributionCertificate(before)
+	have := tls.ReadCertificate(before)
 	want, due, err := authority.Next(have, found.name, timeIn(before.Annotations, dueAnnotation), now)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("making the nodes' certificate: %w", err)
@@ -123,7 +123,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 		due = last
 	}
 
-	secret := fleet.DistributionCertificate(c, want)
+	secret := tls.Certificate(c, want)
 	secret.Annotations = map[string]string{
 		authorityAnnotation: authority.Fingerprint(),
 		dnsNameAnnotation:   found.name,
@@ -143,12 +143,12 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 // ensureAuthority reads the fleet's certificate authority. It makes one when there is none, when it is due to be replaced
 // and when what is in the Secret is none.
 func (r *Reconciler) ensureAuthority(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, now time.Time) (*pki.Authority, error) {
-	name := fleet.DistributionAuthorityName(c)
+	name := tls.AuthorityName(c)
 	before, err := r.readSecret(ctx, c.Namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	authority, unreadable := fleet.ReadDistributionAuthority(before)
+	authority, unreadable := tls.ReadAuthority(before)
 	if unreadable == nil && now.Before(authority.RenewAfter()) {
 		return authority, nil
 	}
@@ -158,7 +158,7 @@ func (r *Reconciler) ensureAuthority(ctx context.Context, c *v1alpha1.LiveStashC
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate authority: %w", err)
 	}
-	secret, err := fleet.DistributionAuthority(c, authority)
+	secret, err := tls.Authority(c, authority)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking up the StatefulSet: %w", err)
 	}
-	name := fleet.DistributionAuthorityName(c)
+	name := tls.AuthorityName(c)
 	const noCost = "nodes go over to it within half an hour, and no connection is cut"
 	switch {
 	case ptr.Deref(set.Spec.Replicas, 0) == 0:
@@ -191,7 +191,7 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 	default:
 		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
 			"Secrets %s and %s were gone and were generated anew: for some minutes, until every node has read the new certificate, nodes may fail to connect to each other; open connections stay",
-			name, fleet.DistributionSecretName(c))
+			name, tls.SecretName(c))
 	}
 	return nil
 }
@@ -200,20 +200,20 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.LiveStashCluster, certificate *unstructured.Unstructured) error {
 	err := r.ensureForeign(ctx, c, certificate, &problem{
 		reason: v1alpha1.ReasonCertManagerMissing,
-		message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + fleet.CertificateKind.GroupVersion().String() +
+		message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + tls.CertificateKind.GroupVersion().String() +
 			" Certificates: install cert-manager, or remove issuerRef so that the operator makes the certificates",
 	})
 	if err != nil {
 		return err
 	}
-	secret, err := r.secretMetadata(ctx, c.Namespace, fleet.DistributionSecretName(c))
+	secret, err := r.secretMetadata(ctx, c.Namespace, tls.SecretName(c))
 	if err != nil || secret != nil {
 		return err
 	}
 	return &problem{
 		reason: v1alpha1.ReasonCertificateMissing,
 		message: fmt.Sprintf("cert-manager has not made Secret %s yet: if it stays away, see `kubectl describe certificate -n %s %s`",
-			fleet.DistributionSecretName(c), c.Namespace, certificate.GetName()),
+			tls.SecretName(c), c.Namespace, certificate.GetName()),
 		watched: true,
 	}
 }

@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"bytes"
-	"crypto/tls"
+	cryptotls "crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
@@ -23,8 +23,8 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/pki"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
 func withTLS(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.TLS.Enabled = true }
@@ -42,7 +42,7 @@ func nodesAccept(t *testing.T, one, other *corev1.Secret) {
 	for _, pair := range [][2]*corev1.Secret{{one, other}, {other, one}} {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(pair[0].Data["ca.crt"])
-		shown, err := tls.X509KeyPair(pair[1].Data["tls.crt"], pair[1].Data["tls.key"])
+		shown, err := cryptotls.X509KeyPair(pair[1].Data["tls.crt"], pair[1].Data["tls.key"])
 		suite.Must(t, err)
 		_, err = shown.Leaf.Verify(x509.VerifyOptions{
 			Roots:       roots,
@@ -229,7 +229,7 @@ func TestUnreadableAuthorityIsReplaced(t *testing.T) {
 	// Nobody looks into the Secret before something is due.
 	later(t, cluster, 65*24*time.Hour)
 	whole := changedSecret(t, cluster, broken, "tls.key")
-	if _, err := fleet.ReadDistributionAuthority(whole); err != nil {
+	if _, err := tls.ReadAuthority(whole); err != nil {
 		t.Error(err)
 	}
 	hasEvent(t, cluster, v1alpha1.ReasonCertificateAuthorityReplaced)
@@ -271,7 +271,7 @@ func TestCertificateOfCertManager(t *testing.T) {
 	serveCertificates(t)
 	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCertificateMissing)
 	certificate := &unstructured.Unstructured{}
-	certificate.SetGroupVersionKind(fleet.CertificateKind)
+	certificate.SetGroupVersionKind(tls.CertificateKind)
 	certificate.SetNamespace(cluster.Namespace)
 	certificate.SetName("shop-distribution-issued")
 	suite.Must(t, get(t, certificate))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // applyConfiguration is an object as server-side apply takes it: the wanted fields, no status, and their digest.
@@ -32,7 +32,7 @@ func applyConfiguration(desired client.Object) (*unstructured.Unstructured, erro
 		annotations = map[string]string{}
 	}
 	digest := sha256.Sum256(text)
-	annotations[fleet.AppliedAnnotation] = hex.EncodeToString(digest[:8])
+	annotations[render.AppliedAnnotation] = hex.EncodeToString(digest[:8])
 	want.SetAnnotations(annotations)
 	return want, nil
 }
@@ -40,7 +40,7 @@ func applyConfiguration(desired client.Object) (*unstructured.Unstructured, erro
 // isAsWanted is whether applying would change nothing: the digest is of what is wanted now, and nobody has changed a
 // wanted field since. It saves the request that would find that out.
 func isAsWanted(live client.Object, want *unstructured.Unstructured) (bool, error) {
-	if live.GetAnnotations()[fleet.AppliedAnnotation] != want.GetAnnotations()[fleet.AppliedAnnotation] {
+	if live.GetAnnotations()[render.AppliedAnnotation] != want.GetAnnotations()[render.AppliedAnnotation] {
 		return false, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)

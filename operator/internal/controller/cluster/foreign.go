@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // ensureForeign applies an object of another operator's kind, which this cluster may not serve: then missing is returned. Of
@@ -33,7 +33,7 @@ func (r *Reconciler) ensureForeign(ctx context.Context, owner *v1alpha1.LiveStas
 	if err == nil && !metav1.IsControlledBy(live, owner) {
 		return nameConflict(live)
 	}
-	if live.Annotations[fleet.AppliedAnnotation] == want.GetAnnotations()[fleet.AppliedAnnotation] {
+	if live.Annotations[render.AppliedAnnotation] == want.GetAnnotations()[render.AppliedAnnotation] {
 		return nil
 	}
 	return r.write(ctx, want, live.UID != "")

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
 // collectTimeout is how long one scrape may take to read the cache.
@@ -147,7 +147,7 @@ func (m *Metrics) certificateExpiry(ctx context.Context, c *v1alpha1.LiveStashCl
 		return time.Time{}, nil
 	}
 	secret := secretMetadataObject()
-	err := m.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: fleet.DistributionSecretName(c)}, secret)
+	err := m.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: tls.SecretName(c)}, secret)
 	if err != nil {
 		return time.Time{}, client.IgnoreNotFound(err)
 	}

@@ -25,7 +25,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
 // cached is a cache that holds objects.
@@ -82,7 +82,7 @@ func everything() []client.Object {
 		},
 	}
 	nodes := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "web", Name: fleet.DistributionSecretName(shop), Annotations: map[string]string{expiryAnnotation: "1970-01-02T00:00:00Z"},
+		Namespace: "web", Name: tls.SecretName(shop), Annotations: map[string]string{expiryAnnotation: "1970-01-02T00:00:00Z"},
 	}}
 	return []client.Object{shop, nodes}
 }
@@ -209,9 +209,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 // The Secret of the nodes' certificate says when it ends.
 func TestCertificateTellsItsEnd(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: fleet.DistributionSecretName(cluster)}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: tls.SecretName(cluster)}}
 	suite.Eventually(t, func() error { return get(t, secret) })
-	end := fleet.ReadDistributionCertificate(secret).NotAfter()
+	end := tls.ReadCertificate(secret).NotAfter()
 	if got := timeIn(secret.Annotations, expiryAnnotation); end.IsZero() || !got.Equal(end.Truncate(time.Second)) {
 		t.Errorf("the Secret says %s, its certificate ends %s", got, end)
 	}

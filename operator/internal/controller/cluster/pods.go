@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // failing are the reasons, given by the kubelet for a container that waits, that do not pass without somebody's help.
@@ -20,7 +20,7 @@ var failing = []string{
 
 // pods are the fleet's own, as the cache has them; not those of its Redis.
 func (r *Reconciler) pods(ctx context.Context, c *v1alpha1.LiveStashCluster) ([]corev1.Pod, error) {
-	return r.podsOf(ctx, c, fleet.FleetComponent)
+	return r.podsOf(ctx, c, render.FleetComponent)
 }
 
 func (r *Reconciler) podsOf(ctx context.Context, c *v1alpha1.LiveStashCluster, component string) ([]corev1.Pod, error) {
@@ -29,7 +29,7 @@ func (r *Reconciler) podsOf(ctx context.Context, c *v1alpha1.LiveStashCluster, c
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.Labels[fleet.ComponentLabel] != component }), nil
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.Labels[render.ComponentLabel] != component }), nil
 }
 
 // firstTrouble says why one of the pods does not get on; empty when all do.

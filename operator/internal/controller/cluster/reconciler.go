@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
 // fieldOwner is the one field manager of everything that the operator writes.
@@ -24,7 +25,7 @@ const fieldOwner = client.FieldOwner("livestash-operator")
 
 // Reconciler makes the cluster have what LiveStashClusters want.
 type Reconciler struct {
-	// Client reads from the cache, which holds only objects with fleet.ClusterLabel, and the metadata of Secrets.
+	// Client reads from the cache, which holds only objects with render.ClusterLabel, and the metadata of Secrets.
 	client.Client
 
 	// Live reads from the API server. It is used for the user's own Secrets, whose values are never cached.
@@ -61,7 +62,7 @@ type Reconciler struct {
 // pass is one run of the steps for one LiveStashCluster.
 type pass struct {
 	cluster *v1alpha1.LiveStashCluster
-	inputs  fleet.Inputs
+	inputs  render.Inputs
 	objects []client.Object
 	// secrets are the values of the user's own Secrets that the fleet needs.
 	secrets map[v1alpha1.SecretKeyReference][]byte
@@ -133,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 
-	p := &pass{cluster: cluster, podMonitor: cluster.Status.PodMonitor, inputs: fleet.Inputs{
+	p := &pass{cluster: cluster, podMonitor: cluster.Status.PodMonitor, inputs: render.Inputs{
 		ClusterDomain:      r.ClusterDomain,
 		AgentImage:         r.AgentImage,
 		RedisImage:         r.RedisImage,
@@ -167,7 +168,7 @@ func (r *Reconciler) run(ctx context.Context, p *pass) error {
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {
 	objects, err := fleet.Render(p.cluster, p.inputs)
-	var invalid *fleet.SpecError
+	var invalid *render.SpecError
 	if errors.As(err, &invalid) {
 		return &problem{reason: v1alpha1.ReasonInvalidSpec, message: invalid.Error(), watched: true}
 	}

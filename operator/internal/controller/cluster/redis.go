@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -54,7 +56,7 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 	if external := store.ExternalRedis(c); external != nil && external.URLSecretRef != nil {
 		url = p.secrets[*external.URLSecretRef]
 	}
-	address, digest := fleet.RedisStore(c, p.inputs, url)
+	address, digest := redis.Store(c, p.inputs, url)
 	left, err := r.anotherStoreInUse(ctx, c, digest)
 	if err != nil {
 		return err
@@ -90,14 +92,14 @@ func (r *Reconciler) anotherStoreInUse(ctx context.Context, c *v1alpha1.LiveStas
 func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
 	var persistence *v1alpha1.RedisPersistence
 	field := "spec.redis.managed.persistence"
-	var madeAlready client.Object = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fleet.RedisDataName(p.cluster)}}
+	var madeAlready client.Object = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: redis.DataName(p.cluster)}}
 	if managed := store.ManagedRedis(p.cluster); managed != nil {
 		persistence = managed.Persistence
 	}
 	if operated := store.OperatedRedis(p.cluster); operated != nil {
 		persistence = operated.Persistence
 		field = "spec.redis.operator.persistence"
-		madeAlready = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.RedisOperatedName(p.cluster)}}
+		madeAlready = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: redis.OperatedName(p.cluster)}}
 	}
 	if persistence == nil {
 		return nil
@@ -159,7 +161,7 @@ func (r *Reconciler) ensureRedisLogin(ctx context.Context, p *pass) error {
 	default:
 		return nil
 	}
-	login := redisLogin{url: fleet.RedisURL(c, p.inputs, "password"), generate: generate && own == nil}
+	login := redisLogin{url: redis.URL(c, p.inputs, "password"), generate: generate && own == nil}
 	if own != nil {
 		login.password = string(p.secrets[*own])
 	}
@@ -175,7 +177,7 @@ func (r *Reconciler) ensureRedisLogin(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	p.inputs.SecretsDigest = fleet.Digest(p.inputs.SecretsDigest + found.Annotations[urlAnnotation] + found.Annotations[passwordAnnotation])
+	p.inputs.SecretsDigest = render.Digest(p.inputs.SecretsDigest + found.Annotations[urlAnnotation] + found.Annotations[passwordAnnotation])
 	return nil
 }
 
@@ -202,7 +204,7 @@ func (l redisLogin) isIn(secret *metav1.PartialObjectMetadata) bool {
 }
 
 // passwordDigest tells a change of the password.
-func passwordDigest(password string) string { return fleet.Digest("livestash " + password) }
+func passwordDigest(password string) string { return render.Digest("livestash " + password) }
 
 // ensureLogin writes the Secret with the URL when it does not say what is wanted, and returns what it says.
 func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin, found *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
@@ -229,14 +231,14 @@ func (l redisLogin) choose(before *corev1.Secret) string {
 	if !l.generate {
 		return l.password
 	}
-	if generated := string(before.Data[fleet.RedisPasswordKey]); generated != "" {
+	if generated := string(before.Data[redis.PasswordKey]); generated != "" {
 		return generated
 	}
-	return fleet.NewRedisPassword()
+	return redis.NewPassword()
 }
 
 func (r *Reconciler) writeLogin(ctx context.Context, p *pass, login redisLogin, before *corev1.Secret, password string) (*metav1.PartialObjectMetadata, error) {
-	secret := fleet.RedisSecret(p.cluster, p.inputs, password)
+	secret := redis.Secret(p.cluster, p.inputs, password)
 	secret.Annotations = map[string]string{urlAnnotation: login.url, passwordAnnotation: passwordDigest(password)}
 	if err := r.writeSecret(ctx, before, secret); err != nil {
 		return nil, err
@@ -246,7 +248,7 @@ func (r *Reconciler) writeLogin(ctx context.Context, p *pass, login redisLogin, 
 
 // ensureOperatedRedis asks redis-operator for Redis. Without it the fleet's pods are made all the same, and wait.
 func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
-	wanted := fleet.RedisOperated(p.cluster)
+	wanted := redis.Operated(p.cluster)
 	if wanted == nil {
 		return nil
 	}
@@ -272,15 +274,15 @@ func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 	if store.OperatedRedis(c) != nil || c.Status.Redis == nil || c.Status.Redis.Mode != v1alpha1.RedisModeOperator {
 		return nil
 	}
-	for _, kind := range []schema.GroupVersionKind{fleet.RedisStandaloneKind, fleet.RedisReplicationKind} {
+	for _, kind := range []schema.GroupVersionKind{redis.StandaloneKind, redis.ReplicationKind} {
 		live := &metav1.PartialObjectMetadata{}
 		live.SetGroupVersionKind(kind)
-		err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: fleet.RedisOperatedName(c)}, live)
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: redis.OperatedName(c)}, live)
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("looking up %s %s: %w", kind.Kind, fleet.RedisOperatedName(c), err)
+			return fmt.Errorf("looking up %s %s: %w", kind.Kind, redis.OperatedName(c), err)
 		}
 		if !metav1.IsControlledBy(live, c) {
 			continue
@@ -295,7 +297,7 @@ func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 // redisServers says how many of the servers are ready that Kubernetes runs for the fleet's store. Empty when all are, and
 // when somebody else runs them.
 func (r *Reconciler) redisServers(ctx context.Context, c *v1alpha1.LiveStashCluster) (string, error) {
-	for _, name := range fleet.RedisStatefulSets(c) {
+	for _, name := range redis.StatefulSets(c) {
 		set := &appsv1.StatefulSet{}
 		err := r.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, set)
 		if client.IgnoreNotFound(err) != nil {

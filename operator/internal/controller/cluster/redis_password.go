@@ -14,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -71,21 +72,21 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 }
 
 // admit puts the password's digest into the Secret with Redis' users.
-func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (fleet.RedisAccess, error) {
-	c, hash := p.cluster, fleet.RedisPasswordHash(password)
+func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (redis.Access, error) {
+	c, hash := p.cluster, redis.PasswordHash(password)
 	before, err := r.readSecret(ctx, c.Namespace, store.RedisAccessName(c))
 	if err != nil {
-		return fleet.RedisAccess{}, err
+		return redis.Access{}, err
 	}
-	access := fleet.ReadRedisAccess(before)
+	access := redis.ReadAccess(before)
 	if before.UID == "" {
-		access = fleet.NewRedisAccess()
+		access = redis.NewAccess()
 	}
 	isNew := !slices.Contains(access.Fleet, hash)
 	access.Fleet = slices.DeleteFunc(access.Fleet, func(old string) bool { return old == hash })
 	access.Fleet = slices.Insert(access.Fleet, 0, hash)
 
-	secret := fleet.RedisAccessSecret(c, access)
+	secret := redis.AccessSecret(c, access)
 	secret.Annotations = map[string]string{passwordAnnotation: passwordDigest(password)}
 	p.oldPasswords = len(access.Fleet) > 1
 	if p.oldPasswords && isNew {
@@ -103,19 +104,19 @@ func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (fleet
 }
 
 // tellRedis tells a Redis that runs which passwords the fleet may have. One that does not run yet reads them when it starts.
-func (r *Reconciler) tellRedis(ctx context.Context, p *pass, access fleet.RedisAccess) error {
+func (r *Reconciler) tellRedis(ctx context.Context, p *pass, access redis.Access) error {
 	c := p.cluster
 	set := &appsv1.StatefulSet{}
-	err := r.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: fleet.RedisName(c)}, set)
+	err := r.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: redis.Name(c)}, set)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking up StatefulSet %s: %w", fleet.RedisName(c), err)
+		return fmt.Errorf("looking up StatefulSet %s: %w", redis.Name(c), err)
 	}
-	address, _ := fleet.RedisStore(c, p.inputs, nil)
-	login := redisadmin.Login{Address: address, User: fleet.RedisOperatorUser, Password: access.Operator}
-	if err := r.Redis.SetPasswords(ctx, login, fleet.RedisFleetUser, access.Fleet); err != nil {
+	address, _ := redis.Store(c, p.inputs, nil)
+	login := redisadmin.Login{Address: address, User: redis.OperatorUser, Password: access.Operator}
+	if err := r.Redis.SetPasswords(ctx, login, redis.FleetUser, access.Fleet); err != nil {
 		return &problem{
 			reason:  v1alpha1.ReasonRedisPasswordWaits,
 			message: fmt.Sprintf("Redis could not be told the fleet's new password, and the fleet keeps the old one until then: %v", err),
@@ -142,7 +143,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	access := fleet.ReadRedisAccess(before)
+	access := redis.ReadAccess(before)
 	if wait := timeIn(before.Annotations, usersDueAnnotation).Sub(r.Clock.Now()); rolled && wait > 0 {
 		p.dueIn(wait)
 		return nil
@@ -159,7 +160,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	if !rolled {
 		return nil
 	}
-	secret := fleet.RedisAccessSecret(c, access)
+	secret := redis.AccessSecret(c, access)
 	secret.Annotations = map[string]string{usersDueAnnotation: ""}
 	if err := r.writeSecret(ctx, before, secret); err != nil {
 		return err

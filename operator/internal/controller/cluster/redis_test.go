@@ -22,8 +22,9 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 )
 
 // toldToRedis stands for the Redis servers: it keeps what the operator tells them, by their address.
@@ -124,7 +125,7 @@ func TestManagedRedisIsTheDefault(t *testing.T) {
 
 	login := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
 	users := await(t, cluster.Namespace, "shop-redis-acl", &corev1.Secret{})
-	hash := fleet.RedisPasswordHash(string(login.Data["password"]))
+	hash := redis.PasswordHash(string(login.Data["password"]))
 	if !strings.Contains(string(users.Data["users.acl"]), "user livestash on #"+hash+" ") {
 		t.Error("Redis does not know the fleet's password")
 	}
@@ -158,7 +159,7 @@ func TestANewRedisPassword(t *testing.T) {
 	rolledOut(t, ns, "shop-redis")
 	rolledOut(t, ns, "shop")
 
-	redis.refuse(redisAddress(cluster), true)
+	redisServers.refuse(redisAddress(cluster), true)
 	secret.Data["pw"] = []byte("second")
 	suite.Must(t, api.Update(t.Context(), secret))
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisPasswordWaits, "connection refused", "keeps the old one")
@@ -169,8 +170,8 @@ func TestANewRedisPassword(t *testing.T) {
 		t.Error("the fleet rolls before Redis takes the new password")
 	}
 
-	redis.refuse(redisAddress(cluster), false)
-	both := []string{fleet.RedisPasswordHash("second"), fleet.RedisPasswordHash("first")}
+	redisServers.refuse(redisAddress(cluster), false)
+	both := []string{redis.PasswordHash("second"), redis.PasswordHash("first")}
 	suite.Eventually(t, func() error {
 		if got := string(await(t, ns, "shop-redis", &corev1.Secret{}).Data["password"]); got != "second" {
 			return fmt.Errorf("the fleet has the password %q", got)
@@ -180,7 +181,7 @@ func TestANewRedisPassword(t *testing.T) {
 		}
 		return nil
 	})
-	if got := redis.hashes(redisAddress(cluster)); !slices.Equal(got, both) {
+	if got := redisServers.hashes(redisAddress(cluster)); !slices.Equal(got, both) {
 		t.Errorf("Redis takes the passwords %v, want %v", got, both)
 	}
 	if users := await(t, ns, "shop-redis-acl", &corev1.Secret{}); !strings.Contains(string(users.Data["users.acl"]), "#"+both[0]+" #"+both[1]) {
@@ -190,7 +191,7 @@ func TestANewRedisPassword(t *testing.T) {
 	operatorTime.Ahead.Add(int64(2 * keepOldPassword))
 	rolledOut(t, ns, "shop")
 	suite.Eventually(t, func() error {
-		if got := redis.hashes(redisAddress(cluster)); !slices.Equal(got, both[:1]) {
+		if got := redisServers.hashes(redisAddress(cluster)); !slices.Equal(got, both[:1]) {
 			return fmt.Errorf("Redis takes the passwords %v, want %v", got, both[:1])
 		}
 		return nil
@@ -206,8 +207,8 @@ func TestAGeneratedRedisPasswordIsChanged(t *testing.T) {
 	suite.Must(t, api.Delete(t.Context(), before.DeepCopy()))
 	suite.Eventually(t, func() error {
 		after := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
-		want := []string{fleet.RedisPasswordHash(string(after.Data["password"])), fleet.RedisPasswordHash(string(before.Data["password"]))}
-		if got := redis.hashes(redisAddress(cluster)); after.UID == before.UID || !slices.Equal(got, want) {
+		want := []string{redis.PasswordHash(string(after.Data["password"])), redis.PasswordHash(string(before.Data["password"]))}
+		if got := redisServers.hashes(redisAddress(cluster)); after.UID == before.UID || !slices.Equal(got, want) {
 			return fmt.Errorf("Redis takes the passwords %v, want %v", got, want)
 		}
 		return nil
@@ -342,9 +343,9 @@ func TestRedisOperatorAppears(t *testing.T) {
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisOperatorMissing, "redis.redis.opstreelabs.in/v1beta2 RedisReplication", "install redis-operator")
 	await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})
 
-	suite.Must(t, api.Create(t.Context(), foreignDefinition("redisreplications", fleet.RedisReplicationKind)))
+	suite.Must(t, api.Create(t.Context(), foreignDefinition("redisreplications", redis.ReplicationKind)))
 	made := &unstructured.Unstructured{}
-	made.SetGroupVersionKind(fleet.RedisReplicationKind)
+	made.SetGroupVersionKind(redis.ReplicationKind)
 	suite.Eventually(t, func() error {
 		return api.Get(t.Context(), client.ObjectKey{Namespace: cluster.Namespace, Name: "shop-redis-op"}, made)
 	})
@@ -354,7 +355,7 @@ func TestRedisOperatorAppears(t *testing.T) {
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "StatefulSet shop-redis-op has 0 of 1 pods ready")
 	server := newRedisServer(t, cluster, made.GetLabels())
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "has not yet told which pod is the master")
-	server.Labels[fleet.RedisRoleLabel] = fleet.RedisMasterRole
+	server.Labels[redis.RoleLabel] = redis.MasterRole
 	suite.Must(t, api.Update(t.Context(), server))
 	conditionSays(t, cluster, v1alpha1.ConditionStoreReady, v1alpha1.ReasonStoreNotReady, "no pod is up")
 
@@ -376,7 +377,7 @@ func TestRedisOperatorAppears(t *testing.T) {
 // newRedisServer plays redis-operator: a server that is ready, with the labels of the custom resource.
 func newRedisServer(t *testing.T, cluster *v1alpha1.LiveStashCluster, labels map[string]string) *corev1.Pod {
 	t.Helper()
-	name := fleet.RedisOperatedName(cluster)
+	name := redis.OperatedName(cluster)
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "redis", Image: "x"}}}
 	server := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name + "-0", Labels: labels}, Spec: spec}
 	suite.Must(t, api.Create(t.Context(), server))

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 )
 
 // resolveSecrets sees to it that every value that pods read from a Secret is there before anything else is made, and
@@ -36,12 +38,12 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 		if err != nil {
 			return err
 		}
-		var invalid *fleet.SpecError
+		var invalid *render.SpecError
 		if errors.As(fleet.CheckSecretValue(p.cluster, ref, value), &invalid) {
 			return &problem{reason: v1alpha1.ReasonSecretInvalid, message: invalid.Error(), watched: true}
 		}
 		p.secrets[ref] = value
-		if fleet.IsRedisPassword(p.cluster, ref) {
+		if redis.IsPassword(p.cluster, ref) {
 			continue // it reaches the pods by way of another Secret, when Redis knows it
 		}
 		content := sha256.Sum256(value)

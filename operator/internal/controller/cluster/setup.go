@@ -22,7 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -36,7 +39,7 @@ const (
 // CacheOptions restricts the cache to the objects of fleets and leaves out what the operator does not read. Secrets are
 // cached too, but only their metadata: see secretMetadata.
 func CacheOptions() cache.Options {
-	exists, err := labels.NewRequirement(fleet.ClusterLabel, selection.Exists, nil)
+	exists, err := labels.NewRequirement(render.ClusterLabel, selection.Exists, nil)
 	if err != nil {
 		panic(err) // the label's name is a constant
 	}
@@ -69,9 +72,9 @@ func slimPod(object any) (any, error) {
 		ResourceVersion:   pod.ResourceVersion,
 		DeletionTimestamp: pod.DeletionTimestamp,
 		Labels: map[string]string{
-			fleet.ClusterLabel:   pod.Labels[fleet.ClusterLabel],
-			fleet.ComponentLabel: pod.Labels[fleet.ComponentLabel],
-			fleet.RedisRoleLabel: pod.Labels[fleet.RedisRoleLabel],
+			render.ClusterLabel:   pod.Labels[render.ClusterLabel],
+			render.ComponentLabel: pod.Labels[render.ComponentLabel],
+			redis.RoleLabel:       pod.Labels[redis.RoleLabel],
 		},
 		Annotations: map[string]string{fleet.StoreAnnotation: pod.Annotations[fleet.StoreAnnotation]},
 	}}
@@ -143,13 +146,13 @@ func secretNames(object client.Object) []string {
 	names = append(names, fleet.SecretName(cluster))
 	names = append(names, store.For(cluster).OwnSecrets(cluster)...)
 	if cluster.TLSEnabled() {
-		names = append(names, fleet.DistributionAuthorityName(cluster), fleet.DistributionSecretName(cluster))
+		names = append(names, tls.AuthorityName(cluster), tls.SecretName(cluster))
 	}
 	return names
 }
 
 func clusterName(object client.Object) []string {
-	return []string{object.GetLabels()[fleet.ClusterLabel]}
+	return []string{object.GetLabels()[render.ClusterLabel]}
 }
 
 // readersOfSecret are the LiveStashClusters whose pods read the Secret.
@@ -189,7 +192,7 @@ func (r *Reconciler) clusterGone(_ context.Context, e event.DeleteEvent, _ workq
 func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{
 		Namespace: object.GetNamespace(),
-		Name:      object.GetLabels()[fleet.ClusterLabel],
+		Name:      object.GetLabels()[render.ClusterLabel],
 	}}}
 }
 
@@ -202,7 +205,7 @@ func podNewsChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 			return podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after) ||
-				before.Labels[fleet.RedisRoleLabel] != after.Labels[fleet.RedisRoleLabel] || before.Status.PodIP != after.Status.PodIP
+				before.Labels[redis.RoleLabel] != after.Labels[redis.RoleLabel] || before.Status.PodIP != after.Status.PodIP
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -92,7 +92,7 @@ func (r *Reconciler) observe(ctx context.Context, p *pass, outcome error) (obser
 func statusOf(c *v1alpha1.LiveStashCluster, seen observation) v1alpha1.LiveStashClusterStatus {
 	status := *c.Status.DeepCopy()
 	status.ObservedGeneration = c.Generation
-	status.Selector = labels.SelectorFromSet(fleet.SelectorLabels(c)).String()
+	status.Selector = labels.SelectorFromSet(render.SelectorLabels(c)).String()
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
 	if seen.statefulSet != nil {
 		status.Replicas = seen.statefulSet.Status.Replicas

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -24,11 +25,11 @@ type storeObservation struct {
 
 func (r *Reconciler) observeStore(ctx context.Context, p *pass) (storeObservation, error) {
 	seen := storeObservation{store: p.store, changing: p.inputs.StoreLeft}
-	pods, err := r.podsOf(ctx, p.cluster, fleet.RedisComponent)
+	pods, err := r.podsOf(ctx, p.cluster, render.RedisComponent)
 	if err != nil {
 		return seen, err
 	}
-	if len(fleet.RedisStatefulSets(p.cluster)) > 0 {
+	if len(redis.StatefulSets(p.cluster)) > 0 {
 		seen.trouble = firstTrouble(pods)
 	}
 	if seen.trouble == "" {
@@ -48,7 +49,7 @@ func masterUnknown(c *v1alpha1.LiveStashCluster, pods []corev1.Pod) string {
 		return ""
 	}
 	for i := range pods {
-		if pods[i].Labels[fleet.RedisRoleLabel] == fleet.RedisMasterRole && podReady(&pods[i]) {
+		if pods[i].Labels[redis.RoleLabel] == redis.MasterRole && podReady(&pods[i]) {
 			return ""
 		}
 	}

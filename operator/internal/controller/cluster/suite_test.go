@@ -40,8 +40,8 @@ var (
 	requests atomic.Int64
 	// agents is what the agents say.
 	agents = &saidByAgents{}
-	// redis is the Redis servers that the operator talks to.
-	redis = &toldToRedis{}
+	// redisServers are the Redis servers that the operator talks to.
+	redisServers = &toldToRedis{}
 	// logs is everything that the operator has logged.
 	logs lockedBuffer
 )
@@ -92,7 +92,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain:      "cluster.local",
 		Agents:             agents,
-		Redis:              redis,
+		Redis:              redisServers,
 		RedisImage:         "valkey",
 		RedisExporterImage: "redis_exporter",
 		AgentImage:         "ghcr.io/livestash-dev/livestash-operator:0.1.0",

@@ -1,0 +1,23 @@
+package fleet
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+)
+
+// ClientService is where users, load balancers and ingresses connect: the ready pods.
+func ClientService(c *v1alpha1.LiveStashCluster) *corev1.Service {
+	service := &corev1.Service{
+		TypeMeta:   render.ServiceType,
+		ObjectMeta: render.ObjectMeta(c, c.Name),
+		Spec: corev1.ServiceSpec{
+			Type:     c.Spec.HTTP.Service.Type,
+			Selector: render.SelectorLabels(c),
+			Ports:    []corev1.ServicePort{render.ServicePort("http", c.Spec.HTTP.Service.Port, "http")},
+		},
+	}
+	service.Annotations = c.Spec.HTTP.Service.Annotations
+	return service
+}

@@ -1,0 +1,42 @@
+package fleet
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
+)
+
+// The contract is written in three places: what pods get, what the API refuses in spec.env, what the docs promise.
+func TestContractIsRefusedByTheAPIAndDocumented(t *testing.T) {
+	repository := filepath.Join("..", "..", "..", "..")
+	crd := read(t, filepath.Join(repository, "config", "crd", "bases", "livestash.dev_livestashclusters.yaml"))
+	docs := read(t, filepath.Join(repository, "docs", "reference", "environment.md"))
+
+	cluster := rendertest.Cluster(t, "full")
+	cluster.Spec.Env = nil
+	// The one variable that users may set too.
+	open := []string{"ERL_CRASH_DUMP"}
+	for _, variable := range environment(cluster, rendertest.Inputs) {
+		if !strings.Contains(docs, "`"+variable.Name+"`") {
+			t.Errorf("%s is not in docs/reference/environment.md", variable.Name)
+		}
+		refused := strings.Contains(crd, "'"+variable.Name+"'") ||
+			strings.HasPrefix(variable.Name, "LIVESTASH_") && strings.Contains(crd, "'LIVESTASH_'")
+		if refused == slices.Contains(open, variable.Name) {
+			t.Errorf("%s: refused in spec.env is %v", variable.Name, refused)
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

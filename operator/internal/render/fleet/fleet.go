@@ -1,0 +1,59 @@
+// Package fleet renders a LiveStashCluster into the objects it wants, those of its Redis and its TLS included: one file per
+// object.
+package fleet
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
+)
+
+// Render returns the objects that the LiveStashCluster wants, in the order in which they should be made: what pods
+// need comes before the pods. The Secret is not among them, because its content is not a function of the spec: see
+// GeneratedSecret. An error is a *render.SpecError: it speaks to the user.
+func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, error) {
+	if err := checkNodeNames(c, in); err != nil {
+		return nil, err
+	}
+
+	statefulSet, err := StatefulSet(c, in)
+	if err != nil {
+		return nil, err
+	}
+
+	objects := []client.Object{ServiceAccount(c), HeadlessService(c)}
+	if options := tls.Options(c, in); options != nil {
+		objects = append(objects, options)
+	}
+	if policy := NetworkPolicy(c); policy != nil {
+		objects = append(objects, policy)
+	}
+	objects = append(objects, redis.Managed(c, in)...)
+	if config := redis.OperatedConfig(c); config != nil {
+		objects = append(objects, config)
+	}
+	objects = append(objects, statefulSet, ClientService(c))
+	// After the pods: a budget without pods makes the disruption controller complain in an event.
+	if budget := PodDisruptionBudget(c); budget != nil {
+		objects = append(objects, budget)
+	}
+	for _, object := range objects {
+		object.SetOwnerReferences([]metav1.OwnerReference{render.OwnerReference(c)})
+	}
+	return objects, nil
+}
+
+// Optional lists an object without a spec for each child that a spec can do without: those that Render leaves
+// out must not exist.
+func Optional(c *v1alpha1.LiveStashCluster) []client.Object {
+	return append([]client.Object{
+		&networkingv1.NetworkPolicy{TypeMeta: render.NetworkPolicyType, ObjectMeta: render.ObjectMeta(c, c.Name)},
+		&policyv1.PodDisruptionBudget{TypeMeta: render.PodDisruptionBudgetType, ObjectMeta: render.ObjectMeta(c, c.Name)},
+	}, redis.Optional(c)...)
+}

@@ -1,0 +1,29 @@
+package fleet
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+)
+
+const epmdPort = 4369
+
+// HeadlessService gives every pod a stable DNS name and lists all pods in SRV records, which libcluster's
+// Kubernetes.DNSSRV strategy reads. Pods are listed before they are ready: nodes must find each other to become ready.
+func HeadlessService(c *v1alpha1.LiveStashCluster) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   render.ServiceType,
+		ObjectMeta: render.ObjectMeta(c, render.HeadlessName(c)),
+		Spec: corev1.ServiceSpec{
+			ClusterIP:                corev1.ClusterIPNone,
+			PublishNotReadyAddresses: true,
+			Selector:                 render.SelectorLabels(c),
+			Ports: []corev1.ServicePort{
+				render.ServicePort("http", c.Spec.HTTP.Port, "http"),
+				render.ServicePort("epmd", epmdPort, "epmd"),
+				render.ServicePort("distribution", c.Spec.Clustering.DistributionPort, "distribution"),
+			},
+		},
+	}
+}

@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"fmt"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+)
+
+const (
+	// AppContainer is the name of the application's container.
+	AppContainer = "app"
+
+	// SecretsDigestAnnotation is on the pods: render.Inputs.SecretsDigest.
+	SecretsDigestAnnotation = "livestash.dev/secrets-digest"
+
+	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
+	StoreAnnotation = "livestash.dev/store"
+
+	// maxNodeName is how long a BEAM node name can be: it is an atom.
+	maxNodeName = 255
+)
+
+// SecretName is the name of the Secret with the generated values.
+func SecretName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-secrets" }
+
+// NodeName is the BEAM node name of a pod. Its part before the @ is the LiveStashCluster's name.
+func NodeName(c *v1alpha1.LiveStashCluster, in render.Inputs, pod string) string {
+	return fmt.Sprintf("%s@%s.%s", c.Name, pod, render.ServiceHost(c, in, render.HeadlessName(c)))
+}
+
+// PodURLs are the web addresses of the fleet's single pods.
+func PodURLs(c *v1alpha1.LiveStashCluster, in render.Inputs) []string {
+	urls := make([]string, 0, c.DesiredReplicas())
+	for ordinal := range c.DesiredReplicas() {
+		urls = append(urls, fmt.Sprintf("http://%s-%d.%s:%d", c.Name, ordinal, render.ServiceHost(c, in, render.HeadlessName(c)), c.Spec.HTTP.Port))
+	}
+	return urls
+}
+
+// ServiceURL is the web address of the client Service.
+func ServiceURL(c *v1alpha1.LiveStashCluster, in render.Inputs) string {
+	return fmt.Sprintf("http://%s:%d", render.ServiceHost(c, in, c.Name), c.Spec.HTTP.Service.Port)
+}
+
+// checkNodeNames refuses names that only become too long with the namespace and the domain, which the API's own
+// validation cannot see.
+func checkNodeNames(c *v1alpha1.LiveStashCluster, in render.Inputs) error {
+	last := fmt.Sprintf("%s-%d", c.Name, max(c.DesiredReplicas()-1, 0))
+	if name := NodeName(c, in, last); len(name) > maxNodeName {
+		return render.SpecErrorf("the BEAM node name %s has %d characters and the most is %d: use a LiveStashCluster or namespace with a shorter name",
+			name, len(name), maxNodeName)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package fleet
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
+)
+
+// StatefulSet is the fleet's pods. Parallel pod management starts all nodes at once and lets a rollout that got stuck
+// on a broken image go on when the image is mended (with OrderedReady it would wait for ever: kubernetes issue 67250).
+func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.StatefulSet, error) {
+	template, err := podTemplate(c, in)
+	if err != nil {
+		return nil, err
+	}
+	replicas := c.DesiredReplicas()
+	if in.StoreLeft {
+		replicas = 0
+	}
+	return &appsv1.StatefulSet{
+		TypeMeta:   render.StatefulSetType,
+		ObjectMeta: render.ObjectMeta(c, c.Name),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas:            ptr.To(replicas),
+			ServiceName:         render.HeadlessName(c),
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
+			Selector:            render.Selector(c),
+			Template:            template,
+		},
+	}, nil
+}
+
+// podTemplate is the operator's own template with the user's podTemplate merged over it.
+func podTemplate(c *v1alpha1.LiveStashCluster, in render.Inputs) (corev1.PodTemplateSpec, error) {
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: render.Labels(c),
+			Annotations: map[string]string{
+				SecretsDigestAnnotation:                   in.SecretsDigest,
+				"kubectl.kubernetes.io/default-container": AppContainer,
+			},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName:           c.Name,
+			AutomountServiceAccountToken: ptr.To(false),
+			ImagePullSecrets:             c.Spec.ImagePullSecrets,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true),
+				// `mix phx.gen.release --docker` ends with USER nobody. The kubelet cannot tell that a name is not root, so
+				// the number is given: nobody's.
+				RunAsUser:      ptr.To[int64](65534),
+				RunAsGroup:     ptr.To[int64](65534),
+				FSGroup:        ptr.To[int64](65534),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			TopologySpreadConstraints:     render.TopologySpread(c),
+			TerminationGracePeriodSeconds: ptr.To(gracePeriodSeconds(c)),
+			Containers:                    []corev1.Container{appContainer(c, in)},
+			Volumes: []corev1.Volume{{
+				Name:         "tmp",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			}},
+		},
+	}
+	if in.StoreDigest != "" {
+		template.Annotations[StoreAnnotation] = in.StoreDigest
+	}
+	redis.AddCertificates(&template.Spec, c)
+	if c.TLSEnabled() {
+		tls.AddCertificate(&template.Spec, c)
+	}
+	if c.AgentEnabled() {
+		withAgent(&template.Spec, c, in)
+	}
+	return withOverride(template, c)
+}
+
+func appContainer(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container {
+	startup, readiness, liveness := probes(c)
+	return corev1.Container{
+		Name:            AppContainer,
+		Image:           c.Spec.Image,
+		ImagePullPolicy: c.Spec.ImagePullPolicy,
+		Env:             environment(c, in),
+		EnvFrom:         c.Spec.EnvFrom,
+		Ports: []corev1.ContainerPort{
+			{Name: "http", ContainerPort: c.Spec.HTTP.Port, Protocol: corev1.ProtocolTCP},
+			{Name: "epmd", ContainerPort: epmdPort, Protocol: corev1.ProtocolTCP},
+			{Name: "distribution", ContainerPort: c.Spec.Clustering.DistributionPort, Protocol: corev1.ProtocolTCP},
+		},
+		StartupProbe:   startup,
+		ReadinessProbe: readiness,
+		LivenessProbe:  liveness,
+		Resources:      c.Spec.Resources,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: scratchDir}},
+	}
+}

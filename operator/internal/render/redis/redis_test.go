@@ -1,0 +1,215 @@
+package redis
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
+	"github.com/livestash-dev/livestash/operator/internal/store"
+)
+
+func secretKey(name string) *v1alpha1.SecretKeyReference {
+	return &v1alpha1.SecretKeyReference{Name: name, Key: "value"}
+}
+
+func TestURL(t *testing.T) {
+	cases := map[string]struct {
+		redis    v1alpha1.RedisSpec
+		password string
+		want     string
+	}{
+		"managed": {v1alpha1.RedisSpec{}, "p/w#", "redis://livestash:p%2Fw%23@shop-redis.web.svc.cluster.local:6379/0"},
+		"standalone": {v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{Mode: v1alpha1.RedisStandalone}}, "pw",
+			"redis://:pw@shop-redis-op.web.svc.cluster.local:6379/0"},
+		"replication": {v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{Mode: v1alpha1.RedisReplication}}, "pw",
+			"redis://:pw@shop-redis-op-master.web.svc.cluster.local:6379/0"},
+		"external":         {v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis.example.com"}}, "", "redis://redis.example.com:6379/0"},
+		"external on IPv6": {v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "fd00::1"}}, "", "redis://[fd00::1]:6379/0"},
+		"external with everything": {v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{
+			Host: "redis", Port: ptr.To[int32](6380), Database: ptr.To[int32](3), Username: "shop", TLS: ptr.To(true)}}, "p@ss word",
+			"rediss://shop:p%40ss%20word@redis:6380/3"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := URL(rendertest.WithRedis(t, c.redis), rendertest.Inputs, c.password); got != c.want {
+				t.Errorf("URL = %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// The digest tells whether the stashes of before are there afterwards.
+func TestStore(t *testing.T) {
+	byURL := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: secretKey("r")}}
+	digest := func(redis v1alpha1.RedisSpec, url string) string {
+		_, digest := Store(rendertest.WithRedis(t, redis), rendertest.Inputs, []byte(url))
+		return digest
+	}
+	first := digest(byURL, "redis://:old@Redis.example.com")
+	for name, same := range map[string]string{
+		"another password":   digest(byURL, "redis://:new@redis.example.com"),
+		"the default port":   digest(byURL, "redis://redis.example.com:6379"),
+		"TLS":                digest(byURL, "rediss://redis.example.com"),
+		"the first database": digest(byURL, "redis://redis.example.com/0"),
+		"by its parts":       digest(v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis.example.com"}}, ""),
+	} {
+		if same != first {
+			t.Errorf("with %s it is taken for another store", name)
+		}
+	}
+	for name, other := range map[string]string{
+		"another host":     digest(byURL, "redis://redis2.example.com"),
+		"another port":     digest(byURL, "redis://redis.example.com:6380"),
+		"another database": digest(byURL, "redis://redis.example.com/1"),
+		"managed":          digest(v1alpha1.RedisSpec{}, ""),
+		"operated":         digest(v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}, ""),
+	} {
+		if other == first || other == "" {
+			t.Errorf("with %s it is taken for the same store", name)
+		}
+	}
+	address, _ := Store(rendertest.WithRedis(t, byURL), rendertest.Inputs, []byte("redis://shop:secret@redis.example.com:6380/3"))
+	if address != "redis.example.com:6380" {
+		t.Errorf("address = %s", address)
+	}
+	if address, digest := Store(rendertest.Cluster(t, "smallest"), rendertest.Inputs, nil); address != "" || digest != "" {
+		t.Errorf("another adapter has the store %s, %s", address, digest)
+	}
+}
+
+func TestCheckSecretValue(t *testing.T) {
+	ref := secretKey("s")
+	managed := v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Password: &v1alpha1.SecretSource{SecretRef: ref}}}
+	byURL := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: ref}}
+	byURLWithCA := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: ref, CASecretRef: secretKey("ca")}}
+	byHost := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis", PasswordSecretRef: ref}}
+	authorities := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis", TLS: ptr.To(true), CASecretRef: ref}}
+	cases := map[string]struct {
+		redis       v1alpha1.RedisSpec
+		value, says string
+	}{
+		"a password":                        {managed, "s3cret#/", ""},
+		"a password with a line break":      {managed, "s3cret\n", "with no line break at the end"},
+		"a password with a space":           {managed, "s3 cret", "without spaces"},
+		"a URL":                             {byURL, "redis://:s3cret@redis:6379/3", ""},
+		"a URL with TLS":                    {byURL, "rediss://shop:s3cret@redis", ""},
+		"a URL of another kind":             {byURL, "http://redis", "starts with http://"},
+		"a URL without a scheme":            {byURL, "redis:6379", "is no URL of a Redis server"},
+		"a URL without a host":              {byURL, "redis:///0", "is no URL of a Redis server"},
+		"a URL with a line break":           {byURL, "redis://redis\n", "has a space or a line break"},
+		"a URL with a raw password":         {byURL, "redis://:s3#cret@redis", "percent-encoded"},
+		"a URL with a path":                 {byURL, "redis://redis/shop", "not the number of a database"},
+		"a URL without TLS and authorities": {byURLWithCA, "redis://redis", "let the URL start with rediss://"},
+		"an external password":              {byHost, "any thing goes", ""},
+		"an external password and a line":   {byHost, "s3cret\n", "has a line break"},
+		"authorities that are none":         {authorities, "s3cret", "has no certificate in PEM"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := CheckSecretValue(rendertest.WithRedis(t, c.redis), *ref, []byte(c.value))
+			if (err == nil) != (c.says == "") {
+				t.Fatalf("CheckSecretValue = %v, want one that says %q", err, c.says)
+			}
+			if err == nil {
+				return
+			}
+			var invalid *render.SpecError
+			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v does not say %q", err, c.says)
+			}
+			if strings.Contains(err.Error(), "s3") {
+				t.Errorf("the error tells the password: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnExternalPasswordIsNotKeptForOthers(t *testing.T) {
+	external := Secret(rendertest.WithRedis(t, v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis"}}), rendertest.Inputs, "s3cret")
+	if _, kept := external.Data[PasswordKey]; kept {
+		t.Error("the password of somebody else's Redis would be taken for a generated one")
+	}
+	if string(Secret(rendertest.WithRedis(t, v1alpha1.RedisSpec{}), rendertest.Inputs, "pw").Data[PasswordKey]) != "pw" {
+		t.Error("a generated password is not kept")
+	}
+}
+
+func TestAccess(t *testing.T) {
+	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{})
+	access := NewAccess()
+	access.Fleet = []string{PasswordHash("new"), PasswordHash("old")}
+	secret := AccessSecret(cluster, access)
+	if diff := cmp.Diff(access, ReadAccess(secret)); diff != "" {
+		t.Errorf("what is read differs from what was written:\n%s", diff)
+	}
+	file := string(secret.Data[aclFileKey])
+	for _, want := range []string{
+		"user livestash on #" + access.Fleet[0] + " #" + access.Fleet[1] + " ~live_stash:* ",
+		"user operator on #" + PasswordHash(access.Operator),
+		"user exporter on #" + PasswordHash(access.Exporter),
+	} {
+		if !strings.Contains(file, want) {
+			t.Errorf("the list of users has no %q", want)
+		}
+	}
+	if strings.Contains(file, access.Operator) || strings.Contains(file, access.Exporter) {
+		t.Error("the list of users has a password")
+	}
+	if again := NewAccess(); again.Operator == access.Operator || again.Exporter == access.Exporter {
+		t.Error("two fleets have the same password")
+	}
+}
+
+// Pods of Redis must never get the fleet's traffic, nor be scaled or rolled with it.
+func TestTheFleetDoesNotSelectRedis(t *testing.T) {
+	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{})
+	set := StatefulSet(cluster, store.ManagedRedis(cluster), Config(cluster, store.ManagedRedis(cluster)), rendertest.Inputs)
+	pods := labels.Set(set.Spec.Template.Labels)
+	if selects(t, render.Selector(cluster), pods) {
+		t.Errorf("the fleet's selector takes pods with the labels %v", pods)
+	}
+	if !selects(t, set.Spec.Selector, pods) {
+		t.Errorf("the StatefulSet does not select its own pods, which have the labels %v", pods)
+	}
+}
+
+func selects(t *testing.T, selector *metav1.LabelSelector, set labels.Set) bool {
+	t.Helper()
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Matches(set)
+}
+
+// A Redis that is told a new password must not restart for it; one that gets another configuration must.
+func TestWhatRestartsRedis(t *testing.T) {
+	template := func(redis v1alpha1.ManagedRedis, in render.Inputs) corev1.PodTemplateSpec {
+		cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{Managed: &redis})
+		return StatefulSet(cluster, &redis, Config(cluster, &redis), in).Spec.Template
+	}
+	base := template(v1alpha1.ManagedRedis{}, rendertest.Inputs)
+	other := rendertest.Inputs
+	other.SecretsDigest, other.StoreDigest = "another", "another"
+	if diff := cmp.Diff(base, template(v1alpha1.ManagedRedis{}, other)); diff != "" {
+		t.Errorf("a change of the fleet's secrets restarts Redis:\n%s", diff)
+	}
+	other = rendertest.Inputs
+	other.RedisAccessUID = "another"
+	if cmp.Equal(base, template(v1alpha1.ManagedRedis{}, other)) {
+		t.Error("new users do not restart Redis")
+	}
+	if cmp.Equal(base.Annotations, template(v1alpha1.ManagedRedis{Memory: ptr.To(resource.MustParse("1Gi"))}, rendertest.Inputs).Annotations) {
+		t.Error("another configuration does not restart Redis")
+	}
+}

@@ -1,0 +1,174 @@
+package redis
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/store"
+)
+
+const (
+	configDir  = "/etc/livestash-redis"
+	configFile = "redis.conf"
+	dataDir    = "/data"
+)
+
+// Config is the ConfigMap with Redis' configuration.
+func Config(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   render.ConfigMapType,
+		ObjectMeta: objectMeta(c, Name(c)),
+		Data: map[string]string{configFile: settings(redis.MemoryLimit()) + fmt.Sprintf(`port %d
+protected-mode no
+aclfile %s/%s
+`, redisPort, configDir, aclFileKey)},
+	}
+}
+
+// StatefulSet is the Redis that this operator runs: one pod. Its template does not change with the fleet's password, which
+// Redis is told while it runs.
+func StatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, config *corev1.ConfigMap, in render.Inputs) *appsv1.StatefulSet {
+	containers := []corev1.Container{server(redis, in)}
+	if redis.ExporterEnabled() {
+		containers = append(containers, exporter(c, redis, in))
+	}
+	return &appsv1.StatefulSet{
+		TypeMeta:   render.StatefulSetType,
+		ObjectMeta: objectMeta(c, Name(c)),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas:            ptr.To[int32](1),
+			ServiceName:         Name(c),
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
+			Selector:            &metav1.LabelSelector{MatchLabels: selectorLabels(c)},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{
+					Labels: render.Merged(render.Labels(c), selectorLabels(c)),
+					Annotations: map[string]string{
+						"livestash.dev/redis-config": render.Digest(config.Data[configFile]),
+						// Another Secret has another password of the operator, which Redis only learns when it starts.
+						"livestash.dev/redis-access":              in.RedisAccessUID,
+						"kubectl.kubernetes.io/default-container": "redis",
+					},
+				},
+				Spec: corev1.PodSpec{
+					ServiceAccountName:           c.Name,
+					AutomountServiceAccountToken: ptr.To(false),
+					ImagePullSecrets:             c.Spec.ImagePullSecrets,
+					NodeSelector:                 redis.NodeSelector,
+					Tolerations:                  redis.Tolerations,
+					PriorityClassName:            redis.PriorityClassName,
+					SecurityContext: &corev1.PodSecurityContext{
+						RunAsNonRoot:   ptr.To(true),
+						RunAsUser:      ptr.To[int64](65534),
+						RunAsGroup:     ptr.To[int64](65534),
+						FSGroup:        ptr.To[int64](65534),
+						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+					Containers: containers,
+					Volumes:    volumes(c, redis),
+				},
+			},
+		},
+	}
+}
+
+func server(redis *v1alpha1.ManagedRedis, in render.Inputs) corev1.Container {
+	image := redis.Image
+	if image == "" {
+		image = in.RedisImage
+	}
+	return corev1.Container{
+		Name:    "redis",
+		Image:   image,
+		Command: []string{"redis-server", configDir + "/" + configFile},
+		Ports:   []corev1.ContainerPort{{Name: "redis", ContainerPort: redisPort, Protocol: corev1.ProtocolTCP}},
+		// A server that still reads its file accepts connections and answers LOADING.
+		StartupProbe:   answers(1, 600),
+		ReadinessProbe: answers(5, 2),
+		LivenessProbe: &corev1.Probe{
+			ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("redis")}},
+			PeriodSeconds:    10,
+			FailureThreshold: 6,
+			TimeoutSeconds:   5,
+		},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: redis.MemoryLimit()},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: redis.MemoryLimit()},
+		},
+		SecurityContext: render.LockedDown(),
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "config", MountPath: configDir, ReadOnly: true},
+			{Name: "data", MountPath: dataDir},
+		},
+	}
+}
+
+// answers is a probe that asks as a user without a password.
+func answers(period, failures int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
+			Command: []string{"sh", "-c", fmt.Sprintf(`[ "$(redis-cli -p %d ping)" = PONG ]`, redisPort)},
+		}},
+		PeriodSeconds:    period,
+		FailureThreshold: failures,
+		TimeoutSeconds:   3,
+	}
+}
+
+func exporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in render.Inputs) corev1.Container {
+	image := redis.Exporter.Image
+	if image == "" {
+		image = in.RedisExporterImage
+	}
+	return corev1.Container{
+		Name:  "exporter",
+		Image: image,
+		Env: []corev1.EnvVar{
+			render.Value("REDIS_ADDR", fmt.Sprintf("redis://127.0.0.1:%d", redisPort)),
+			render.Value("REDIS_USER", exporterUser),
+			{Name: "REDIS_PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
+				Key:                  exporterPasswordKey,
+			}}},
+		},
+		Ports: []corev1.ContainerPort{{Name: ExporterPortName, ContainerPort: exporterPort, Protocol: corev1.ProtocolTCP}},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+		},
+		SecurityContext: render.LockedDown(),
+	}
+}
+
+func volumes(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) []corev1.Volume {
+	data := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	if redis.Persistence != nil {
+		data = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: DataName(c)}}
+	}
+	return []corev1.Volume{
+		{Name: "data", VolumeSource: data},
+		{Name: "config", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			// Through the pod's fsGroup, Redis' user may read the passwords' digests.
+			DefaultMode: ptr.To[int32](0o440),
+			Sources: []corev1.VolumeProjection{
+				{ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: Name(c)},
+					Items:                []corev1.KeyToPath{{Key: configFile, Path: configFile}},
+				}},
+				{Secret: &corev1.SecretProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
+					Items:                []corev1.KeyToPath{{Key: aclFileKey, Path: aclFileKey}},
+				}},
+			},
+		}}},
+	}
+}

@@ -1,0 +1,74 @@
+// Package render is what rendering has in common: a LiveStashCluster in, the objects it wants out, no client, no clock. Each of
+// its folders renders one thing: the fleet, its Redis, its TLS.
+package render
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+// Inputs is what rendering needs besides the LiveStashCluster.
+type Inputs struct {
+	// ClusterDomain is the DNS domain of the Kubernetes cluster, for example cluster.local.
+	ClusterDomain string
+
+	// AgentImage is the image that holds the agent and its helper: the operator's own.
+	AgentImage string
+
+	// RedisImage and RedisExporterImage are the images of the Redis that this operator runs, unless the spec names others.
+	RedisImage, RedisExporterImage string
+
+	// RedisAccessUID is that of the Secret with the users of the Redis that this operator runs.
+	RedisAccessUID string
+
+	// OperatorNamespace is where the operator's own pods are. Empty when it runs outside of the cluster.
+	OperatorNamespace string
+
+	// StoreDigest tells which store the pods use.
+	StoreDigest string
+
+	// StoreLeft is whether pods with another store are still there. Until they are gone, there are to be no others.
+	StoreLeft bool
+
+	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
+	SecretsDigest string
+}
+
+// SpecError is a spec that cannot be rendered. Its message says what to change.
+type SpecError struct{ message string }
+
+func (e *SpecError) Error() string { return e.message }
+
+// SpecErrorf is a SpecError with that message.
+func SpecErrorf(format string, args ...any) *SpecError {
+	return &SpecError{message: fmt.Sprintf(format, args...)}
+}
+
+// OwnerReference makes the LiveStashCluster the one controller of an object, so that it is deleted with it.
+func OwnerReference(c *v1alpha1.LiveStashCluster) metav1.OwnerReference {
+	return *metav1.NewControllerRef(c, v1alpha1.GroupVersion.WithKind("LiveStashCluster"))
+}
+
+func typeMeta(gv schema.GroupVersion, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: gv.String(), Kind: kind}
+}
+
+// Server-side apply needs the type in every object.
+var (
+	StatefulSetType           = typeMeta(appsv1.SchemeGroupVersion, "StatefulSet")
+	ServiceType               = typeMeta(corev1.SchemeGroupVersion, "Service")
+	ServiceAccountType        = typeMeta(corev1.SchemeGroupVersion, "ServiceAccount")
+	ConfigMapType             = typeMeta(corev1.SchemeGroupVersion, "ConfigMap")
+	SecretType                = typeMeta(corev1.SchemeGroupVersion, "Secret")
+	PersistentVolumeClaimType = typeMeta(corev1.SchemeGroupVersion, "PersistentVolumeClaim")
+	NetworkPolicyType         = typeMeta(networkingv1.SchemeGroupVersion, "NetworkPolicy")
+	PodDisruptionBudgetType   = typeMeta(policyv1.SchemeGroupVersion, "PodDisruptionBudget")
+)
