@@ -1,0 +1,175 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// LiveStashBenchmarkStatus is how far the benchmark is and what came out.
+type LiveStashBenchmarkStatus struct {
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is what the benchmark is doing. Pending: it was just made. Waiting: for another benchmark on the same target.
+	// Running, Suspended. Finished: all runs are over, and the verdict is final.
+	// +optional
+	Phase BenchmarkPhase `json:"phase,omitempty"`
+
+	// progress is the number of runs that are over, of all: 12/35.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+
+	// timeLeft is about how long the benchmark still takes. Unset when it has finished.
+	// +kubebuilder:validation:Type=string
+	// +optional
+	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
+
+	// verdict is the worst of the runs that are over. Passed: every threshold held. Failed: one did not. Errored: a run did
+	// not measure what it should have.
+	// +optional
+	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
+
+	// startedAt is when the first run began. From then on the spec is fixed.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// finishedAt is when the last run was over.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// runs are the cells of the matrix, in the order in which they are run.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Runs []BenchmarkRunStatus `json:"runs,omitempty"`
+
+	// report is where the report is. Set as soon as there is one; it grows with every run.
+	// +optional
+	Report *BenchmarkReportReference `json:"report,omitempty"`
+
+	// conditions: Complete, TargetReady, ReportReady, ReconcileSucceeded.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BenchmarkPhase is what a benchmark is doing.
+//
+// +kubebuilder:validation:Enum=Pending;Waiting;Running;Suspended;Finished
+type BenchmarkPhase string
+
+// The phases of a benchmark.
+const (
+	// BenchmarkPending: it was just made.
+	BenchmarkPending BenchmarkPhase = "Pending"
+	// BenchmarkWaiting: for another benchmark on the same target.
+	BenchmarkWaiting BenchmarkPhase = "Waiting"
+	// BenchmarkRunning: runs are under way.
+	BenchmarkRunning BenchmarkPhase = "Running"
+	// BenchmarkSuspended: spec.suspend stopped it.
+	BenchmarkSuspended BenchmarkPhase = "Suspended"
+	// BenchmarkFinished: all runs are over.
+	BenchmarkFinished BenchmarkPhase = "Finished"
+)
+
+// BenchmarkVerdict is what came out of a run, or of all.
+//
+// +kubebuilder:validation:Enum=Passed;Failed;Errored
+type BenchmarkVerdict string
+
+// The verdicts, from the best to the worst.
+const (
+	// VerdictPassed: every threshold held.
+	VerdictPassed BenchmarkVerdict = "Passed"
+	// VerdictFailed: a threshold did not hold.
+	VerdictFailed BenchmarkVerdict = "Failed"
+	// VerdictErrored: the run did not measure what it should have.
+	VerdictErrored BenchmarkVerdict = "Errored"
+)
+
+// BenchmarkRunStatus is one cell of the matrix.
+type BenchmarkRunStatus struct {
+	// name of the run: <benchmark>-<number>-<adapter>. With target.template also that of its fleet.
+	// +required
+	Name string `json:"name"`
+
+	// adapter of the run.
+	// +required
+	Adapter Adapter `json:"adapter"`
+
+	// users of the run, over all runners.
+	// +required
+	Users int32 `json:"users"`
+
+	// ttl of the stashes.
+	// +kubebuilder:validation:Type=string
+	// +required
+	TTL metav1.Duration `json:"ttl"`
+
+	// phase is how far the run is. Pending: its turn has not come. Preparing: its fleet is being made. Running: k6 runs.
+	// Cooling: its objects are being removed, or the pause after it is not over. Finished.
+	// +optional
+	Phase BenchmarkRunPhase `json:"phase,omitempty"`
+
+	// attempt counts how often the run was started: more than once after spec.suspend.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+
+	// runner is the name of the TestRun, or Job, of the last attempt.
+	// +optional
+	Runner string `json:"runner,omitempty"`
+
+	// verdict of the run. Unset until it is over.
+	// +optional
+	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
+
+	// message says why the run is not Passed: which thresholds did not hold, with their numbers, or what went wrong.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// recovered is the share of returns within the TTL that brought the state back, for example "0.9987".
+	// +optional
+	Recovered string `json:"recovered,omitempty"`
+
+	// reconnectP95 is the time within which 95 % of the returns were rendered.
+	// +kubebuilder:validation:Type=string
+	// +optional
+	ReconnectP95 *metav1.Duration `json:"reconnectP95,omitempty"`
+
+	// startedAt is when the last attempt began: when its fleet was asked for.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// loadStartedAt is when k6 began, as far as the operator saw.
+	// +optional
+	LoadStartedAt *metav1.Time `json:"loadStartedAt,omitempty"`
+
+	// finishedAt is when the verdict was known.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+}
+
+// BenchmarkRunPhase is how far a run is.
+//
+// +kubebuilder:validation:Enum=Pending;Preparing;Running;Cooling;Finished
+type BenchmarkRunPhase string
+
+// The phases of a run.
+const (
+	// RunPending: its turn has not come.
+	RunPending BenchmarkRunPhase = "Pending"
+	// RunPreparing: its fleet is being made.
+	RunPreparing BenchmarkRunPhase = "Preparing"
+	// RunRunning: k6 runs.
+	RunRunning BenchmarkRunPhase = "Running"
+	// RunCooling: its objects are being removed, or the pause after it is not over.
+	RunCooling BenchmarkRunPhase = "Cooling"
+	// RunFinished: nothing of it is left but its numbers.
+	RunFinished BenchmarkRunPhase = "Finished"
+)
+
+// BenchmarkReportReference is where a report is.
+type BenchmarkReportReference struct {
+	// configMap with the keys report.json, report.md and report.html, in the namespace of the LiveStashBenchmark.
+	// +required
+	ConfigMap string `json:"configMap"`
+}
