@@ -24,7 +24,7 @@ func (r *Reconciler) begin(_ context.Context, p *pass) error {
 	p.benchmark.Status.StartedAt = ptr.To(ptr.Deref(p.benchmark.Status.StartedAt, *now))
 	r.Recorder.Eventf(p.benchmark, nil, corev1.EventTypeNormal, reasonRunStarted, "Run", "%s: adapter %s, %d users, TTL %s",
 		p.row.Name, p.row.Adapter, p.row.Users, p.row.TTL.Duration)
-	p.dueIn(0)
+	p.DueIn(0)
 	return p.wait("%s begins", p.row.Name)
 }
 

@@ -34,13 +34,13 @@ func (r *Reconciler) cleanUp(ctx context.Context, p *pass) error {
 	last := p.row == &p.benchmark.Status.Runs[len(p.benchmark.Status.Runs)-1]
 	if cooldown := p.benchmark.Spec.Cooldown; cooldown != nil && p.row.LoadStartedAt != nil && !last {
 		if left := cooldown.Duration - r.since(&r.cooling, p.row.Runner); left > 0 {
-			p.dueIn(left)
+			p.DueIn(left)
 			return p.wait("%s is over: cooling down for %s", p.row.Name, cooldown.Duration)
 		}
 	}
 	r.cooling.Delete(p.row.Runner)
 	p.row.Phase = v1alpha1.RunFinished
-	p.dueIn(0)
+	p.DueIn(0)
 	return p.wait("%s is over", p.row.Name)
 }
 

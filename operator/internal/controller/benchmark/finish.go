@@ -34,7 +34,7 @@ func (r *Reconciler) finish(ctx context.Context, p *pass) error {
 	}
 	left := time.Duration(*keep)*time.Second - r.Clock.Since(b.Status.FinishedAt.Time)
 	if left > 0 {
-		p.dueIn(left)
+		p.DueIn(left)
 		return errWait
 	}
 	if err := client.IgnoreNotFound(r.Delete(ctx, b, client.Preconditions{UID: &b.UID})); err != nil {

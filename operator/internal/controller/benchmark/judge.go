@@ -24,7 +24,7 @@ const grace = 10 * time.Second
 func (r *Reconciler) checkDeadline(ctx context.Context, p *pass) error {
 	left := p.run.Deadline - r.Clock.Since(p.row.StartedAt.Time)
 	if left > 0 {
-		p.dueIn(left)
+		p.DueIn(left)
 		return nil
 	}
 	if p.seen.Over() {
@@ -52,7 +52,7 @@ func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 			return nil
 		}
 		if left := grace - r.since(&r.troubled, p.row.Runner); left > 0 {
-			p.dueIn(left)
+			p.DueIn(left)
 			return nil
 		}
 	}
@@ -104,7 +104,7 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	row.Phase = v1alpha1.RunCooling
 	r.troubled.Delete(row.Runner)
 	r.tellVerdict(p.benchmark, row)
-	p.dueIn(0)
+	p.DueIn(0)
 	return p.wait("%s is over: %s", row.Name, row.Verdict)
 }
 
@@ -118,7 +118,7 @@ func (r *Reconciler) giveUp(p *pass, sentence string) error {
 		row.Verdict, row.Message = v1alpha1.VerdictErrored, loadtest.Errored(sentence).Message
 	}
 	r.tellVerdict(p.benchmark, p.row)
-	p.dueIn(0)
+	p.DueIn(0)
 	return p.wait("%s", sentence)
 }
 

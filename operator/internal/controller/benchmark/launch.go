@@ -13,6 +13,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 const scenarios = "/loadtests/k6/scenarios/"
@@ -106,7 +107,7 @@ func (r *Reconciler) launch(ctx context.Context, p *pass) error {
 	}
 	if allReady(p.seen) {
 		if err := p.runner.Begin(ctx, p.seen); err != nil {
-			p.dueIn(time.Second)
+			p.DueIn(time.Second)
 			return p.wait("%s: %v", p.row.Name, err)
 		}
 		p.seen.Begun = p.seen.Begun || p.runner == r.Job
@@ -135,7 +136,7 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", Value: "true"},
 			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_PUSH_INTERVAL", Value: "1s"})
 	}
-	err := r.Create(ctx, p.runner.Object(p.test), fieldOwner)
+	err := r.Create(ctx, p.runner.Object(p.test), reconcile.FieldOwner)
 	if sentence := refusal(err); sentence != "" {
 		return r.end(ctx, p, loadtest.Errored(sentence))
 	}

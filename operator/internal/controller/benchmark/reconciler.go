@@ -10,10 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,10 +23,8 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
-
-// fieldOwner is the one field manager of everything that the operator writes.
-const fieldOwner = client.FieldOwner("livestash-operator")
 
 // Reconciler runs LiveStashBenchmarks.
 type Reconciler struct {
@@ -89,6 +84,8 @@ type Agents interface {
 
 // pass is one run of the steps for one LiveStashBenchmark.
 type pass struct {
+	reconcile.Pass
+
 	benchmark *v1alpha1.LiveStashBenchmark
 	// runs are the planned ones, in the order of the status' rows.
 	runs []loadtest.Run
@@ -105,16 +102,6 @@ type pass struct {
 	seen   runner.Observation
 	// doing is what the benchmark is doing, or waits for, in a sentence.
 	doing string
-	// again is when the next pass is due though nothing has changed. Zero: never.
-	again time.Duration
-}
-
-// dueIn sees to it that the next pass comes no later than in that time.
-func (p *pass) dueIn(after time.Duration) {
-	after = max(after, time.Millisecond)
-	if p.again == 0 || after < p.again {
-		p.again = after
-	}
 }
 
 // errWait ends a pass that can do no more until something changes.
@@ -126,27 +113,22 @@ func (p *pass) wait(format string, args ...any) error {
 	return errWait
 }
 
-type step struct {
-	name string
-	run  func(context.Context, *pass) error
-}
-
 // steps is the whole of a reconcile, in order. A step that fails or waits ends it. The status is written in any case.
-func (r *Reconciler) steps() []step {
-	return []step{
-		{"plan", r.plan},
-		{"check suspended", r.checkSuspended},
-		{"clean up", r.cleanUp},
-		{"finish", r.finish},
-		{"take turn", r.takeTurn},
-		{"try template", r.tryTemplate},
-		{"begin", r.begin},
-		{"observe", r.observe},
-		{"check deadline", r.checkDeadline},
-		{"find target", r.findTarget},
-		{"launch", r.launch},
-		{"sample", r.sample},
-		{"judge", r.judge},
+func (r *Reconciler) steps() []reconcile.Step[*pass] {
+	return []reconcile.Step[*pass]{
+		{Name: "plan", Run: r.plan},
+		{Name: "check suspended", Run: r.checkSuspended},
+		{Name: "clean up", Run: r.cleanUp},
+		{Name: "finish", Run: r.finish},
+		{Name: "take turn", Run: r.takeTurn},
+		{Name: "try template", Run: r.tryTemplate},
+		{Name: "begin", Run: r.begin},
+		{Name: "observe", Run: r.observe},
+		{Name: "check deadline", Run: r.checkDeadline},
+		{Name: "find target", Run: r.findTarget},
+		{Name: "launch", Run: r.launch},
+		{Name: "sample", Run: r.sample},
+		{Name: "judge", Run: r.judge},
 	}
 }
 
@@ -173,31 +155,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	before := b.DeepCopy()
 	p := &pass{benchmark: b}
-	err := r.run(ctx, p)
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return ctrl.Result{}, nil // the benchmark goes with its namespace
+	err := reconcile.Run(ctx, p, r.steps())
+	if errors.Is(err, errWait) {
+		err = nil
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return ctrl.Result{}, err // a cache that lags behind: the next try will do
-	}
-	if statusErr := r.updateStatus(ctx, before, p, err); statusErr != nil {
-		return ctrl.Result{}, errors.Join(err, statusErr)
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: p.again}, nil
-}
-
-func (r *Reconciler) run(ctx context.Context, p *pass) error {
-	for _, step := range r.steps() {
-		err := step.run(ctx, p)
-		if errors.Is(err, errWait) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-	}
-	return nil
+	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, before, p, outcome) })
 }

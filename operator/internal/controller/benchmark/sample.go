@@ -15,6 +15,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -75,10 +76,10 @@ func (r *Reconciler) sample(ctx context.Context, p *pass) error {
 	}
 	now := r.Clock.Now()
 	if left := sampleInterval - now.Sub(running.lastAt); left > 0 {
-		p.dueIn(left)
+		p.DueIn(left)
 		return nil
 	}
-	p.dueIn(sampleInterval)
+	p.DueIn(sampleInterval)
 	running.lastAt = now
 	said, err := r.askAgents(ctx, p.cluster)
 	if err != nil {
@@ -184,11 +185,11 @@ func (r *Reconciler) applyConfigMap(ctx context.Context, b *v1alpha1.LiveStashBe
 		},
 		Data: data,
 	}
-	content, err := toUnstructured(wanted)
+	content, err := reconcile.Unstructured(wanted)
 	if err != nil {
 		return err
 	}
-	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(content), fieldOwner, client.ForceOwnership); err != nil {
+	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(content), reconcile.FieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("writing ConfigMap %s: %w", name, err)
 	}
 	return nil

@@ -9,13 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 // The reasons that conditions and events of a LiveStashBenchmark give, besides its phases and verdicts.
@@ -61,13 +59,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, before, b *v1alpha1.LiveSt
 	if equality.Semantic.DeepEqual(before.Status, b.Status) {
 		return nil
 	}
-	// The answer replaces the object that it is read into, which others still point into.
-	written := b.DeepCopy()
-	if err := r.Status().Patch(ctx, written, client.MergeFrom(before), fieldOwner); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
-	}
-	b.ResourceVersion = written.ResourceVersion
-	return fresh.Await(ctx, r.Client, written, &v1alpha1.LiveStashBenchmark{})
+	_, err := reconcile.WriteStatus(ctx, r.Client, before, b)
+	return client.IgnoreNotFound(err)
 }
 
 // verdictOf is the worst verdict of the runs that are over.
@@ -112,12 +105,4 @@ func (*Reconciler) setCondition(p *pass, kind string, status metav1.ConditionSta
 func (r *Reconciler) now() *metav1.Time {
 	now := metav1.NewTime(r.Clock.Now().Truncate(time.Second))
 	return &now
-}
-
-func toUnstructured(object client.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("converting %s: %w", object.GetName(), err)
-	}
-	return &unstructured.Unstructured{Object: content}, nil
 }

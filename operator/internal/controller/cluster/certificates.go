@@ -19,6 +19,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/pki"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
@@ -45,7 +46,7 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if certificate := tls.IssuedCertificate(p.cluster, p.inputs); certificate != nil {
-		p.dueIn(lookAtIssued)
+		p.DueIn(lookAtIssued)
 		return r.ensureIssuedCertificate(ctx, p.cluster, certificate)
 	}
 
@@ -62,7 +63,7 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	p.dueIn(due.Sub(now))
+	p.DueIn(due.Sub(now))
 	return nil
 }
 
@@ -198,9 +199,9 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 
 // ensureIssuedCertificate asks cert-manager for the nodes' certificate, and waits until it is there.
 func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.LiveStashCluster, certificate *unstructured.Unstructured) error {
-	err := r.ensureForeign(ctx, c, certificate, &problem{
-		reason: v1alpha1.ReasonCertManagerMissing,
-		message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + tls.CertificateKind.GroupVersion().String() +
+	err := r.ensureForeign(ctx, c, certificate, &reconcile.Problem{
+		Reason: v1alpha1.ReasonCertManagerMissing,
+		Message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + tls.CertificateKind.GroupVersion().String() +
 			" Certificates: install cert-manager, or remove issuerRef so that the operator makes the certificates",
 	})
 	if err != nil {
@@ -210,11 +211,11 @@ func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.Li
 	if err != nil || secret != nil {
 		return err
 	}
-	return &problem{
-		reason: v1alpha1.ReasonCertificateMissing,
-		message: fmt.Sprintf("cert-manager has not made Secret %s yet: if it stays away, see `kubectl describe certificate -n %s %s`",
+	return &reconcile.Problem{
+		Reason: v1alpha1.ReasonCertificateMissing,
+		Message: fmt.Sprintf("cert-manager has not made Secret %s yet: if it stays away, see `kubectl describe certificate -n %s %s`",
 			tls.SecretName(c), c.Namespace, certificate.GetName()),
-		watched: true,
+		Watched: true,
 	}
 }
 
@@ -247,7 +248,7 @@ func (r *Reconciler) readSecret(ctx context.Context, namespace, name string) (*c
 // conflict and the next pass starts from what it is then.
 func (r *Reconciler) writeSecret(ctx context.Context, before, want *corev1.Secret) error {
 	if before.UID == "" {
-		if err := r.Create(ctx, want, fieldOwner); err != nil {
+		if err := r.Create(ctx, want, reconcile.FieldOwner); err != nil {
 			return fmt.Errorf("creating Secret %s: %w", want.Name, err)
 		}
 		return nil
@@ -261,7 +262,7 @@ func (r *Reconciler) writeSecret(ctx context.Context, before, want *corev1.Secre
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
-	if err := r.Update(ctx, after, fieldOwner); err != nil {
+	if err := r.Update(ctx, after, reconcile.FieldOwner); err != nil {
 		return fmt.Errorf("updating Secret %s: %w", want.Name, err)
 	}
 	return nil

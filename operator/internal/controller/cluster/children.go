@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
@@ -62,7 +63,7 @@ func (r *Reconciler) ensure(ctx context.Context, owner *v1alpha1.LiveStashCluste
 // fields. Without the force, an object of that name that the cache does not know, because somebody else made it, is not
 // overwritten.
 func (r *Reconciler) write(ctx context.Context, want *unstructured.Unstructured, ours bool) error {
-	options := []client.ApplyOption{fieldOwner}
+	options := []client.ApplyOption{reconcile.FieldOwner}
 	if ours {
 		options = append(options, client.ForceOwnership)
 	}
@@ -136,10 +137,10 @@ func kindAndName(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }
 
-func nameConflict(object client.Object) *problem {
-	return &problem{
-		reason: v1alpha1.ReasonNameConflict,
-		message: fmt.Sprintf("%s exists and does not belong to this LiveStashCluster: delete it, or give the LiveStashCluster another name",
+func nameConflict(object client.Object) *reconcile.Problem {
+	return &reconcile.Problem{
+		Reason: v1alpha1.ReasonNameConflict,
+		Message: fmt.Sprintf("%s exists and does not belong to this LiveStashCluster: delete it, or give the LiveStashCluster another name",
 			kindAndName(object)),
 	}
 }

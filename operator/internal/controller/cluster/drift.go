@@ -8,25 +8,24 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // applyConfiguration is an object as server-side apply takes it: the wanted fields, no status, and their digest.
 func applyConfiguration(desired client.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	want, err := reconcile.Unstructured(desired)
 	if err != nil {
-		return nil, fmt.Errorf("converting %s: %w", kindAndName(desired), err)
+		return nil, err
 	}
-	delete(content, "status")
-	text, err := json.Marshal(content)
+	delete(want.Object, "status")
+	text, err := json.Marshal(want.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", kindAndName(desired), err)
 	}
 
-	want := &unstructured.Unstructured{Object: content}
 	annotations := want.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -43,11 +42,11 @@ func isAsWanted(live client.Object, want *unstructured.Unstructured) (bool, erro
 	if live.GetAnnotations()[render.AppliedAnnotation] != want.GetAnnotations()[render.AppliedAnnotation] {
 		return false, nil
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	content, err := reconcile.Unstructured(live)
 	if err != nil {
-		return false, fmt.Errorf("converting %s: %w", kindAndName(live), err)
+		return false, err
 	}
-	return covers(content, want.Object), nil
+	return covers(content.Object, want.Object), nil
 }
 
 // covers is whether have holds everything in want. It may hold more: defaults, and fields and list entries of others.

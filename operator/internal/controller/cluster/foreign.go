@@ -10,13 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // ensureForeign applies an object of another operator's kind, which this cluster may not serve: then missing is returned. Of
 // such objects the cache holds the metadata: a lost one is made again, but what somebody else writes into its spec is not
 // noticed.
-func (r *Reconciler) ensureForeign(ctx context.Context, owner *v1alpha1.LiveStashCluster, desired *unstructured.Unstructured, missing *problem) error {
+func (r *Reconciler) ensureForeign(ctx context.Context, owner *v1alpha1.LiveStashCluster, desired *unstructured.Unstructured, missing *reconcile.Problem) error {
 	want, err := applyConfiguration(desired)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
@@ -23,15 +24,15 @@ func (r *Reconciler) ensurePodMonitor(ctx context.Context, p *pass) error {
 	if wanted == nil {
 		return r.removePodMonitor(ctx, p)
 	}
-	err := r.ensureForeign(ctx, p.cluster, wanted, &problem{
-		reason: v1alpha1.ReasonPodMonitorMissing,
-		message: fmt.Sprintf("spec.monitoring.podMonitor needs prometheus-operator, and this cluster does not serve %s %s: install prometheus-operator or kube-prometheus-stack, or set enabled to false",
+	err := r.ensureForeign(ctx, p.cluster, wanted, &reconcile.Problem{
+		Reason: v1alpha1.ReasonPodMonitorMissing,
+		Message: fmt.Sprintf("spec.monitoring.podMonitor needs prometheus-operator, and this cluster does not serve %s %s: install prometheus-operator or kube-prometheus-stack, or set enabled to false",
 			fleet.PodMonitorKind.GroupVersion(), fleet.PodMonitorKind.Kind),
-		watched: true,
+		Watched: true,
 	})
-	var trouble *problem
+	var trouble *reconcile.Problem
 	if errors.As(err, &trouble) {
-		p.dueIn(lookAgain)
+		p.DueIn(lookAgain)
 		p.podMonitor = ""
 		if p.unfinished == nil {
 			p.unfinished = trouble

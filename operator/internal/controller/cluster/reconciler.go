@@ -4,24 +4,18 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
-
-// fieldOwner is the one field manager of everything that the operator writes.
-const fieldOwner = client.FieldOwner("livestash-operator")
 
 // Reconciler makes the cluster have what LiveStashClusters want.
 type Reconciler struct {
@@ -61,6 +55,8 @@ type Reconciler struct {
 
 // pass is one run of the steps for one LiveStashCluster.
 type pass struct {
+	reconcile.Pass
+
 	cluster *v1alpha1.LiveStashCluster
 	inputs  render.Inputs
 	objects []client.Object
@@ -76,35 +72,21 @@ type pass struct {
 	unfinished error
 	// statefulSet is what the API server answered when this pass applied it; nil when it was as wanted.
 	statefulSet *appsv1.StatefulSet
-	// again is when the next pass is due though nothing has changed. Zero: never.
-	again time.Duration
-}
-
-// dueIn sees to it that the next pass comes no later than in that time.
-func (p *pass) dueIn(after time.Duration) {
-	if after > 0 && (p.again == 0 || after < p.again) {
-		p.again = after
-	}
-}
-
-type step struct {
-	name string
-	run  func(context.Context, *pass) error
 }
 
 // steps is the whole of a reconcile, in order. A step that fails ends it. The status is written in any case.
-func (r *Reconciler) steps() []step {
-	return []step{
-		{"check paused", r.checkPaused},
-		{"resolve secrets", r.resolveSecrets},
-		{"prepare store", r.prepareStore},
-		{"render", r.render},
-		{"ensure certificates", r.ensureCertificates},
-		{"apply children", r.applyChildren},
-		{"ensure operated Redis", r.ensureOperatedRedis},
-		{"ensure PodMonitor", r.ensurePodMonitor},
-		{"remove unwanted children", r.removeUnwanted},
-		{"settle passwords", r.settlePasswords},
+func (r *Reconciler) steps() []reconcile.Step[*pass] {
+	return []reconcile.Step[*pass]{
+		{Name: "check paused", Run: r.checkPaused},
+		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "prepare store", Run: r.prepareStore},
+		{Name: "render", Run: r.render},
+		{Name: "ensure certificates", Run: r.ensureCertificates},
+		{Name: "apply children", Run: r.applyChildren},
+		{Name: "ensure operated Redis", Run: r.ensureOperatedRedis},
+		{Name: "ensure PodMonitor", Run: r.ensurePodMonitor},
+		{Name: "remove unwanted children", Run: r.removeUnwanted},
+		{Name: "settle passwords", Run: r.settlePasswords},
 	}
 }
 
@@ -141,42 +123,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		RedisExporterImage: r.RedisExporterImage,
 		OperatorNamespace:  r.Namespace,
 	}}
-	err := r.run(ctx, p)
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return ctrl.Result{}, nil // the LiveStashCluster goes with its namespace
+	err := reconcile.Run(ctx, p, r.steps())
+	if err == nil {
+		err = p.unfinished
 	}
-	if isTransient(err) {
-		return ctrl.Result{}, err
-	}
-	if statusErr := r.updateStatus(ctx, p, err); statusErr != nil {
-		return ctrl.Result{}, errors.Join(err, statusErr)
-	}
-	if err != nil && !healsByItself(err) {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: p.again}, nil
-}
-
-func (r *Reconciler) run(ctx context.Context, p *pass) error {
-	for _, step := range r.steps() {
-		if err := step.run(ctx, p); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
-		}
-	}
-	return p.unfinished
+	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {
 	objects, err := fleet.Render(p.cluster, p.inputs)
 	var invalid *render.SpecError
 	if errors.As(err, &invalid) {
-		return &problem{reason: v1alpha1.ReasonInvalidSpec, message: invalid.Error(), watched: true}
+		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error(), Watched: true}
 	}
 	p.objects = objects
 	return err
-}
-
-// isTransient is whether a cache that lags behind explains the error: the next try will do, and no user needs to know.
-func isTransient(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
@@ -66,7 +67,7 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 	// Other adapters do not find stashes of Redis, old or new: pods may go over one by one.
 	p.inputs.StoreLeft = left && digest != ""
 	if left {
-		p.dueIn(time.Second)
+		p.DueIn(time.Second)
 	}
 	return nil
 }
@@ -112,8 +113,8 @@ func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
 	if err != nil || trouble == "" {
 		return err
 	}
-	p.dueIn(lookAgain)
-	return &problem{reason: v1alpha1.ReasonStorageClassMissing, message: field + " " + trouble, watched: true}
+	p.DueIn(lookAgain)
+	return &reconcile.Problem{Reason: v1alpha1.ReasonStorageClassMissing, Message: field + " " + trouble, Watched: true}
 }
 
 // storageTrouble says why there will be no volume. An operator that may not read StorageClasses, because it has rights in some
@@ -212,11 +213,11 @@ func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin,
 		return found, nil
 	}
 	if running := p.cluster.Status.Redis; found == nil && login.generate && running != nil && running.Mode == v1alpha1.RedisModeOperator {
-		return nil, &problem{
-			reason: v1alpha1.ReasonSecretMissing,
-			message: fmt.Sprintf("Secret %s with the password of Redis is gone, and redis-operator gives a Redis that runs no other: restore the Secret, or go over to spec.redis.managed, by which the stashes are lost",
+		return nil, &reconcile.Problem{
+			Reason: v1alpha1.ReasonSecretMissing,
+			Message: fmt.Sprintf("Secret %s with the password of Redis is gone, and redis-operator gives a Redis that runs no other: restore the Secret, or go over to spec.redis.managed, by which the stashes are lost",
 				store.RedisSecretName(p.cluster)),
-			watched: true,
+			Watched: true,
 		}
 	}
 	before, err := r.readSecret(ctx, p.cluster.Namespace, store.RedisSecretName(p.cluster))
@@ -253,15 +254,15 @@ func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
 		return nil
 	}
 	group := wanted.GroupVersionKind().GroupVersion().String()
-	missing := &problem{
-		reason: v1alpha1.ReasonRedisOperatorMissing,
-		message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
+	missing := &reconcile.Problem{
+		Reason: v1alpha1.ReasonRedisOperatorMissing,
+		Message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
 			group, wanted.GetKind()),
-		watched: true,
+		Watched: true,
 	}
 	err := r.ensureForeign(ctx, p.cluster, wanted, missing)
 	if errors.Is(err, missing) {
-		p.dueIn(lookAgain)
+		p.DueIn(lookAgain)
 		p.unfinished = missing
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
@@ -61,7 +62,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 	if len(access.Fleet) > 1 {
 		if err := r.tellRedis(ctx, p, access); err != nil {
 			p.unfinished = err
-			p.dueIn(lookAgain)
+			p.DueIn(lookAgain)
 			if before.UID != "" {
 				return &metav1.PartialObjectMetadata{ObjectMeta: before.ObjectMeta}, nil
 			}
@@ -117,10 +118,10 @@ func (r *Reconciler) tellRedis(ctx context.Context, p *pass, access redis.Access
 	address, _ := redis.Store(c, p.inputs, nil)
 	login := redisadmin.Login{Address: address, User: redis.OperatorUser, Password: access.Operator}
 	if err := r.Redis.SetPasswords(ctx, login, redis.FleetUser, access.Fleet); err != nil {
-		return &problem{
-			reason:  v1alpha1.ReasonRedisPasswordWaits,
-			message: fmt.Sprintf("Redis could not be told the fleet's new password, and the fleet keeps the old one until then: %v", err),
-			watched: true,
+		return &reconcile.Problem{
+			Reason:  v1alpha1.ReasonRedisPasswordWaits,
+			Message: fmt.Sprintf("Redis could not be told the fleet's new password, and the fleet keeps the old one until then: %v", err),
+			Watched: true,
 		}
 	}
 	return nil
@@ -145,7 +146,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	}
 	access := redis.ReadAccess(before)
 	if wait := timeIn(before.Annotations, usersDueAnnotation).Sub(r.Clock.Now()); rolled && wait > 0 {
-		p.dueIn(wait)
+		p.DueIn(wait)
 		return nil
 	}
 	if rolled {
@@ -154,7 +155,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	// While the fleet rolls, Redis is told again: one that has restarted meanwhile may have read the users of before.
 	if err := r.tellRedis(ctx, p, access); err != nil {
 		p.unfinished = err
-		p.dueIn(lookAgain)
+		p.DueIn(lookAgain)
 		return nil
 	}
 	if !rolled {

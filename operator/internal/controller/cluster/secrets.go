@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
@@ -40,7 +41,7 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 		}
 		var invalid *render.SpecError
 		if errors.As(fleet.CheckSecretValue(p.cluster, ref, value), &invalid) {
-			return &problem{reason: v1alpha1.ReasonSecretInvalid, message: invalid.Error(), watched: true}
+			return &reconcile.Problem{Reason: v1alpha1.ReasonSecretInvalid, Message: invalid.Error(), Watched: true}
 		}
 		p.secrets[ref] = value
 		if redis.IsPassword(p.cluster, ref) {
@@ -69,7 +70,7 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 	}
 
 	secret := fleet.GeneratedSecret(c)
-	if err := r.Create(ctx, secret, fieldOwner); err != nil {
+	if err := r.Create(ctx, secret, reconcile.FieldOwner); err != nil {
 		return "", fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
 	return secret.UID, r.tellGenerated(ctx, c, secret.Name)
@@ -132,6 +133,6 @@ func secretMetadataObject() *metav1.PartialObjectMetadata {
 	return meta
 }
 
-func secretMissing(format string, args ...any) *problem {
-	return &problem{reason: v1alpha1.ReasonSecretMissing, message: fmt.Sprintf(format, args...), watched: true}
+func secretMissing(format string, args ...any) *reconcile.Problem {
+	return &reconcile.Problem{Reason: v1alpha1.ReasonSecretMissing, Message: fmt.Sprintf(format, args...), Watched: true}
 }

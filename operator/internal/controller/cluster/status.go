@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
@@ -27,15 +26,17 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 	}
 	before := p.cluster.DeepCopy()
 	p.cluster.Status = statusOf(p.cluster, seen)
-	p.dueIn(resync(p.cluster, seen.answers))
+	if after := resync(p.cluster, seen.answers); after > 0 {
+		p.DueIn(after)
+	}
 	if !equality.Semantic.DeepEqual(before.Status, p.cluster.Status) {
-		err = r.Status().Patch(ctx, p.cluster, client.MergeFrom(before), fieldOwner)
-		if err != nil {
+		var written bool
+		written, err = reconcile.WriteStatus(ctx, r.Client, before, p.cluster)
+		if !written {
 			r.drains.add(client.ObjectKeyFromObject(p.cluster), seen.drained...)
-			return client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
+			return client.IgnoreNotFound(err)
 		}
 		r.tellTransitions(before, p.cluster)
-		err = fresh.Await(ctx, r.Client, p.cluster, &v1alpha1.LiveStashCluster{})
 	}
 	r.tellDrained(p.cluster, seen.drained)
 	return err
@@ -141,7 +142,7 @@ func progressing(c *v1alpha1.LiveStashCluster, seen observation) metav1.Conditio
 		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, "there is no StatefulSet yet"
 		if seen.outcome != nil {
 			condition.Status = metav1.ConditionFalse
-			condition.Reason, condition.Message = reasonAndMessage(seen.outcome)
+			condition.Reason, condition.Message = reconcile.ReasonAndMessage(seen.outcome)
 		}
 		return condition
 	}
@@ -180,17 +181,9 @@ func reconcileSucceeded(seen observation) metav1.Condition {
 	}
 	if seen.outcome != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = reasonAndMessage(seen.outcome)
+		condition.Reason, condition.Message = reconcile.ReasonAndMessage(seen.outcome)
 	}
 	return condition
-}
-
-func reasonAndMessage(err error) (reason, message string) {
-	var known *problem
-	if errors.As(err, &known) {
-		return known.reason, known.message
-	}
-	return v1alpha1.ReasonAPIError, err.Error()
 }
 
 func podsReady(ready, desired int32) string {

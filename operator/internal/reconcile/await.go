@@ -1,5 +1,4 @@
-// Package fresh makes reconcilers see what they have written themselves.
-package fresh
+package reconcile
 
 import (
 	"context"
