@@ -24,13 +24,14 @@ const (
 
 // simPod is a pod, its kubelet and its agent.
 type simPod struct {
-	uid, template      int
-	ordinal            int32
-	age, boot, since   int // since: when it was last able, was made or was deleted
-	leave              int // steps until a terminating pod is gone
-	away, silent       int // steps for which the container, the agent, is not there
-	homeless, dead     bool
-	terminating, taken bool // taken: by the operator
+	uid, template    int
+	ordinal          int32
+	age, boot, since int // since: when it was last able, was made or was deleted
+	up               int // steps for which it has been able
+	leave            int // steps until a terminating pod is gone
+	away, silent     int // steps for which the container, the agent, is not there
+	homeless, dead   bool
+	terminating      bool
 }
 
 // statefulSet is spec and status of one.
@@ -164,7 +165,10 @@ func (c *cluster) tick() {
 			p.boot = max(0, p.boot-1)
 			p.leave = max(0, p.leave-1)
 		}
-		if c.able(*p) {
+		p.up++
+		if !c.able(*p) {
+			p.up = 0
+		} else {
 			p.since = c.step
 			c.lastAble[p.ordinal], c.touched[p.ordinal] = c.step, c.step
 		}

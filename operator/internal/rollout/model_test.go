@@ -12,9 +12,8 @@ import (
 )
 
 var (
-	seedFlag   = flag.Uint64("seed", 0, "the one seed that the model test runs, with its log")
-	writesFlag = flag.Int("writes", 12, "")
-	seedsFlag  = flag.Uint64("seeds", 4000, "how many seeds the model test runs")
+	seedFlag  = flag.Uint64("seed", 0, "the one seed that the model test runs, with its log")
+	seedsFlag = flag.Uint64("seeds", 3000, "how many seeds the model test runs")
 )
 
 // observer is how the operator sees the cluster.
@@ -181,8 +180,8 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 			remain++
 		}
 	}
-	if len(taken) == 0 || !m.confirms && taken[0].age < m.lag {
-		return // in an old view it is not there yet
+	if len(taken) == 0 || m.lag > 0 && taken[0].up <= m.lag {
+		return // by what is seen, or by its agent's last answer, it is not able yet
 	}
 	if len(taken) > 1 {
 		m.failf("it takes %d able pods at a time", len(taken))
@@ -417,7 +416,7 @@ func (m *model) play() {
 	} else {
 		m.ends(1500)
 	}
-	if writes := m.writes - before; writes > *writesFlag {
+	if writes := m.writes - before; writes > 12 {
 		m.failf("%d writes of the StatefulSet in one rollout", writes)
 	}
 }

@@ -117,20 +117,18 @@ func (f *fleet) replace(plan *Plan) {
 		return
 	}
 	broken := f.names(func(p Pod) bool { return p.outdated() && p.broken() && !p.Terminating })
+	stuck, isStuck := f.find(Pod.stuck)
+	hopeless := f.hopeless()
 	switch {
 	case f.mode == Replace && len(broken) > 0:
-		plan.Delete, plan.Waiting = broken, ""
-	case f.isStuck():
-		pod, _ := f.find(Pod.stuck)
-		plan.Phase, plan.Waiting = Stuck, pod.why()
-	case f.unrest() == "" && f.hopeless() != "":
-		plan.Delete, plan.Takes, plan.Waiting = []string{f.hopeless()}, f.hopeless(), ""
+		plan.Delete, plan.Phase, plan.Waiting = broken, Rolling, ""
+	case isStuck:
+		plan.Phase, plan.Waiting = Stuck, stuck.why()
+	case hopeless != "" && f.unrest() == "":
+		plan.Delete, plan.Takes, plan.Phase, plan.Waiting = []string{hopeless}, hopeless, Rolling, ""
 	case plan.Waiting != "": // It waits to scale down: a pod that goes is not replaced first.
 	default:
-		plan.Delete, plan.Phase, plan.Waiting = f.victim()
-		if len(plan.Delete) > 0 {
-			plan.Takes = plan.Delete[0]
-		}
+		f.replaceAble(plan)
 	}
 }
 
@@ -143,23 +141,26 @@ func (f *fleet) hopeless() string {
 	return ""
 }
 
-// victim is the one pod that is replaced next, or why none is. No outdated pod is broken or given up when it is asked.
-func (f *fleet) victim() (victim []string, phase Phase, waiting string) {
-	if waiting := f.unrest(); waiting != "" {
-		return nil, f.waitingPhase(), waiting
+// replaceAble lets the highest able pod go that is outdated, or says why not. No outdated pod is broken or given up then.
+func (f *fleet) replaceAble(plan *Plan) {
+	plan.Waiting = f.unrest()
+	if starting, found := f.find(func(p Pod) bool { return !p.able() && !p.GivenUp }); found && plan.Waiting == "" {
+		plan.Waiting = starting.why()
 	}
-	if starting, wait := f.find(func(p Pod) bool { return !p.able() && !p.GivenUp }); wait {
-		return nil, f.waitingPhase(), starting.why()
+	if plan.Waiting != "" {
+		plan.Phase = f.waitingPhase()
+		return
 	}
 	next, found := f.find(func(p Pod) bool { return p.outdated() && p.able() })
-	if !found {
+	switch {
+	case !found:
 		away, _ := f.find(func(p Pod) bool { return !p.able() })
-		return nil, Stuck, away.why()
+		plan.Phase, plan.Waiting = Stuck, away.why()
+	case len(f.names(Pod.able)) == 1 && f.Surge != Never:
+		plan.Phase, plan.Waiting = Stuck, fmt.Sprintf("no other pod could keep the users of %s", next.Name)
+	default:
+		plan.Delete, plan.Takes = []string{next.Name}, next.Name
 	}
-	if len(f.names(Pod.able)) == 1 && f.Surge != Never {
-		return nil, Stuck, fmt.Sprintf("no other pod could keep the users of %s", next.Name)
-	}
-	return []string{next.Name}, Rolling, ""
 }
 
 // unrest says who keeps all others from going: one who is on the way out or in. Those that nobody waits for do not.
@@ -199,7 +200,15 @@ func (f *fleet) waitingPhase() Phase {
 func (f *fleet) surges() bool {
 	below := func(p Pod) bool { return p.Ordinal < f.Desired }
 	need := slices.ContainsFunc(f.here, func(p Pod) bool { return below(p) && p.outdated() && !p.broken() })
-	if !need || f.Surge == Never {
+	if !need {
+		return false
+	}
+	// An additional pod of the wanted template that is not able stays, whatever is asked for: without it nothing would speak against
+	// the template, and the next pod would go for it.
+	if top := f.here[0]; f.Replicas == f.Desired+1 && top.Ordinal == f.Desired && top.Updated && !top.Terminating && !top.Able {
+		return true
+	}
+	if f.Surge == Never {
 		return false
 	}
 	if f.Replicas <= f.Desired && (f.Paused != "" || slices.ContainsFunc(f.here, Pod.stuck)) {
