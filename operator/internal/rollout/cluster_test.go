@@ -1,0 +1,205 @@
+package rollout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// kind is what becomes of a pod of a template.
+type kind int
+
+const (
+	good    kind = iota
+	noImage      // never starts
+	loops        // crashes again and again: between two crashes it looks like a pod that starts
+	deaf         // runs and is never able
+	kinds
+)
+
+const (
+	patience = 40 // steps after which a pod is given up
+	notices  = 3  // steps until a pod counts as broken
+)
+
+// simPod is a pod, its kubelet and its agent.
+type simPod struct {
+	uid, template    int
+	ordinal          int32
+	age, boot, since int // since: when it was last able, was made or was deleted
+	up               int // steps for which it has been able
+	leave            int // steps until a terminating pod is gone
+	away, silent     int // steps for which the container, the agent, is not there
+	homeless, dead   bool
+	terminating      bool
+}
+
+// statefulSet is spec and status of one.
+type statefulSet struct {
+	generation, observed int
+	template             int // what the spec has; equal templates have equal numbers, as revisions have equal names
+	current, update      int // the status' revisions
+	replicas             int32
+	mode                 Mode
+}
+
+// cluster simulates the StatefulSet controller (stateful_set_control.go of Kubernetes 1.36, Parallel), kubelets and agents.
+type cluster struct {
+	rng   *rand.Rand
+	step  int
+	uids  int
+	kinds []kind // of templates
+	set   *statefulSet
+	pods  []simPod
+	// lastAble is when a pod of an ordinal was able for the last time.
+	lastAble map[int32]int
+	// touched is when a pod of an ordinal was last able, made, deleted or gone.
+	touched map[int32]int
+	log     []string
+}
+
+func (c *cluster) logf(format string, args ...any) {
+	c.log = append(c.log, fmt.Sprintf("%4d ", c.step)+fmt.Sprintf(format, args...))
+}
+
+func (c *cluster) ready(p simPod) bool {
+	return !p.terminating && !p.dead && !p.homeless && p.boot == 0 && p.away == 0 && c.kinds[p.template] == good
+}
+
+func (c *cluster) able(p simPod) bool { return c.ready(p) && p.silent == 0 }
+
+func (c *cluster) broken(p simPod) bool {
+	if p.age < notices || p.dead {
+		return false
+	}
+	return p.homeless || c.kinds[p.template] == noImage || c.kinds[p.template] == loops && (p.terminating || p.age%7 < 5)
+}
+
+func (c *cluster) givenUp(p simPod) bool { return !c.able(p) && c.step-p.since > patience }
+
+// write is what the API server does with a changed spec.
+func (c *cluster) write(replicas int32, mode Mode, template int) bool {
+	s := c.set
+	if s.replicas == replicas && s.mode == mode && s.template == template {
+		return false
+	}
+	s.replicas, s.mode, s.template = replicas, mode, template
+	s.generation++
+	c.logf("write %d replicas, %v, template %d", replicas, mode, template)
+	return true
+}
+
+// remove deletes the pod that has this UID, and no other.
+func (c *cluster) remove(uid int, why string) bool {
+	for i := range c.pods {
+		p := &c.pods[i]
+		if p.uid != uid || p.terminating {
+			continue
+		}
+		c.logf("pod %d of template %d: %s", p.ordinal, p.template, why)
+		p.leave = 1 + c.rng.IntN(7)
+		if p.homeless || c.kinds[p.template] == noImage {
+			p.leave = 1
+		}
+		p.terminating, p.since, c.touched[p.ordinal] = true, c.step, c.step
+		return true
+	}
+	return false
+}
+
+// control is one sync of the StatefulSet controller: completeRollingUpdate, newVersionedStatefulSetPod, processCondemned.
+func (c *cluster) control() {
+	s := c.set
+	if s == nil {
+		return
+	}
+	s.update = s.template
+	if s.current < 0 {
+		s.current = s.update
+	}
+	var updated, ready int32
+	there := map[int32]bool{}
+	for _, p := range c.pods {
+		there[p.ordinal] = true
+		if c.ready(p) {
+			ready++
+		}
+		if p.template == s.update && !p.terminating {
+			updated++
+		}
+	}
+	complete := s.mode == Hold && updated == s.replicas && ready == s.replicas && len(c.pods) == int(s.replicas)
+	for ordinal := range s.replicas {
+		if there[ordinal] {
+			continue
+		}
+		template := s.update
+		if s.mode == Hold {
+			template = s.current
+		}
+		c.uids++
+		c.touched[ordinal] = c.step
+		c.pods = append(c.pods, simPod{uid: c.uids, template: template, ordinal: ordinal, boot: 2 + c.rng.IntN(6), since: c.step})
+		c.logf("pod %d made from template %d", ordinal, template)
+	}
+	for _, p := range c.pods {
+		if p.ordinal >= s.replicas && !p.terminating {
+			c.remove(p.uid, "scaled away")
+		}
+	}
+	if complete {
+		s.current = s.update
+	}
+	s.observed = s.generation
+}
+
+// tick lets kubelets and agents get on.
+func (c *cluster) tick() {
+	c.step++
+	for i := range c.pods {
+		p := &c.pods[i]
+		p.age++
+		p.silent = max(0, p.silent-1)
+		p.away = max(0, p.away-1)
+		if !p.homeless && !p.dead {
+			p.boot = max(0, p.boot-1)
+			p.leave = max(0, p.leave-1)
+		}
+		p.up++
+		if !c.able(*p) {
+			p.up = 0
+		} else {
+			p.since = c.step
+			c.lastAble[p.ordinal], c.touched[p.ordinal] = c.step, c.step
+		}
+	}
+	c.pods = slices.DeleteFunc(c.pods, func(p simPod) bool {
+		gone := p.terminating && !p.dead && p.leave == 0
+		if gone {
+			c.touched[p.ordinal] = c.step
+		}
+		return gone
+	})
+}
+
+// evict deletes a pod unless the PodDisruptionBudget, of one pod that may be away, refuses.
+func (c *cluster) evict(p simPod) {
+	ready := 0
+	for _, other := range c.pods {
+		if c.ready(other) {
+			ready++
+		}
+	}
+	if ready == int(c.set.replicas) {
+		c.remove(p.uid, "evicted")
+	}
+}
+
+// heal ends all troubles that are no template's fault.
+func (c *cluster) heal() {
+	for i := range c.pods {
+		p := &c.pods[i]
+		p.dead, p.homeless, p.silent, p.since = false, false, 0, c.step
+		c.touched[p.ordinal] = c.step
+	}
+}

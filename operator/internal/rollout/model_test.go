@@ -1,0 +1,453 @@
+package rollout
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "the one seed that the model test runs, with its log")
+	seedsFlag = flag.Uint64("seeds", 3000, "how many seeds the model test runs")
+)
+
+// observer is how the operator sees the cluster.
+type observer struct {
+	// lag is how many steps what is cached may be old: the StatefulSet, the pods and the agents' answers each for itself.
+	lag int
+	// confirms: it does as the package asks, reads StatefulSet and pods live before pods go, and writes no StatefulSet that has
+	// changed since. Agents' answers stay old.
+	confirms bool
+}
+
+// snapshot is the cluster at one step.
+type snapshot struct {
+	set  *statefulSet
+	pods []simPod
+	// step makes what depends on time what it was then.
+	step    int
+	answers map[int]bool // by UID, whether the agent says that the pod is able
+}
+
+// model is the operator in a simulated cluster, and what must hold.
+type model struct {
+	*cluster
+	observer
+	t       *testing.T
+	history []snapshot
+	// what of the history is seen; caches do not go backwards
+	setAt, podsAt, answersAt int
+	written                  int // the generation of the last write
+	// what the user asks for
+	desired  int32
+	template int
+	surge    Surge
+	paused   string
+	// since the last change of the template
+	takes, takesBelow, disturbances int
+	actions, writes                 int
+	last                            Plan
+}
+
+func newModel(t *testing.T, seed uint64, o observer) *model {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := &model{
+		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}}, observer: o, t: t,
+		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Auto, Always, Never}[rng.IntN(4)],
+	}
+	m.kinds = []kind{good}
+	if rng.IntN(5) == 0 {
+		m.kinds[0] = kind(rng.IntN(int(kinds)))
+	}
+	m.logf("desired %d, surge %s, template 0 is of kind %d", m.desired, m.surge, m.kinds[0])
+	return m
+}
+
+func (m *model) failf(format string, args ...any) {
+	m.t.Helper()
+	m.logf(format, args...)
+	m.t.Fatal(strings.Join(m.log, "\n"))
+}
+
+func (m *model) record() {
+	s := snapshot{pods: slices.Clone(m.pods), step: m.step, answers: map[int]bool{}}
+	if m.set != nil {
+		set := *m.set
+		s.set = &set
+	}
+	for _, p := range m.pods {
+		s.answers[p.uid] = m.able(p)
+	}
+	m.history = append(m.history, s)
+}
+
+// see is what the operator sees of a StatefulSet, pods and agents' answers of three moments.
+func (m *model) see(sets, pods, answers snapshot) Seen {
+	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused}
+	if sets.set == nil {
+		return seen
+	}
+	set := *sets.set
+	seen.Exists, seen.Replicas, seen.Mode = true, set.replicas, set.mode
+	seen.Settled = set.observed == set.generation && set.generation >= m.written
+	then := &cluster{step: pods.step, kinds: m.kinds}
+	for _, p := range pods.pods {
+		pod := Pod{Name: fmt.Sprint("shop-", p.ordinal), Ordinal: p.ordinal, Updated: p.template == set.update, Terminating: p.terminating}
+		pod.Able = then.ready(p) && answers.answers[p.uid]
+		if !pod.Able {
+			pod.GivenUp = then.givenUp(p)
+			pod.Why = pod.Name + " is not able"
+		}
+		if !pod.Able && then.broken(p) {
+			pod.Broken = pod.Name + " is broken"
+		}
+		seen.Pods = append(seen.Pods, pod)
+	}
+	m.rng.Shuffle(len(seen.Pods), func(i, j int) { seen.Pods[i], seen.Pods[j] = seen.Pods[j], seen.Pods[i] })
+	return seen
+}
+
+func (m *model) look(at int) int { return max(at, len(m.history)-1-m.rng.IntN(m.lag+1)) }
+
+// operate is one pass of the operator.
+func (m *model) operate() {
+	m.setAt, m.podsAt, m.answersAt = m.look(m.setAt), m.look(m.podsAt), m.look(m.answersAt)
+	sets, pods := m.history[m.setAt], m.history[m.podsAt]
+	seen := m.see(sets, pods, m.history[m.answersAt])
+	if seen.Exists && sets.set.template != m.template {
+		seen.Settled = false // it is written in this pass
+	}
+	plan := Next(seen)
+	m.check(seen, plan)
+	if m.confirms && (len(plan.Delete) > 0 || plan.Replicas < seen.Replicas) {
+		sets, pods = m.history[len(m.history)-1], m.history[len(m.history)-1]
+		live := m.see(sets, pods, m.history[m.answersAt])
+		if diff := cmp.Diff(plan, Next(live)); diff != "" {
+			return
+		}
+	}
+	m.last = plan
+	m.act(seen, plan, sets.set, pods)
+}
+
+func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
+	if m.set == nil {
+		m.set = &statefulSet{generation: 1, template: m.template, current: -1, replicas: plan.Replicas, mode: plan.Mode}
+		m.written = 1
+		m.logf("made the StatefulSet with %d replicas", plan.Replicas)
+		return
+	}
+	if set == nil {
+		return // it exists already
+	}
+	if plan.Replicas != seen.Replicas || plan.Mode != seen.Mode || m.template != m.set.template {
+		if m.confirms && set.generation != m.set.generation {
+			return // a conflict
+		}
+		if plan.Replicas < m.set.replicas && plan.Replicas > 0 {
+			m.leaves(func(p simPod) bool { return p.ordinal >= plan.Replicas }, plan.Replicas, false)
+		}
+		if m.write(plan.Replicas, plan.Mode, m.template) {
+			m.actions, m.writes, m.written = m.actions+1, m.writes+1, m.set.generation
+		}
+	}
+	for _, name := range plan.Delete {
+		i := slices.IndexFunc(pods.pods, func(p simPod) bool { return fmt.Sprint("shop-", p.ordinal) == name })
+		victim := pods.pods[i]
+		m.leaves(func(p simPod) bool { return p.uid == victim.uid }, m.set.replicas, true)
+		if m.remove(victim.uid, "deleted by the operator") {
+			m.actions++
+		}
+	}
+}
+
+// leaves holds what the operator is about to take against what is true.
+func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
+	var taken []simPod
+	there := map[int32]simPod{}
+	remain := 0
+	for _, p := range m.pods {
+		there[p.ordinal] = p
+		switch {
+		case goes(p) && m.able(p):
+			taken = append(taken, p)
+		case m.able(p) && p.ordinal < replicas:
+			remain++
+		}
+	}
+	if len(taken) == 0 || m.lag > 0 && taken[0].up <= m.lag {
+		return // by what is seen, or by its agent's last answer, it is not able yet
+	}
+	if len(taken) > 1 {
+		m.failf("it takes %d able pods at a time", len(taken))
+	}
+	excused := false
+	for ordinal := range max(m.set.replicas, replicas) {
+		p, found := there[ordinal]
+		if ordinal == taken[0].ordinal || found && (m.able(p) || m.givenUp(p)) {
+			continue
+		}
+		if m.excused(p, found, ordinal) {
+			excused = true
+			continue
+		}
+		m.failf("it takes pod %d while pod %d is not able", taken[0].ordinal, ordinal)
+	}
+	for _, p := range m.pods {
+		if p.ordinal >= m.set.replicas && !m.givenUp(p) && !m.excused(p, true, p.ordinal) {
+			m.failf("it takes pod %d while pod %d is leaving", taken[0].ordinal, p.ordinal)
+		}
+	}
+	if remain == 0 && !excused && !(deletes && m.surge == Never) {
+		m.failf("it takes pod %d, the last able one", taken[0].ordinal)
+	}
+	if deletes {
+		m.takes++
+		if taken[0].ordinal < m.desired {
+			m.takesBelow++
+		}
+	}
+}
+
+// excused says whether the operator could not know that a pod is not able. With live pods only an agent's answer can be old; without,
+// whatever became of the pod in the last steps.
+func (m *model) excused(p simPod, found bool, ordinal int32) bool {
+	if m.confirms {
+		return m.lag > 0 && m.step-m.lastAble[ordinal] <= m.lag && found && m.ready(p)
+	}
+	return m.lag > 0 && m.step-m.touched[ordinal] <= m.lag
+}
+
+// check holds a plan against what it was made from.
+func (m *model) check(seen Seen, plan Plan) {
+	again := seen
+	again.Pods = slices.Clone(seen.Pods)
+	slices.Reverse(again.Pods)
+	if diff := cmp.Diff(plan, Next(again)); diff != "" {
+		m.failf("the same Seen gives another plan:\n%s", diff)
+	}
+	changes := plan.Replicas != seen.Replicas || plan.Mode != seen.Mode
+	if !seen.Exists || seen.Desired == 0 {
+		if plan.Mode != Hold || plan.Replicas != seen.Desired || len(plan.Delete) > 0 {
+			m.failf("plan %+v of %+v", plan, seen)
+		}
+		return
+	}
+	if !seen.Settled && (plan.Mode != seen.Mode || plan.Replicas != max(seen.Replicas, seen.Desired)) {
+		m.failf("not settled, and plan %+v of %+v", plan, seen)
+	}
+	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
+		m.failf("replicas of plan %+v of %+v", plan, seen)
+	}
+	if len(plan.Delete) > 0 && (changes || !seen.Settled || seen.Mode != Replace || seen.Paused != "") {
+		m.failf("it deletes with plan %+v of %+v", plan, seen)
+	}
+	if (changes || len(plan.Delete) > 0) && seen.Settled && plan.Waiting != "" {
+		m.failf("it acts and waits with plan %+v of %+v", plan, seen)
+	}
+	for _, pod := range seen.Pods {
+		deleted := slices.Contains(plan.Delete, pod.Name)
+		if deleted && (pod.Updated || pod.Terminating || len(plan.Delete) > 1 && pod.Broken == "" || pod.Able && plan.Takes != pod.Name) {
+			m.failf("it deletes %+v with plan %+v of %+v", pod, plan, seen)
+		}
+	}
+}
+
+func (m *model) change(template int) {
+	m.template, m.takes, m.takesBelow, m.disturbances = template, 0, 0, 0
+	m.logf("the template is %d, of kind %d", template, m.kinds[template])
+}
+
+func (m *model) newTemplate(k kind) {
+	m.kinds = append(m.kinds, k)
+	m.change(len(m.kinds) - 1)
+}
+
+// event is one thing that happens to a fleet.
+func (m *model) event() {
+	change := m.rng.IntN(16)
+	switch {
+	case change < 3:
+		m.newTemplate(good)
+	case change < 5:
+		m.newTemplate(kind(1 + m.rng.IntN(int(kinds)-1)))
+	case change == 5:
+		m.change(m.rng.IntN(len(m.kinds)))
+	case change < 8:
+		m.disturbances++
+		m.desired = int32(max(0, m.rng.IntN(6)-m.rng.IntN(2)))
+		m.logf("desired %d", m.desired)
+	case change == 8:
+		m.disturbances++
+		m.surge = []Surge{Auto, Always, Never}[m.rng.IntN(3)]
+		m.logf("surge %s", m.surge)
+	case change == 9:
+		m.disturbances++
+		m.paused = []string{"", "paused"}[m.rng.IntN(2)]
+		m.logf("paused %q", m.paused)
+	case change == 10:
+		m.setAt, m.podsAt, m.answersAt, m.written = len(m.history)-1, len(m.history)-1, len(m.history)-1, 0
+		m.logf("the operator restarts")
+	case len(m.pods) > 0:
+		m.disturbances++
+		m.trouble(&m.pods[m.rng.IntN(len(m.pods))])
+	}
+}
+
+// trouble is what happens to a pod by other hands.
+func (m *model) trouble(p *simPod) {
+	switch m.rng.IntN(7) {
+	case 0, 1:
+		m.evict(*p)
+	case 2:
+		m.remove(p.uid, "deleted")
+	case 3:
+		p.away = 1 + m.rng.IntN(8)
+		m.logf("pod %d crashed", p.ordinal)
+	case 4:
+		p.silent = 1 + m.rng.IntN(2*patience)
+		m.logf("pod %d: its agent is silent", p.ordinal)
+	case 5:
+		p.dead = true
+		m.logf("pod %d: its node is gone", p.ordinal)
+		m.remove(p.uid, "tainted away")
+	case 6:
+		if !m.able(*p) && p.age < notices {
+			p.homeless = true
+			m.logf("pod %d has no node", p.ordinal)
+		}
+	}
+}
+
+func (m *model) run(steps int, events bool) {
+	for range steps {
+		if events && m.rng.IntN(12) == 0 {
+			m.event()
+			if m.rng.IntN(3) == 0 {
+				m.event() // two at once
+			}
+		}
+		m.tick()
+		if m.rng.IntN(4) > 0 {
+			m.control()
+		}
+		m.record()
+		if m.rng.IntN(4) > 0 {
+			m.operate()
+		}
+		if m.kinds[m.template] != good && m.takes > 1+m.disturbances {
+			m.failf("%d pods were taken for a bad template after %d disturbances", m.takes, m.disturbances)
+		}
+	}
+}
+
+// rests runs until nothing has been done for so long that nothing will be.
+func (m *model) rests(bound int) {
+	for range bound / 10 {
+		before := m.actions
+		m.run(10, false)
+		if before == m.actions && m.atRest() {
+			break
+		}
+	}
+	if !m.atRest() {
+		m.failf("no rest: %+v\nplan %+v", *m.set, m.last)
+	}
+	before := m.actions
+	m.run(2*patience+30, false)
+	if m.actions != before || !m.atRest() {
+		m.failf("no lasting rest: %+v\nplan %+v", *m.set, m.last)
+	}
+}
+
+// atRest says whether a fleet of a good template is as the user wants it.
+func (m *model) atRest() bool {
+	if m.set == nil || len(m.pods) != int(m.desired) || m.set.replicas != m.desired || m.set.mode != Hold || m.set.current != m.template {
+		return false
+	}
+	return !slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template || !m.able(p) }) &&
+		m.last.Phase == Complete && m.last.Waiting == "" && !m.last.Surging
+}
+
+// ends runs a bad template to its end: nothing is done any more, and it says why.
+func (m *model) ends(bound int) {
+	for quiet := 0; quiet < 2*patience+30; quiet += 10 {
+		before := m.actions
+		m.run(10, false)
+		if before != m.actions {
+			quiet = 0
+		}
+		if bound -= 10; bound < 0 {
+			m.failf("no end: %+v\nplan %+v", *m.set, m.last)
+		}
+	}
+	outdated := slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template })
+	if outdated && (m.last.Phase != Stuck || m.last.Waiting == "" || m.set.mode != Hold) {
+		m.failf("a bad template ended with %+v", m.last)
+	}
+	if m.takes > 1 {
+		m.failf("%d pods were taken for a bad template", m.takes)
+	}
+	if m.takesBelow > 0 && (m.lag == 0 || m.confirms) && (m.surge == Always || m.surge == Auto && m.desired == 1) {
+		m.failf("a pod was taken for a bad template, with surge %s", m.surge)
+	}
+}
+
+func (m *model) play() {
+	m.record()
+	m.operate()
+	m.run(30+m.rng.IntN(200), true)
+	m.heal()
+	m.paused = ""
+	m.logf("from here on nothing happens but the rollout")
+	last := good
+	if m.rng.IntN(3) == 0 {
+		last = kind(1 + m.rng.IntN(int(kinds)-1))
+	}
+	m.newTemplate(last)
+	before := m.writes
+	if last == good {
+		m.rests(1500)
+	} else {
+		m.ends(1500)
+	}
+	if writes := m.writes - before; writes > 12 {
+		m.failf("%d writes of the StatefulSet in one rollout", writes)
+	}
+}
+
+// TestModel lets the engine run fleets through random events. A seed that fails is repeated with -seed.
+func TestModel(t *testing.T) {
+	observers := map[string]observer{
+		"Fresh":     {},
+		"Confirmed": {lag: 4, confirms: true},
+		"Stale":     {lag: 4},
+	}
+	for name, o := range observers {
+		t.Run(name, func(t *testing.T) {
+			first, last := uint64(1), *seedsFlag
+			if *seedFlag > 0 {
+				first, last = *seedFlag, *seedFlag
+			}
+			for seed := first; seed <= last; seed++ {
+				m := newModel(t, seed, o)
+				func() {
+					defer func() {
+						if t.Failed() {
+							t.Logf("seed %d: go test -run TestModel/%s -seed %d", seed, name, seed)
+						}
+					}()
+					m.play()
+				}()
+				if *seedFlag > 0 {
+					t.Log(strings.Join(m.log, "\n"))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,378 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Next says what to do now about what is seen. The same Seen gives the same plan, and a plan that was carried out is planned again
+// until its effect is seen.
+func Next(seen Seen) Plan {
+	if !seen.Exists {
+		return Plan{Replicas: seen.Desired, Phase: Scaling}
+	}
+	if seen.Desired == 0 {
+		return emptied(seen)
+	}
+	if !seen.Settled {
+		replicas := max(seen.Replicas, seen.Desired)
+		return Plan{
+			Replicas: replicas, Mode: seen.Mode, Phase: Pending, Waiting: "the StatefulSet controller has not acted yet on the last change",
+			Surging: replicas > seen.Desired,
+		}
+	}
+	return look(seen).plan()
+}
+
+// emptied is a fleet of no pods: they leave at once, because none has anybody to wait for.
+func emptied(seen Seen) Plan {
+	plan := Plan{Phase: Complete}
+	if seen.Replicas > 0 || len(seen.Pods) > 0 {
+		plan.Phase = Scaling
+	}
+	return plan
+}
+
+// fleet is what is seen, in the order in which pods go.
+type fleet struct {
+	Seen
+	// here are the pods below Replicas, highest ordinal first, and leaving the others.
+	here, leaving []Pod
+	// absent is the lowest ordinal below Replicas without a pod, -1 if there is none.
+	absent int32
+	// surge: an additional pod is wanted.
+	surge bool
+	// want is how many pods there should be in the end, or until the rollout needs the additional one no more.
+	want int32
+	// mode is what the StatefulSet should have.
+	mode Mode
+}
+
+func look(seen Seen) *fleet {
+	f := &fleet{Seen: seen, absent: -1}
+	pods := slices.Clone(seen.Pods)
+	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
+	for _, pod := range pods {
+		if pod.Ordinal < seen.Replicas {
+			f.here = append(f.here, pod)
+		} else {
+			f.leaving = append(f.leaving, pod)
+		}
+	}
+	next := seen.Replicas - 1
+	for _, pod := range f.here {
+		if pod.Ordinal < next {
+			f.absent = pod.Ordinal + 1
+		}
+		next = pod.Ordinal - 1
+	}
+	if next >= 0 {
+		f.absent = 0
+	}
+	f.want = seen.Desired
+	f.surge = f.surges()
+	if f.surge {
+		f.want++
+	}
+	f.mode = f.nextMode()
+	if f.surge && f.mode == Hold && f.Replicas <= f.Desired {
+		f.surge, f.want = false, seen.Desired // It would be made from the old template and prove nothing.
+	}
+	return f
+}
+
+func (f *fleet) plan() Plan {
+	plan := Plan{Replicas: f.Replicas, Mode: f.mode, Phase: Rolling, Surging: f.surge || f.Replicas > f.Desired}
+	switch {
+	case f.Replicas < f.want:
+		plan.Replicas, plan.Phase = f.want, Scaling
+		if f.surge {
+			plan.Phase = Surging
+		}
+		return plan
+	case f.Replicas > f.want:
+		plan.Phase, plan.Waiting = Scaling, f.keepsLast()
+		if plan.Waiting == "" {
+			plan.Replicas--
+			plan.Takes = f.taken()
+			return plan
+		}
+	case !f.outdated() && f.mode == Hold:
+		plan.Phase = Complete
+		return plan
+	}
+	if f.mode != f.Mode {
+		plan.Waiting = ""
+		return plan
+	}
+	f.replace(&plan)
+	return plan
+}
+
+// replace deletes who is next, or says what keeps it from doing so.
+func (f *fleet) replace(plan *Plan) {
+	if f.Paused != "" && f.outdated() {
+		plan.Phase, plan.Waiting = Paused, f.Paused
+		return
+	}
+	broken := f.names(func(p Pod) bool { return p.outdated() && p.broken() && !p.Terminating })
+	stuck, isStuck := f.find(Pod.stuck)
+	hopeless := f.hopeless()
+	switch {
+	case f.mode == Replace && len(broken) > 0:
+		plan.Delete, plan.Phase, plan.Waiting = broken, Rolling, ""
+	case isStuck:
+		plan.Phase, plan.Waiting = Stuck, stuck.why()
+	case hopeless != "" && f.unrest() == "":
+		plan.Delete, plan.Takes, plan.Phase, plan.Waiting = []string{hopeless}, hopeless, Rolling, ""
+	case plan.Waiting != "": // It waits to scale down: a pod that goes is not replaced first.
+	default:
+		f.replaceAble(plan)
+	}
+}
+
+// hopeless names the outdated pod that nobody waits for, when another can keep its users or nobody is left who may become able.
+func (f *fleet) hopeless() string {
+	pod, found := f.find(func(p Pod) bool { return p.outdated() && !p.Able && p.GivenUp })
+	if found && (slices.ContainsFunc(f.here, Pod.able) || !slices.ContainsFunc(f.here, func(p Pod) bool { return !p.GivenUp })) {
+		return pod.Name
+	}
+	return ""
+}
+
+// replaceAble lets the highest able pod go that is outdated, or says why not. No outdated pod is broken or given up then.
+func (f *fleet) replaceAble(plan *Plan) {
+	plan.Waiting = f.unrest()
+	if starting, found := f.find(func(p Pod) bool { return !p.able() && !p.GivenUp }); found && plan.Waiting == "" {
+		plan.Waiting = starting.why()
+	}
+	if plan.Waiting != "" {
+		plan.Phase = f.waitingPhase()
+		return
+	}
+	next, found := f.find(func(p Pod) bool { return p.outdated() && p.able() })
+	switch {
+	case !found:
+		away, _ := f.find(func(p Pod) bool { return !p.able() })
+		plan.Phase, plan.Waiting = Stuck, away.why()
+	case len(f.names(Pod.able)) == 1 && f.Surge != Never:
+		plan.Phase, plan.Waiting = Stuck, fmt.Sprintf("no other pod could keep the users of %s", next.Name)
+	default:
+		plan.Delete, plan.Takes = []string{next.Name}, next.Name
+	}
+}
+
+// unrest says who keeps all others from going: one who is on the way out or in. Those that nobody waits for do not.
+func (f *fleet) unrest() string {
+	if stopping := f.stopping(); stopping != "" {
+		return stopping
+	}
+	if f.absent >= 0 {
+		return fmt.Sprintf("the pod of ordinal %d does not exist yet", f.absent)
+	}
+	if pod, found := f.find(func(p Pod) bool { return p.Updated && !p.Able && !p.GivenUp }); found {
+		return pod.why()
+	}
+	return ""
+}
+
+// stopping names the pod that is on its way out, unless nobody waits for it.
+func (f *fleet) stopping() string {
+	for _, pod := range slices.Concat(f.leaving, f.here) {
+		if (pod.Terminating || pod.Ordinal >= f.Replicas) && !pod.GivenUp {
+			return pod.Name + " is stopping"
+		}
+	}
+	return ""
+}
+
+func (f *fleet) waitingPhase() Phase {
+	first, _ := f.find(func(Pod) bool { return true })
+	if f.surge && (first.Ordinal < f.Desired || !first.able()) {
+		return Surging
+	}
+	return Rolling
+}
+
+// surges says whether an additional pod is wanted: somebody has to go who may hold state, and would leave nobody behind.
+// One that is there stays when the rollout is stuck or paused; none is made then.
+func (f *fleet) surges() bool {
+	below := func(p Pod) bool { return p.Ordinal < f.Desired }
+	need := slices.ContainsFunc(f.here, func(p Pod) bool { return below(p) && p.outdated() && !p.broken() })
+	if !need {
+		return false
+	}
+	// An additional pod of the wanted template that is not able stays, whatever is asked for: without it nothing would speak against
+	// the template, and the next pod would go for it.
+	if top := f.here[0]; f.Replicas == f.Desired+1 && top.Ordinal == f.Desired && top.Updated && !top.Terminating && !top.Able {
+		return true
+	}
+	if f.Surge == Never {
+		return false
+	}
+	if f.Replicas <= f.Desired && (f.Paused != "" || slices.ContainsFunc(f.here, Pod.stuck)) {
+		return false
+	}
+	if f.Surge == Always {
+		return true
+	}
+	company := f.Desired
+	var able, hopeless bool
+	for _, pod := range f.here {
+		if !below(pod) {
+			continue
+		}
+		able = able || pod.able()
+		if pod.comes() {
+			continue
+		}
+		company--
+		hopeless = hopeless || pod.outdated()
+	}
+	// A pod that was given up goes first, with the help of the able one, and comes back as company.
+	return company <= 1 && !(able && hopeless)
+}
+
+// nextMode is the mode that a pod that comes back now should meet.
+func (f *fleet) nextMode() Mode {
+	_, broken := f.find(func(p Pod) bool { return p.outdated() && p.broken() })
+	if f.Paused == "" && !broken && f.isStuck() {
+		// A broken pod comes back with the new template, or it would be broken and deleted for ever. The word "broken" comes and goes
+		// in a crash loop.
+		_, going := f.find(func(p Pod) bool { return !p.Updated && !p.Able && (p.Broken != "" || !p.Terminating && !p.GivenUp) })
+		if f.Mode == Replace && (going || f.absent >= 0) {
+			return Replace
+		}
+		return Hold
+	}
+	if !f.outdated() {
+		// Until all are able, one that comes back must not get the old template again: the new one is not the good one yet.
+		if f.Mode == Replace && !f.allAble() {
+			return Replace
+		}
+		return Hold
+	}
+	if f.Paused != "" {
+		return Hold
+	}
+	if broken {
+		return Replace
+	}
+	// Only a pod that is able again ends a crash loop.
+	if _, found := f.find(func(p Pod) bool { return p.Updated && !p.Terminating && !p.Able }); found {
+		return f.Mode
+	}
+	return Replace
+}
+
+// isStuck says whether a pod of the wanted template does not get on while others, even one that should leave, have an older one.
+func (f *fleet) isStuck() bool {
+	_, found := f.find(Pod.stuck)
+	return found && slices.ContainsFunc(f.here, Pod.outdated)
+}
+
+// keepsLast says why the pod of the highest ordinal may not be scaled away yet.
+func (f *fleet) keepsLast() string {
+	last := f.Replicas - 1
+	if len(f.here) == 0 || f.here[0].Ordinal < last {
+		return ""
+	}
+	leaver := f.here[0]
+	if leaver.Terminating || leaver.broken() {
+		return ""
+	}
+	if stopping := f.stopping(); stopping != "" {
+		return stopping
+	}
+	if f.absent >= 0 {
+		return fmt.Sprintf("the pod of ordinal %d does not exist yet", f.absent)
+	}
+	able := false
+	for _, pod := range f.here[1:] {
+		able = able || pod.able()
+		if !pod.able() && !pod.GivenUp {
+			return pod.why()
+		}
+	}
+	if !able && !leaver.GivenUp {
+		return fmt.Sprintf("no other pod could keep the users of %s", leaver.Name)
+	}
+	return ""
+}
+
+// taken names the running pod that goes when the StatefulSet has one replica less.
+func (f *fleet) taken() string {
+	if len(f.here) == 0 || f.here[0].Ordinal < f.Replicas-1 || f.here[0].Terminating || f.here[0].broken() {
+		return ""
+	}
+	return f.here[0].Name
+}
+
+// outdated says whether a pod that is to stay has to be replaced.
+func (f *fleet) outdated() bool {
+	_, found := f.find(Pod.outdated)
+	return found
+}
+
+func (f *fleet) allAble() bool {
+	return f.absent < 0 && len(f.names(Pod.able)) == int(min(f.want, f.Replicas))
+}
+
+// find returns the pod of the highest ordinal, of those that are to stay, of which is says yes.
+func (f *fleet) find(is func(Pod) bool) (Pod, bool) {
+	for _, pod := range f.here {
+		if pod.Ordinal < f.want && is(pod) {
+			return pod, true
+		}
+	}
+	return Pod{}, false
+}
+
+// names are those of the pods that are to stay, highest ordinal first, of which is says yes.
+func (f *fleet) names(is func(Pod) bool) []string {
+	var names []string
+	for _, pod := range f.here {
+		if pod.Ordinal < f.want && is(pod) {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+func (p Pod) able() bool   { return p.Able && !p.Terminating }
+func (p Pod) broken() bool { return p.Broken != "" && !p.Able }
+
+// lost: deleted, and its node does not give it back.
+func (p Pod) lost() bool { return p.Terminating && p.GivenUp }
+
+// outdated: it has to be replaced, or is just being replaced and may hold state.
+func (p Pod) outdated() bool {
+	return !p.Updated && !(p.Terminating && (p.GivenUp || p.broken()))
+}
+
+// comes: the pod, or the one that takes its place, is able or may be soon.
+func (p Pod) comes() bool {
+	if p.broken() && !p.Terminating {
+		return !p.Updated
+	}
+	return p.able() || !p.GivenUp
+}
+
+// stuck: it speaks against the wanted template.
+func (p Pod) stuck() bool {
+	return p.Updated && !p.Terminating && !p.Able && (p.GivenUp || p.broken())
+}
+
+func (p Pod) why() string {
+	switch {
+	case p.Broken != "":
+		return p.Broken
+	case p.Why != "":
+		return p.Why
+	case p.Terminating:
+		return p.Name + " is stopping"
+	default:
+		return p.Name + " is not able to keep users yet"
+	}
+}

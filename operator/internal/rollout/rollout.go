@@ -1,0 +1,114 @@
+// Package rollout decides in which order the pods of a fleet are replaced, added and taken away. Nobody else does: the StatefulSet
+// controller never deletes a pod for a new template (see Mode), and spec.replicas of the StatefulSet is written from here.
+//
+// The package is pure. Next takes what is seen and returns what to do now; all state lives in the cluster, so an operator that dies
+// at any point goes on where it was. What is seen may be old: whoever carries out a plan that deletes pods or lowers Replicas reads
+// the StatefulSet and its pods live first, asks Next again, and does it only when the plan is still the same. A pod is deleted with the UID that it was
+// seen with, so that the one that took its name is spared, and the StatefulSet is written with the resourceVersion that it was seen
+// with, so that an old view does not take back what a newer one has decided.
+package rollout
+
+// Mode is how the StatefulSet treats a pod that comes back. In neither does it replace one by itself.
+type Mode int
+
+const (
+	// Hold, a rolling update whose partition no ordinal reaches: a pod that comes back is made from status.currentRevision, the last
+	// template that the whole fleet was rolled out to. With all pods updated and ready, the wanted template becomes that.
+	Hold Mode = iota
+	// Replace, which is OnDelete: a pod that comes back is made from the wanted template.
+	Replace
+)
+
+// String is the mode's name.
+func (m Mode) String() string {
+	if m == Replace {
+		return "Replace"
+	}
+	return "Hold"
+}
+
+// Surge is when a fleet gets one pod more for the time of a rollout.
+type Surge string
+
+const (
+	// Auto: when the pod that goes would leave nobody behind.
+	Auto Surge = "Auto"
+	// Always: for every rollout.
+	Always Surge = "Always"
+	// Never: a fleet of one loses what it holds with every rollout.
+	Never Surge = "Never"
+)
+
+// Phase is what a rollout is doing.
+type Phase string
+
+const (
+	// Complete: no pod is outdated and the StatefulSet is as it should be. Whether all pods are well is not said.
+	Complete Phase = "Complete"
+	// Pending: the StatefulSet controller has not acted yet on what was written last, so nobody knows which pods are outdated.
+	Pending Phase = "Pending"
+	// Scaling: the number of pods is on its way to the desired one.
+	Scaling Phase = "Scaling"
+	// Surging: the additional pod is asked for, or not able yet.
+	Surging Phase = "Surging"
+	// Rolling: pods are being replaced.
+	Rolling Phase = "Rolling"
+	// Paused: pods are outdated and may not go.
+	Paused Phase = "Paused"
+	// Stuck: it does not go on by itself, or not before a pod recovers that nobody waits for any longer.
+	Stuck Phase = "Stuck"
+)
+
+// Pod is one pod of the fleet's StatefulSet.
+type Pod struct {
+	Name    string
+	Ordinal int32
+	// Updated: made from the template that is wanted now.
+	Updated bool
+	// Terminating: it has been deleted and is not gone yet.
+	Terminating bool
+	// Able to keep users: ready by the kubelet and by its agent's word, not draining, sees its peers, its store loaded.
+	Able bool
+	// Broken says why the pod does not get on by itself while nothing of the application runs in it (image, crash loop, no node,
+	// configuration), so that nobody's state is in it. It may come and go in a crash loop, but is said of a pod that is deleted then to its end. Else "".
+	Broken string
+	// GivenUp: it has not been able for longer than anybody waits, or its node is gone. A terminating pod has the same time again
+	// from its deletion on.
+	GivenUp bool
+	// Why it is not able, as a sentence.
+	Why string
+}
+
+// Seen is all that a decision depends on.
+type Seen struct {
+	// Desired is how many pods the user asks for.
+	Desired int32
+	// Replicas and Mode are what the StatefulSet has; Replicas counts a surge pod.
+	Replicas int32
+	Mode     Mode
+	// Exists: there is a StatefulSet.
+	Exists bool
+	// Settled: its controller has acted on the StatefulSet as it is, and what is seen is not older than the operator's last write.
+	Settled bool
+	Surge   Surge
+	// Paused says why no pod may be replaced now, "" when it may. Scaling goes on.
+	Paused string
+	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
+	Pods []Pod
+}
+
+// Plan is what to do now. It writes the StatefulSet or deletes pods, never both.
+type Plan struct {
+	// Replicas and Mode are what the StatefulSet should have.
+	Replicas int32
+	Mode     Mode
+	// Delete names the pods to delete: broken ones, or a single one.
+	Delete []string
+	// Takes is the running pod that leaves by this plan, deleted or scaled away; "" when no user is touched.
+	Takes string
+	Phase Phase
+	// Waiting says what it waits for or why it is stuck; "" when it acts or nothing is left to do.
+	Waiting string
+	// Surging: the StatefulSet has, or should have, more pods than the user asks for.
+	Surging bool
+}
