@@ -139,10 +139,11 @@ type Kind int
 const (
 	// KindNone is no failure.
 	KindNone Kind = iota
-	// KindRefused, KindSilent and KindUnreachable are those of an *UnreachableError: nothing listens, nothing is said in
-	// time, and the rest.
+	// KindRefused is an *UnreachableError: nothing listens.
 	KindRefused
+	// KindSilent is an *UnreachableError: nothing is said in time.
 	KindSilent
+	// KindUnreachable is any other *UnreachableError.
 	KindUnreachable
 	// KindForeignServer is a *ForeignServerError.
 	KindForeignServer
