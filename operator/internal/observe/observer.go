@@ -290,7 +290,12 @@ func (o *Observer) record(p *pod, target Target, status agentclient.Status, err 
 		// Pods that were new together are not asked together for ever.
 		pause = spread(pause)
 	}
-	o.lines.put(p, now.Add(pause))
+	// Whoever had to wait for room keeps to its own time, or else all who waited would come together from then on.
+	due := p.due.Add(pause)
+	if err != nil || due.Before(now) {
+		due = now.Add(pause)
+	}
+	o.lines.put(p, due)
 	return p.fleet.tells(matters, counted, now)
 }
 

@@ -123,11 +123,13 @@ func observing(t *testing.T, test func(t *testing.T, o *Observer, agents *fakeAg
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- o.Start(ctx) }()
+		defer func() {
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
 		test(t, o, agents, changed)
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -575,6 +577,29 @@ func tenThousand(o *Observer) {
 	for i := 0; i < len(targets); i += size {
 		o.Track(types.NamespacedName{Name: fmt.Sprint(i / size)}, Resting, targets[i:i+size])
 	}
+}
+
+// TestQuestionsSpread: pods that became known together, as when the operator starts, are not asked together from then on.
+func TestQuestionsSpread(t *testing.T) {
+	observing(t, func(t *testing.T, o *Observer, agents *fakeAgents, _ *changes) {
+		tenThousand(o)
+		after(time.Minute)
+		agents.set(func() { clear(agents.asked) })
+		began := time.Now()
+		after(time.Minute)
+		perSecond := map[time.Duration]int{}
+		fullest := 0
+		for _, times := range agents.asked {
+			for _, at := range times {
+				second := at.Sub(began).Truncate(time.Second)
+				perSecond[second]++
+				fullest = max(fullest, perSecond[second])
+			}
+		}
+		if mean := 10_000 / 30; fullest > mean*3/2 {
+			t.Errorf("%d pods were asked in the same second, want about %d", fullest, mean)
+		}
+	})
 }
 
 // TestSilentPodsHoldNobodyUp: a third of 10,000 pods hang from the beginning, later another third begins to.
