@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -284,11 +285,10 @@ func TestConnectionIsKept(t *testing.T) {
 // TestConnectionClosedMeanwhile: an agent may close what it kept open at any moment. Nobody was asked then, so it is no failure.
 func TestConnectionClosedMeanwhile(t *testing.T) {
 	cases := map[string]func(net.Conn){
-		"after its answer":      func(net.Conn) {},
-		"at the next question":  func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) },
-		"with a reset":          func(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) },
-		"with a reset, late":    func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)); _ = conn.(*net.TCPConn).SetLinger(0) },
-		"with a 408 beforehand": func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.1 408 Request Timeout\r\n\r\n") },
+		"after its answer":     func(net.Conn) {},
+		"at the next question": func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) },
+		"with a reset":         func(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) },
+		"with a reset, late":   func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)); _ = conn.(*net.TCPConn).SetLinger(0) },
 	}
 	for name, leave := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -332,6 +332,60 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); open.Load() > maxIdle; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections stay open, want %d", open.Load(), maxIdle)
+		}
+	}
+}
+
+// deaf listens without ever accepting, and its queue is full: the kernel drops whoever comes.
+func deaf(t *testing.T) (string, int32) {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	here := &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(syscall.Bind(socket, here), syscall.Listen(socket, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := at.(*syscall.SockaddrInet4).Port
+	for {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), 100*time.Millisecond)
+		if err != nil {
+			return "127.0.0.1", int32(port)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+}
+
+// TestConnectsEnd: net/http goes on connecting when nobody waits any longer, by itself for as long as the kernel tries. With
+// thousands of pods whose node is gone that would be thousands of sockets.
+func TestConnectsEnd(t *testing.T) {
+	ip, port := deaf(t)
+	client := New()
+	transport := client.http.Transport.(*http.Transport)
+	dial := transport.DialContext
+	var connecting atomic.Int32
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		connecting.Add(1)
+		defer connecting.Add(-1)
+		return dial(ctx, network, address)
+	}
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := client.Status(ctx, ip, port)
+		cancel()
+		if KindOf(err) != KindSilent {
+			t.Fatalf("got %v, want silence", err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); connecting.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connects go on", connecting.Load())
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
@@ -546,8 +547,9 @@ func TestTheEndIsNoMiss(t *testing.T) {
 	})
 }
 
-func TestNeedLeaderElection(t *testing.T) {
-	if !new(Observer).NeedLeaderElection() {
+func TestOnlyTheLeaderAsks(t *testing.T) {
+	var runnable manager.Runnable = &Observer{}
+	if needs, tells := runnable.(manager.LeaderElectionRunnable); !tells || !needs.NeedLeaderElection() {
 		t.Error("every replica of the operator would ask")
 	}
 }
