@@ -1,13 +1,18 @@
 %% Who asks the agent over HTTP, and how is it kept from hurting the application? A small server with hard bounds: a few
-%% connections, a small request, little time, and a heap that ends the process instead of the VM.
+%% connections, a small request, little time, and a heap that ends the process instead of the VM. Half of the connections
+%% may stay open between two requests; the others are always for those who come and go.
 -module(livestash_agent_http).
 
 -export([start_link/0, init/0]).
 
 -define(MAX_CONNECTIONS, 64).
+%% A connection that was opened while more than these were taken is closed after its first answer.
+-define(MAX_KEPT, 32).
 -define(MAX_HEAD, 8192).
 %% Milliseconds for the request to arrive, and for the answer to be taken.
 -define(TIMEOUT, 5000).
+%% For the next request to begin.
+-define(IDLE, 15000).
 -define(RETRY_LISTEN, 5000).
 -define(RETRY_ACCEPT, 250).
 
@@ -57,8 +62,9 @@ open(Port, Family) ->
 accept(Listener, Connections) when Connections < ?MAX_CONNECTIONS ->
     case gen_tcp:accept(Listener) of
         {ok, Socket} ->
-            ok = serve(Socket),
-            accept(Listener, ended(Connections + 1));
+            Taken = ended(Connections) + 1,
+            ok = serve(Socket, Taken =< ?MAX_KEPT),
+            accept(Listener, Taken);
         {error, Reason} when Reason =:= closed; Reason =:= einval ->
             exit({listener, Reason});
         {error, _OutOfFiles} ->
@@ -77,8 +83,8 @@ ended(Connections) ->
         Connections
     end.
 
-serve(Socket) ->
-    {Pid, _Monitor} = spawn_opt(fun() -> connection() end, [
+serve(Socket, MayStay) ->
+    {Pid, _Monitor} = spawn_opt(fun() -> connection(MayStay) end, [
         monitor, {max_heap_size, livestash_agent:max_heap_size()}
     ]),
     case gen_tcp:controlling_process(Socket, Pid) of
@@ -87,17 +93,44 @@ serve(Socket) ->
     end,
     ok.
 
-connection() ->
+connection(MayStay) ->
     receive
         {socket, Socket} ->
-            answer(Socket, read(Socket, <<>>, erlang:monotonic_time(millisecond) + ?TIMEOUT)),
+            requests(Socket, MayStay, <<>>),
             gen_tcp:close(Socket)
     end.
 
-%% The first line of a request whose head is complete.
+%% Answers one request after the other. Bytes: what has come of the next one.
+requests(Socket, MayStay, Bytes) ->
+    Request = read(Socket, Bytes, erlang:monotonic_time(millisecond) + ?TIMEOUT),
+    Stays = MayStay andalso stays(Request),
+    case answer(Socket, Request, Stays) of
+        ok when Stays -> next_request(Socket);
+        _ -> ok
+    end.
+
+%% Waits for the next request with as little memory as can be. A client that sends none is told nothing: it would take that
+%% for the answer to a request that it sends at that moment.
+next_request(Socket) ->
+    erlang:garbage_collect(),
+    case gen_tcp:recv(Socket, 0, ?IDLE) of
+        {ok, Bytes} -> requests(Socket, true, Bytes);
+        {error, _Reason} -> ok
+    end.
+
+%% Whether more requests may come over a connection: one of HTTP/1.1 whose client did not say otherwise, and that has no
+%% body, because nobody reads it here.
+stays({ok, [<<"GET">>, _Target, <<"HTTP/1.1">>], Headers, <<>>}) ->
+    nomatch =:= re:run(Headers, "^(connection:.*close|content-length:|transfer-encoding:)", [caseless, multiline]);
+stays(_Other) ->
+    false.
+
+%% The words of the first line of a request, its headers, and what has come after them.
 read(Socket, Head, Deadline) ->
     case binary:split(Head, <<"\r\n\r\n">>) of
-        [_Head, _Body] -> {ok, hd(binary:split(Head, <<"\r\n">>))};
+        [Whole, After] ->
+            [Line | Headers] = binary:split(Whole, <<"\r\n">>),
+            {ok, binary:split(Line, <<" ">>, [global]), Headers, After};
         [_] when byte_size(Head) > ?MAX_HEAD -> {error, too_large};
         [_] -> read_more(Socket, Head, Deadline)
     end.
@@ -108,14 +141,14 @@ read_more(Socket, Head, Deadline) ->
         {error, Reason} -> {error, Reason}
     end.
 
-answer(Socket, {ok, Line}) ->
-    {Status, Type, Body} = route(binary:split(Line, <<" ">>, [global])),
-    send(Socket, Status, Type, Body);
-answer(Socket, {error, too_large}) ->
-    send(Socket, "431 Request Header Fields Too Large", text, "The request's head is larger than 8 KiB.\n");
-answer(Socket, {error, timeout}) ->
-    send(Socket, "408 Request Timeout", text, "The request did not arrive within 5 seconds.\n");
-answer(_Socket, {error, _Closed}) ->
+answer(Socket, {ok, Line, _Headers, _After}, Stays) ->
+    {Status, Type, Body} = route(Line),
+    send(Socket, Stays, Status, Type, Body);
+answer(Socket, {error, too_large}, Stays) ->
+    send(Socket, Stays, "431 Request Header Fields Too Large", text, "The request's head is larger than 8 KiB.\n");
+answer(Socket, {error, timeout}, Stays) ->
+    send(Socket, Stays, "408 Request Timeout", text, "The request did not arrive within 5 seconds.\n");
+answer(_Socket, {error, _Closed}, _Stays) ->
     ok.
 
 route([<<"GET">>, Target, <<"HTTP/1.", _>>]) ->
@@ -139,15 +172,18 @@ page(<<"/metrics">>) ->
 page(_Path) ->
     {"404 Not Found", text, "There are /healthz, /readyz, /status and /metrics.\n"}.
 
-send(Socket, Status, Type, Body) ->
+send(Socket, Stays, Status, Type, Body) ->
     gen_tcp:send(Socket, [
         ["HTTP/1.1 ", Status, "\r\n"],
         ["content-type: ", content_type(Type), "\r\n"],
         ["content-length: ", integer_to_binary(iolist_size(Body)), "\r\n"],
         ["livestash-agent: ", livestash_agent:version(), "\r\n"],
-        "connection: close\r\n\r\n",
+        ["connection: ", connection_header(Stays), "\r\n\r\n"],
         Body
     ]).
+
+connection_header(true) -> "keep-alive";
+connection_header(false) -> "close".
 
 content_type(text) -> "text/plain; charset=utf-8";
 content_type(json) -> "application/json";

@@ -24,6 +24,8 @@
 -define(FRESH, 1000).
 %% Milliseconds that the application's port, and a peer, may take.
 -define(PATIENCE, 1000).
+%% How many of the missing peers are named.
+-define(NAMED, 3).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -94,7 +96,11 @@ mesh(false, false, _Peers) ->
 mesh(false, true, #{missing := []}) ->
     {true, ""};
 mesh(false, true, #{missing := Missing}) ->
-    {false, ["Not connected to ", lists:join(", ", [atom_to_list(Node) || Node <- Missing]), "."]}.
+    {Named, Others} = lists:split(min(?NAMED, length(Missing)), Missing),
+    {false, ["Not connected to ", lists:join(", ", [atom_to_list(Node) || Node <- Named]), more(length(Others)), "."]}.
+
+more(0) -> "";
+more(Others) -> io_lib:format(" and ~b more", [Others]).
 
 %% A pod whose Redis has answered once stays ready without it: it is the same one for all pods, and none would be left.
 store(redis) ->

@@ -3,6 +3,9 @@
 
 -export([json/0]).
 
+%% How many of the missing peers are named: an answer must not grow with the fleet.
+-define(NAMED, 10).
+
 -spec json() -> iodata().
 json() ->
     {Ready, Reason} = livestash_agent_ready:check(),
@@ -19,9 +22,10 @@ json() ->
         {reason, Reason},
         {draining, livestash_agent_state:draining()},
         {peers, {object, [
-            {expected, {array, Expected}},
-            {connected, {array, Connected}},
-            {missing, {array, Missing}}
+            {expected, length(Expected)},
+            {connected, length(Connected)},
+            {missing, length(Missing)},
+            {missingNodes, {array, lists:sublist(Missing, ?NAMED)}}
         ]}},
         {store, {object, [{ready, StoreReady}, {reason, StoreReason}]}},
         {stashes, Stashes},

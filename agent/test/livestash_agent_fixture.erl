@@ -111,7 +111,7 @@ accept(Listener) ->
 
 %% GETs a path of a VM's agent. The answer is all that came until the connection was closed.
 request(#{port := Port}, Path) ->
-    send(Port, ["GET ", Path, " HTTP/1.1\r\nhost: x\r\n\r\n"]);
+    send(Port, ["GET ", Path, " HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"]);
 request(Port, Path) ->
     request(#{port => Port}, Path).
 

@@ -17,7 +17,12 @@ http_test_() ->
         {"a header that never ends", fun endless_header/1},
         {"clients that send nothing do not keep others out", fun silence/1},
         {"clients that do not read their answer do not keep others out", fun deafness/1},
-        {"clients that go away", fun absence/1}
+        {"clients that go away", fun absence/1},
+        {"several requests over one connection", fun kept_connection/1},
+        {"when a connection ends with its answer", fun ending_connection/1},
+        {"the rest of a request that never comes", fun half_a_request/1},
+        {"idle connections end without a word", fun idleness/1},
+        {"idle connections do not keep others out", fun hoarding/1}
     ]].
 
 %% After each test the same server answers, with no process left over.
@@ -34,15 +39,15 @@ unharmed(Test) ->
 
 answers(Vm) ->
     Answers = [
-        {<<"200">>, "GET /healthz HTTP/1.1\r\n\r\n"},
+        {<<"200">>, "GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n"},
         {<<"200">>, "GET /healthz HTTP/1.0\r\n\r\n"},
-        {<<"200">>, "GET /healthz?why=not HTTP/1.1\r\nhost: x\r\n\r\n"},
-        {<<"200">>, "GET /readyz HTTP/1.1\r\n\r\n"},
-        {<<"200">>, "GET /status HTTP/1.1\r\n\r\n"},
-        {<<"200">>, "GET /metrics HTTP/1.1\r\n\r\n"},
-        {<<"404">>, "GET / HTTP/1.1\r\n\r\n"},
-        {<<"404">>, "GET /metrics/ HTTP/1.1\r\n\r\n"},
-        {<<"404">>, "GET /../../etc/passwd HTTP/1.1\r\n\r\n"},
+        {<<"200">>, "GET /healthz?why=not HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"},
+        {<<"200">>, "GET /readyz HTTP/1.1\r\nconnection: close\r\n\r\n"},
+        {<<"200">>, "GET /status HTTP/1.1\r\nconnection: close\r\n\r\n"},
+        {<<"200">>, "GET /metrics HTTP/1.1\r\nconnection: close\r\n\r\n"},
+        {<<"404">>, "GET / HTTP/1.1\r\nconnection: close\r\n\r\n"},
+        {<<"404">>, "GET /metrics/ HTTP/1.1\r\nconnection: close\r\n\r\n"},
+        {<<"404">>, "GET /../../etc/passwd HTTP/1.1\r\nconnection: close\r\n\r\n"},
         {<<"405">>, "POST /status HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc"},
         {<<"405">>, "HEAD /healthz HTTP/1.1\r\n\r\n"},
         {<<"400">>, "GET /healthz\r\n\r\n"},
@@ -144,6 +149,96 @@ absence(Vm) ->
         end
      || N <- lists:seq(1, 300)
     ].
+
+kept_connection(Vm) ->
+    Socket = connect(Vm),
+    [
+        begin
+            ok = gen_tcp:send(Socket, ["GET ", Path, " HTTP/1.1\r\nhost: x\r\n\r\n"]),
+            ?assertMatch({Path, Status, <<"keep-alive">>, _}, list_to_tuple([Path | one_answer(Socket)]))
+        end
+     || {Status, Path} <- [{<<"200">>, "/status"}, {<<"200">>, "/metrics"}, {<<"404">>, "/"}, {<<"200">>, "/healthz"}]
+    ],
+    %% In pieces, and the last one.
+    [ok = gen_tcp:send(Socket, Piece) || Piece <- ["GET /heal", "thz HTTP/1.1\r\nConn", "ection: Close\r\n\r", "\n"]],
+    ?assertEqual([<<"200">>, <<"close">>, <<"ok\n">>], one_answer(Socket)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 10000)).
+
+ending_connection(Vm) ->
+    [
+        begin
+            Socket = connect(Vm),
+            ok = gen_tcp:send(Socket, Request),
+            ?assertMatch({Request, [_, <<"close">>, _]}, {Request, one_answer(Socket)}),
+            ?assertMatch({Request, {error, _}}, {Request, gen_tcp:recv(Socket, 0, 10000)})
+        end
+     || Request <- [
+            "GET /healthz HTTP/1.0\r\n\r\n",
+            "GET /healthz HTTP/1.0\r\nconnection: keep-alive\r\n\r\n",
+            "GET /healthz HTTP/1.1\r\nCONNECTION:close\r\n\r\n",
+            "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: te, close\r\na: b\r\n\r\n",
+            "GET /healthz HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc",
+            "GET /healthz HTTP/1.1\r\ncontent-length: 3\r\n\r\n",
+            "GET /healthz HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
+            "GET /healthz HTTP/1.1\r\n\r\nGET /status HTTP/1.1\r\n\r\n",
+            "POST /healthz HTTP/1.1\r\n\r\n",
+            "HEAD /healthz HTTP/1.1\r\n\r\n",
+            "GET /a b HTTP/1.1\r\n\r\n"
+        ]
+    ].
+
+half_a_request(Vm) ->
+    Socket = connect(Vm),
+    ok = gen_tcp:send(Socket, "GET /healthz HTTP/1.1\r\n\r\n"),
+    ?assertMatch([<<"200">>, <<"keep-alive">>, _], one_answer(Socket)),
+    ok = gen_tcp:send(Socket, "GET /healthz HTTP/1.1\r\n"),
+    ?assertMatch([<<"408">>, <<"close">>, _], one_answer(Socket)).
+
+idleness(Vm) ->
+    Socket = connect(Vm),
+    ok = gen_tcp:send(Socket, "GET /healthz HTTP/1.1\r\n\r\n"),
+    ?assertMatch([<<"200">>, <<"keep-alive">>, _], one_answer(Socket)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 30000)).
+
+%% Half of the connections stay at most, whoever asks for it; the others are for all the rest.
+hoarding(Vm) ->
+    Sockets = [connect(Vm) || _ <- lists:seq(1, ?CONNECTIONS)],
+    Kept = [
+        begin
+            ok = gen_tcp:send(Socket, "GET /healthz HTTP/1.1\r\n\r\n"),
+            [<<"200">>, Connection, _] = one_answer(Socket),
+            Connection
+        end
+     || Socket <- Sockets
+    ],
+    ?assertEqual(?CONNECTIONS div 2, length([Connection || Connection <- Kept, Connection =:= <<"keep-alive">>])),
+    [?assertEqual(<<"200">>, status(request(Vm, "/healthz"))) || _ <- lists:seq(1, 2 * ?CONNECTIONS)],
+    [gen_tcp:close(Socket) || Socket <- Sockets],
+    %% Those that are gone make room.
+    eventually(fun() ->
+        Socket = connect(Vm),
+        ok = gen_tcp:send(Socket, "GET /healthz HTTP/1.1\r\n\r\n"),
+        [_, Connection, _] = one_answer(Socket),
+        gen_tcp:close(Socket),
+        Connection =:= <<"keep-alive">>
+    end).
+
+%% The status, the header connection, and the body, of one answer and no more.
+one_answer(Socket) ->
+    one_answer(Socket, <<>>).
+
+one_answer(Socket, Bytes) ->
+    {ok, More} = gen_tcp:recv(Socket, 0, 20000),
+    Answer = <<Bytes/binary, More/binary>>,
+    case re:run(Answer, "content-length: ([0-9]+)\r.*connection: ([a-z-]+)\r\n\r\n(.*)$", [dotall, {capture, all_but_first, binary}]) of
+        {match, [Length, Connection, Body]} ->
+            case byte_size(Body) - binary_to_integer(Length) of
+                0 -> [status(Answer), Connection, Body];
+                Less when Less < 0 -> one_answer(Socket, Answer)
+            end;
+        nomatch ->
+            one_answer(Socket, Answer)
+    end.
 
 connect(Vm) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(Vm), [binary, {active, false}, {recbuf, 1024}]),

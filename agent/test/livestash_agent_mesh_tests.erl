@@ -16,6 +16,7 @@ mesh_test_() ->
         fun dns_that_never_answered/0,
         fun another_cookie/0,
         fun peer_that_is_not_there/0,
+        fun answers_do_not_grow_with_the_fleet/0,
         fun frozen_peer_holds_nothing_up/0
     ]].
 
@@ -86,6 +87,22 @@ peer_that_is_not_there() ->
     with_dns(["127.0.0.1"], "nobody", fun(Vm, _Dns) ->
         eventually(fun() -> peers(Vm) =:= {['nobody@127.0.0.1'], [], ['nobody@127.0.0.1']} end),
         ?assertMatch({match, _}, re:run(request(Vm, "/metrics"), "livestash_peers{state=\"missing\"} 1\n"))
+    end, #{}).
+
+answers_do_not_grow_with_the_fleet() ->
+    Hosts = [lists:concat(["127.0.0.", N]) || N <- lists:seq(10, 39)],
+    with_dns(Hosts, "nobody", fun(Vm, _Dns) ->
+        Nodes = ["nobody@" ++ Host || Host <- Hosts],
+        eventually(fun() -> peers(Vm) =:= {[list_to_atom(Node) || Node <- Nodes], [], [list_to_atom(Node) || Node <- Nodes]} end),
+        ?assertMatch({_, _}, binary:match(request(Vm, "/status"), iolist_to_binary([
+            "\"peers\":{\"expected\":30,\"connected\":0,\"missing\":30,\"missingNodes\":[\"",
+            lists:join("\",\"", lists:sublist(Nodes, 10)),
+            "\"]}"
+        ]))),
+        eventually(fun() ->
+            body(request(Vm, "/readyz")) =:=
+                iolist_to_binary(["Not connected to ", lists:join(", ", lists:sublist(Nodes, 3)), " and 27 more.\n"])
+        end)
     end, #{}).
 
 %% The peer's process is stopped by a signal, as a node without CPU is: its sockets stay open and say nothing.

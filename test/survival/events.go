@@ -314,8 +314,8 @@ func (s *subject) noticed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(peers.Missing) == 0 {
-		return fmt.Errorf("after %s the peers of %s still take it for one of them: %v", splitTime, s.lowest(), peers.Connected)
+	if peers.Missing == 0 {
+		return fmt.Errorf("after %s the peers of %s still take it for one of them: %d are connected", splitTime, s.lowest(), peers.Connected)
 	}
 	return nil
 }

@@ -305,10 +305,10 @@ func (f *fleet) addresses(ctx context.Context) (pods []string, service, host str
 
 func podHost(ordinal int) string { return fmt.Sprintf("%s-%d.%s-nodes", fleetName, ordinal, fleetName) }
 
-// peers are what the agent of a pod says of its BEAM's peers.
+// peers is how many peers the agent of a pod says that its BEAM has.
 type peers struct {
-	Connected []string `json:"connected"`
-	Missing   []string `json:"missing"`
+	Connected int `json:"connected"`
+	Missing   int `json:"missing"`
 }
 
 func (f *fleet) peers(ctx context.Context, pod string) (peers, error) {
@@ -337,8 +337,8 @@ func (f *fleet) missingPeers(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if len(p.Missing) > 0 || len(p.Connected) != f.replicas-1 {
-			missing = append(missing, fmt.Sprintf("%s sees %d of %d peers", pod.Name, len(p.Connected), f.replicas-1))
+		if p.Missing > 0 || p.Connected != f.replicas-1 {
+			missing = append(missing, fmt.Sprintf("%s sees %d of %d peers", pod.Name, p.Connected, f.replicas-1))
 		}
 	}
 	return strings.Join(missing, ", "), nil

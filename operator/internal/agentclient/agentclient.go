@@ -14,17 +14,33 @@ import (
 	"net/http"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Header is in every answer of an agent; its value is the agent's version.
 const Header = "Livestash-Agent"
 
 const (
-	// maxBody has room for the peers of a fleet of thousands.
-	maxBody   = 1 << 20
+	maxBody   = 64 << 10
 	maxHeader = 16 << 10
-	// maxText keeps an answer's sentences within what a condition's message holds.
+	// buffer is for reading from and writing to a connection: an agent's status is about 1 KiB.
+	buffer = 2 << 10
+
+	// maxText keeps an answer's sentences within what a condition's message holds, maxName a node's name within what
+	// Erlang allows, and maxWord versions and the like.
 	maxText = 512
+	maxName = 255
+	maxWord = 64
+	// maxNodes is how many missing peers an agent names.
+	maxNodes = 10
+
+	// dialTime ends a connect that nobody waits for any longer: net/http goes on with it after its question was given up,
+	// for as long as the kernel tries, which is two minutes.
+	dialTime = 2 * time.Second
+	// idleTime is shorter than the 15 seconds after which an agent closes an idle connection.
+	idleTime = 10 * time.Second
+	// maxIdle bounds the idle connections to all pods together.
+	maxIdle = 256
 )
 
 // Status is an agent's answer: what it knows of its node. Fields that this version does not know are ignored, those that
@@ -53,12 +69,14 @@ type Status struct {
 	UptimeSeconds     int64    `json:"uptimeSeconds"`
 }
 
-// Peers are node names; none of the lists holds the node itself.
+// Peers counts the other nodes of the fleet.
 type Peers struct {
-	// Expected are those that DNS names, Missing those of them that are not connected.
-	Expected  []string `json:"expected"`
-	Connected []string `json:"connected"`
-	Missing   []string `json:"missing"`
+	// Expected are those that DNS names; of these, Connected are connected and Missing are not.
+	Expected  int `json:"expected"`
+	Connected int `json:"connected"`
+	Missing   int `json:"missing"`
+	// MissingNodes are the names of the first few that are missing.
+	MissingNodes []string `json:"missingNodes"`
 }
 
 // Store is whether the adapter's table is there and loaded; Reason is a sentence when it is not.
@@ -82,11 +100,10 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	var timeout net.Error
-	switch {
-	case errors.Is(e.Cause, syscall.ECONNREFUSED):
+	switch KindOf(e.Cause) {
+	case KindRefused:
 		return fmt.Sprintf("No agent listens on port %d: it gave up, or the image is no Elixir release that starts with ERL_AFLAGS. The container's log says which.", e.Port)
-	case errors.Is(e.Cause, context.DeadlineExceeded), errors.As(e.Cause, &timeout) && timeout.Timeout():
+	case KindSilent:
 		return fmt.Sprintf("The agent on port %d does not answer in time: the node is frozen or overloaded, or a network policy keeps the operator out.", e.Port)
 	default:
 		return fmt.Sprintf("The agent on port %d cannot be reached: %v.", e.Port, e.Cause)
@@ -116,17 +133,60 @@ func (e *BadAnswerError) Error() string {
 
 func (e *BadAnswerError) Unwrap() error { return e.Cause }
 
+// Kind tells failures apart whose sentences differ in more than a number.
+type Kind int
+
+const (
+	// KindNone is no failure.
+	KindNone Kind = iota
+	// KindRefused is an *UnreachableError: nothing listens.
+	KindRefused
+	// KindSilent is an *UnreachableError: nothing is said in time.
+	KindSilent
+	// KindUnreachable is any other *UnreachableError.
+	KindUnreachable
+	// KindForeignServer is a *ForeignServerError.
+	KindForeignServer
+	// KindBadAnswer is a *BadAnswerError.
+	KindBadAnswer
+)
+
+// KindOf is the kind of a Client's failure. Any other error is that of a pod that is not reached.
+func KindOf(err error) Kind {
+	var foreign *ForeignServerError
+	var bad *BadAnswerError
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return KindNone
+	case errors.As(err, &foreign):
+		return KindForeignServer
+	case errors.As(err, &bad):
+		return KindBadAnswer
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return KindRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return KindSilent
+	}
+	return KindUnreachable
+}
+
 // Client asks agents. It is safe for concurrent use.
 type Client struct{ http http.Client }
 
-// New makes a client. It keeps no connection open: between two questions to one pod is a long time.
+// New makes a client. It keeps a connection open for a moment: in a rollout a pod is asked every second.
 func New() *Client {
 	return &Client{http: http.Client{
 		// No proxy of the environment: pods are reached directly.
 		Transport: &http.Transport{
-			DisableKeepAlives:      true,
+			DialContext:            (&net.Dialer{Timeout: dialTime}).DialContext,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: maxHeader,
+			MaxIdleConns:           maxIdle,
+			MaxIdleConnsPerHost:    1,
+			IdleConnTimeout:        idleTime,
+			ReadBufferSize:         buffer,
+			WriteBufferSize:        buffer,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -204,12 +264,23 @@ func readStatus(body []byte) (Status, error) {
 	if status.Node == "" {
 		return Status{}, errors.New("it names no node")
 	}
-	status.Reason = shortened(status.Reason)
-	status.Store.Reason = shortened(status.Store.Reason)
+	status.Version, status.OTP, status.Adapter = shortened(status.Version, maxWord), shortened(status.OTP, maxWord), shortened(status.Adapter, maxWord)
+	status.Node = shortened(status.Node, maxName)
+	status.Reason, status.Store.Reason = shortened(status.Reason, maxText), shortened(status.Store.Reason, maxText)
+	status.Peers.MissingNodes = fewNames(status.Peers.MissingNodes)
 	return status, nil
 }
 
-func shortened(text string) string {
+// fewNames is a copy that keeps nothing of a longer list in memory.
+func fewNames(names []string) []string {
+	var few []string
+	for _, name := range names[:min(len(names), maxNodes)] {
+		few = append(few, shortened(name, maxName))
+	}
+	return few
+}
+
+func shortened(text string, most int) string {
 	runes := []rune(text)
-	return string(runes[:min(len(runes), maxText)])
+	return string(runes[:min(len(runes), most)])
 }

@@ -7,7 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,14 +20,14 @@ import (
 )
 
 const answer = `{"version":"0.1.0","node":"shop@shop-0","otp":"29","adapter":"ets","ready":false,"reason":"shop@shop-1 is missing.","draining":true,
- "peers":{"expected":["shop@shop-1","shop@shop-2"],"connected":["shop@shop-2"],"missing":["shop@shop-1"]},
+ "peers":{"expected":2,"connected":1,"missing":1,"missingNodes":["shop@shop-1"]},
  "store":{"ready":true,"reason":""},
  "stashes":123,"stashBytes":45678,"largestStashBytes":9,
  "handoffs":{"sent":1,"received":2,"failed":3},"uptimeSeconds":12}`
 
 var wanted = Status{
 	Version: "0.1.0", Node: "shop@shop-0", OTP: "29", Adapter: "ets", Reason: "shop@shop-1 is missing.", Draining: true,
-	Peers:   Peers{Expected: []string{"shop@shop-1", "shop@shop-2"}, Connected: []string{"shop@shop-2"}, Missing: []string{"shop@shop-1"}},
+	Peers:   Peers{Expected: 2, Connected: 1, Missing: 1, MissingNodes: []string{"shop@shop-1"}},
 	Store:   Store{Ready: true},
 	Stashes: 123, StashBytes: 45678, LargestStashBytes: 9,
 	Handoffs:      Handoffs{Sent: 1, Received: 2, Failed: 3},
@@ -103,6 +108,7 @@ func ask(t *testing.T, ip string, port int32) (Status, error) {
 }
 
 func TestStatus(t *testing.T) {
+	endless := strings.Repeat("x", 9999)
 	cases := map[string]struct {
 		body string
 		want Status
@@ -110,6 +116,17 @@ func TestStatus(t *testing.T) {
 		"whole":                         {answer, wanted},
 		"an agent of a version to come": {strings.Replace(answer, "{", `{"colour":{"is":["blue"]},`, 1), wanted},
 		"an agent of an older version":  {`{"version":"0.0.9","node":"shop@shop-0"}`, Status{Version: "0.0.9", Node: "shop@shop-0"}},
+		"a list without end": {
+			`{"node":"a@b","peers":{"missing":500,"missingNodes":[` + strings.Repeat(`"a@c",`, 499) + `"a@c"]}}`,
+			Status{Node: "a@b", Peers: Peers{Missing: 500, MissingNodes: slices.Repeat([]string{"a@c"}, maxNodes)}},
+		},
+		"endless names": {
+			`{"node":"` + endless + `","version":"` + endless + `","otp":"` + endless + `","adapter":"` + endless + `","peers":{"missingNodes":["` + endless + `"]}}`,
+			Status{
+				Node: endless[:maxName], Version: endless[:maxWord], OTP: endless[:maxWord], Adapter: endless[:maxWord],
+				Peers: Peers{MissingNodes: []string{endless[:maxName]}},
+			},
+		},
 		"endless reasons": {
 			`{"node":"a@b","reason":"` + strings.Repeat("ü", 9999) + `","store":{"reason":"` + strings.Repeat("x", 9999) + `"}}`,
 			Status{Node: "a@b", Reason: strings.Repeat("ü", maxText), Store: Store{Reason: strings.Repeat("x", maxText)}},
@@ -164,8 +181,10 @@ func TestStatusFails(t *testing.T) {
 		"null":                               {at(agent(t, http.StatusOK, "null")), bad},
 		"no node":                            {at(agent(t, http.StatusOK, "{}")), bad},
 		"a number that is none":              {at(agent(t, http.StatusOK, `{"node":"a@b","stashes":"many"}`)), bad},
+		"peers of an agent before 0.1":       {at(agent(t, http.StatusOK, `{"node":"a@b","peers":{"missing":["a@c"]}}`)), bad},
 		"a number too large":                 {at(agent(t, http.StatusOK, `{"node":"a@b","stashes":1e99}`)), bad},
 		"more after the end":                 {at(agent(t, http.StatusOK, answer+answer)), bad},
+		"more than 64 KiB":                   {at(agent(t, http.StatusOK, answer+strings.Repeat(" ", 64<<10))), bad},
 		"body of 2 MB":                       {at(agent(t, http.StatusOK, answer+strings.Repeat(" ", 2<<20))), bad},
 		"body cut short":                     {at(speaks(t, head+"Content-Length: 4000\r\n\r\n"+answer)), bad},
 		"a length that is none":              {at(speaks(t, head+"Content-Length: x\r\n\r\n"+answer)), foreign},
@@ -229,21 +248,166 @@ func TestCancelIsSeen(t *testing.T) {
 	}
 }
 
-func TestNoConnectionStaysOpen(t *testing.T) {
-	closed := make(chan struct{}, 1)
-	ip, port := serveTCP(t, func(conn net.Conn) {
-		_, _ = conn.Read(make([]byte, 4096))
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nlivestash-agent: 1\r\nContent-Length: 14\r\n\r\n{\"node\":\"a@b\"}")
-		_, _ = io.Copy(io.Discard, conn)
-		closed <- struct{}{}
-	})
-	if _, err := ask(t, ip, port); err != nil {
+// good is a whole answer that leaves the connection open.
+const good = "HTTP/1.1 200 OK\r\nlivestash-agent: 1\r\nContent-Length: 14\r\n\r\n{\"node\":\"a@b\"}"
+
+// counting serves connections one by one by their number, from 1 on.
+func counting(t *testing.T, handle func(number int32, conn net.Conn)) (*atomic.Int32, string, int32) {
+	t.Helper()
+	var accepted atomic.Int32
+	ip, port := serveTCP(t, func(conn net.Conn) { handle(accepted.Add(1), conn) })
+	return &accepted, ip, port
+}
+
+// answerAll answers whatever comes, until the client closes.
+func answerAll(conn net.Conn) {
+	for {
+		if _, err := conn.Read(make([]byte, 4096)); err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, good)
+	}
+}
+
+func TestConnectionIsKept(t *testing.T) {
+	accepted, ip, port := counting(t, func(_ int32, conn net.Conn) { answerAll(conn) })
+	client := New()
+	for range 3 {
+		if _, err := client.Status(t.Context(), ip, port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if accepted.Load() != 1 {
+		t.Errorf("%d connections for three questions, want 1", accepted.Load())
+	}
+}
+
+// TestConnectionClosedMeanwhile: an agent may close what it kept open at any moment. Nobody was asked then, so it is no failure.
+func TestConnectionClosedMeanwhile(t *testing.T) {
+	cases := map[string]func(net.Conn){
+		"after its answer":     func(net.Conn) {},
+		"at the next question": func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) },
+		"with a reset":         func(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) },
+		"with a reset, late":   func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)); _ = conn.(*net.TCPConn).SetLinger(0) },
+	}
+	for name, leave := range cases {
+		t.Run(name, func(t *testing.T) {
+			accepted, ip, port := counting(t, func(number int32, conn net.Conn) {
+				if number > 1 {
+					answerAll(conn)
+					return
+				}
+				_, _ = conn.Read(make([]byte, 4096))
+				_, _ = io.WriteString(conn, good)
+				leave(conn)
+			})
+			client := New()
+			for range 3 {
+				if _, err := client.Status(t.Context(), ip, port); err != nil {
+					t.Error(err)
+				}
+			}
+			if accepted.Load() != 2 {
+				t.Errorf("%d connections, want 2", accepted.Load())
+			}
+		})
+	}
+}
+
+// TestIdleConnectionsAreBounded asks more agents at once than may keep a connection.
+func TestIdleConnectionsAreBounded(t *testing.T) {
+	var open atomic.Int32
+	handle := func(conn net.Conn) {
+		open.Add(1)
+		defer open.Add(-1)
+		answerAll(conn)
+	}
+	client := New()
+	for range maxIdle + 20 {
+		ip, port := serveTCP(t, handle)
+		if _, err := client.Status(t.Context(), ip, port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); open.Load() > maxIdle; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections stay open, want %d", open.Load(), maxIdle)
+		}
+	}
+}
+
+// deaf listens without ever accepting, and its queue is full: the kernel drops whoever comes.
+func deaf(t *testing.T) (string, int32) {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-closed:
-	case <-time.After(time.Minute):
-		t.Error("the client left its connection open")
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	here := &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(syscall.Bind(socket, here), syscall.Listen(socket, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := at.(*syscall.SockaddrInet4).Port
+	for {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), 100*time.Millisecond)
+		if err != nil {
+			return "127.0.0.1", int32(port)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+}
+
+// TestConnectsEnd: net/http goes on connecting when nobody waits any longer, by itself for as long as the kernel tries. With
+// thousands of pods whose node is gone that would be thousands of sockets.
+func TestConnectsEnd(t *testing.T) {
+	ip, port := deaf(t)
+	client := New()
+	transport := client.http.Transport.(*http.Transport)
+	dial := transport.DialContext
+	var connecting atomic.Int32
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		connecting.Add(1)
+		defer connecting.Add(-1)
+		return dial(ctx, network, address)
+	}
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := client.Status(ctx, ip, port)
+		cancel()
+		if KindOf(err) != KindSilent {
+			t.Fatalf("got %v, want silence", err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); connecting.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connects go on", connecting.Load())
+		}
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	cases := map[string]struct {
+		err  error
+		want Kind
+	}{
+		"none":      {nil, KindNone},
+		"refused":   {&UnreachableError{1, &net.OpError{Err: syscall.ECONNREFUSED}}, KindRefused},
+		"silent":    {&UnreachableError{1, context.DeadlineExceeded}, KindSilent},
+		"timed out": {&UnreachableError{1, &net.OpError{Err: os.ErrDeadlineExceeded}}, KindSilent},
+		"reset":     {&UnreachableError{1, syscall.ECONNRESET}, KindUnreachable},
+		"foreign":   {&ForeignServerError{1}, KindForeignServer},
+		"bad":       {&BadAnswerError{1, "2", context.DeadlineExceeded}, KindBadAnswer},
+		"another":   {io.EOF, KindUnreachable},
+	}
+	for name, c := range cases {
+		if got := KindOf(c.err); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
 	}
 }
 

@@ -37,6 +37,6 @@ func ParseReport(message []byte) (Report, bool) {
 	if min(r.SessionsBefore, r.SocketsClosed, r.HandedOff, r.NotHandedOff) < 0 || r.Seconds < 0 {
 		return Report{}, false
 	}
-	r.Reason = shortened(r.Reason)
+	r.Reason = shortened(r.Reason, maxText)
 	return r, true
 }

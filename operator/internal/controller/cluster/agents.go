@@ -88,7 +88,7 @@ func nodes(answers []answer) []v1alpha1.NodeStatus {
 			node.Ready, node.Draining, node.Problem = a.status.Ready, a.status.Draining, a.status.Reason
 			node.Stashes, node.StashBytes = a.status.Stashes, a.status.StashBytes
 			node.AgentVersion = a.status.Version
-			for _, missing := range a.status.Peers.Missing {
+			for _, missing := range a.status.Peers.MissingNodes {
 				node.Missing = append(node.Missing, podOf(missing))
 			}
 		}
@@ -151,10 +151,10 @@ func clustered(c *v1alpha1.LiveStashCluster, answers []answer) metav1.Condition 
 		switch {
 		case a.err != nil:
 			gaps = append(gaps, a.pod.Name+" does not tell")
-		case len(a.status.Peers.Missing) > 0:
-			gaps = append(gaps, a.pod.Name+" misses "+strings.Join(podsOf(a.status.Peers.Missing), ", "))
-		case len(a.status.Peers.Connected) < desired-1:
-			gaps = append(gaps, fmt.Sprintf("%s sees %d of %d peers", a.pod.Name, len(a.status.Peers.Connected), desired-1))
+		case a.status.Peers.Missing > 0:
+			gaps = append(gaps, a.pod.Name+" misses "+missing(a.status.Peers))
+		case a.status.Peers.Connected < desired-1:
+			gaps = append(gaps, fmt.Sprintf("%s sees %d of %d peers", a.pod.Name, a.status.Peers.Connected, desired-1))
 		default:
 			connected++
 		}
@@ -171,12 +171,17 @@ func clustered(c *v1alpha1.LiveStashCluster, answers []answer) metav1.Condition 
 	return condition
 }
 
-func podsOf(nodes []string) []string {
-	pods := make([]string, 0, len(nodes))
-	for _, node := range nodes {
+// missing names the pods that one does not see; the agent names only the first of many.
+func missing(peers agentclient.Peers) string {
+	pods := make([]string, 0, len(peers.MissingNodes))
+	for _, node := range peers.MissingNodes {
 		pods = append(pods, podOf(node))
 	}
-	return pods
+	names := strings.Join(pods, ", ")
+	if more := peers.Missing - len(pods); more > 0 {
+		return fmt.Sprintf("%s and %d more", names, more)
+	}
+	return names
 }
 
 // agentHealthy: the agent answers on every pod that serves. One that is starting or stopping may be silent.

@@ -61,11 +61,7 @@ func fleetOf(size int, change func([]answer)) []answer {
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		}}
 		answers[i].status = agentclient.Status{Version: "0.1.0", Node: nodeName(name), Ready: true, Store: agentclient.Store{Ready: true}}
-		for j := range size {
-			if j != i {
-				answers[i].status.Peers.Connected = append(answers[i].status.Peers.Connected, nodeName(fmt.Sprintf("shop-%d", j)))
-			}
-		}
+		answers[i].status.Peers = agentclient.Peers{Expected: size - 1, Connected: size - 1}
 	}
 	if change != nil {
 		change(answers)
@@ -89,10 +85,18 @@ func TestAgentConditions(t *testing.T) {
 		"one misses another": {
 			replicas: 3,
 			answers: fleetOf(3, func(a []answer) {
-				a[0].status.Peers = agentclient.Peers{Connected: []string{nodeName("shop-1")}, Missing: []string{nodeName("shop-2")}}
+				a[0].status.Peers = agentclient.Peers{Connected: 1, Missing: 1, MissingNodes: []string{nodeName("shop-2")}}
 			}),
 			want: map[string]string{"Clustered": "False NodesMissing", "StoreReady": "True StoreAnswers", "AgentHealthy": "True AllAnswer"},
 			says: map[string]string{"Clustered": "shop-0 misses shop-2"},
+		},
+		"one misses more than it names": {
+			replicas: 20,
+			answers: fleetOf(20, func(a []answer) {
+				a[0].status.Peers = agentclient.Peers{Connected: 5, Missing: 14, MissingNodes: []string{nodeName("shop-2"), nodeName("shop-3")}}
+			}),
+			want: map[string]string{"Clustered": "False NodesMissing"},
+			says: map[string]string{"Clustered": "shop-0 misses shop-2, shop-3 and 12 more"},
 		},
 		"DNS tells too few": {
 			replicas: 3,
@@ -102,8 +106,8 @@ func TestAgentConditions(t *testing.T) {
 		},
 		"a pod is away": {
 			replicas: 3, answers: fleetOf(2, func(a []answer) {
-				a[0].status.Peers.Connected = make([]string, 2)
-				a[1].status.Peers.Connected = make([]string, 2)
+				a[0].status.Peers.Connected = 2
+				a[1].status.Peers.Connected = 2
 			}),
 			want: map[string]string{"Clustered": "False NodesMissing", "AgentHealthy": "True AllAnswer"},
 			says: map[string]string{"Clustered": "2 of 3 nodes are up"},
