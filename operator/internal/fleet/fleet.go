@@ -77,23 +77,6 @@ func Render(c *v1alpha1.LiveStashCluster, in Inputs) ([]client.Object, error) {
 	return objects, nil
 }
 
-// Optional lists an object without a spec for each child that a spec can do without: those that Render leaves
-// out must not exist.
-func Optional(c *v1alpha1.LiveStashCluster) []client.Object {
-	redis := objectMeta(c, RedisName(c))
-	return []client.Object{
-		&networkingv1.NetworkPolicy{TypeMeta: networkPolicyType, ObjectMeta: objectMeta(c, c.Name)},
-		&policyv1.PodDisruptionBudget{TypeMeta: podDisruptionBudgetType, ObjectMeta: objectMeta(c, c.Name)},
-		&appsv1.StatefulSet{TypeMeta: statefulSetType, ObjectMeta: redis},
-		&corev1.Service{TypeMeta: serviceType, ObjectMeta: redis},
-		&corev1.ConfigMap{TypeMeta: configMapType, ObjectMeta: redis},
-		&corev1.ConfigMap{TypeMeta: configMapType, ObjectMeta: objectMeta(c, RedisOperatedName(c))},
-		&networkingv1.NetworkPolicy{TypeMeta: networkPolicyType, ObjectMeta: redis},
-		&policyv1.PodDisruptionBudget{TypeMeta: podDisruptionBudgetType, ObjectMeta: redis},
-		&corev1.PersistentVolumeClaim{TypeMeta: persistentVolumeClaimType, ObjectMeta: objectMeta(c, RedisDataName(c))},
-	}
-}
-
 // SpecError is a spec that cannot be rendered. Its message says what to change.
 type SpecError struct{ message string }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/stash"
 )
 
@@ -22,9 +23,6 @@ const (
 	RedisRoleLabel  = "redis-role"
 	RedisMasterRole = "master"
 )
-
-// AppliedAnnotation is on every object that the operator applies: a digest of it.
-const AppliedAnnotation = "livestash.dev/applied"
 
 // redisOperatedConfigFile is the file that redis-operator includes into its own configuration, at the end of it.
 const redisOperatedConfigFile = "redis-additional.conf"
@@ -97,7 +95,7 @@ func redisOperatedSpec(c *v1alpha1.LiveStashCluster, operated *v1alpha1.Operated
 	kubernetes["redisSecret"] = map[string]any{"name": stash.RedisSecretName(c), "key": RedisPasswordKey}
 	kubernetes["resources"] = redisOperatedResources("100m", ptr.To(operated.MemoryLimit()).String())
 	// This one changes with every field of the custom resource. Copied to the pods, it would restart them for nothing.
-	kubernetes["ignoreAnnotations"] = []any{AppliedAnnotation}
+	kubernetes["ignoreAnnotations"] = []any{apply.Annotation}
 	spec := map[string]any{
 		"kubernetesConfig":   kubernetes,
 		"redisConfig":        map[string]any{"additionalRedisConfig": RedisOperatedName(c)},

@@ -24,12 +24,13 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark/runner"
 )
 
 // fieldOwner is the one field manager of everything that the operator writes.
-const fieldOwner = client.FieldOwner("livestash-operator")
+const fieldOwner = apply.FieldOwner
 
 // Reconciler runs LiveStashBenchmarks.
 type Reconciler struct {
@@ -182,6 +183,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if statusErr := r.updateStatus(ctx, before, p, err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
+	}
+	var taken *apply.ConflictError
+	if errors.As(err, &taken) {
+		return ctrl.Result{RequeueAfter: apply.ConflictRetry}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err

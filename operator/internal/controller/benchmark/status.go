@@ -3,17 +3,17 @@ package benchmark
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
 )
@@ -45,7 +45,11 @@ func (r *Reconciler) updateStatus(ctx context.Context, before *v1alpha1.LiveStas
 	status.Progress = fmt.Sprintf("%d/%d", over, len(status.Runs))
 	status.TimeLeft = r.timeLeft(p)
 	r.setCondition(p, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionTrue, v1alpha1.ReasonReconciled, "nothing went wrong")
-	if outcome != nil {
+	var taken *apply.ConflictError
+	switch {
+	case errors.As(outcome, &taken):
+		r.setCondition(p, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonNameConflict, taken.Error())
+	case outcome != nil:
 		r.setCondition(p, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonAPIError, outcome.Error())
 	}
 	if status.FinishedAt != nil {
@@ -112,12 +116,4 @@ func (*Reconciler) setCondition(p *pass, kind string, status metav1.ConditionSta
 func (r *Reconciler) now() *metav1.Time {
 	now := metav1.NewTime(r.Clock.Now().Truncate(time.Second))
 	return &now
-}
-
-func toUnstructured(object client.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("converting %s: %w", object.GetName(), err)
-	}
-	return &unstructured.Unstructured{Object: content}, nil
 }

@@ -1,6 +1,11 @@
 package cluster
 
-import "errors"
+import (
+	"errors"
+	"slices"
+
+	"github.com/livestash-dev/livestash/operator/internal/apply"
+)
 
 // problem is an error that the user can do something about. It becomes the condition ReconcileSucceeded=False.
 type problem struct {
@@ -14,7 +19,12 @@ type problem struct {
 
 func (p *problem) Error() string { return p.message }
 
+// healsByItself is whether the next pass comes without a retry. Of several errors, each must.
 func healsByItself(err error) bool {
+	if several, are := err.(interface{ Unwrap() []error }); are {
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !healsByItself(one) })
+	}
 	var known *problem
-	return errors.As(err, &known) && known.watched
+	var taken *apply.ConflictError
+	return errors.As(err, &known) && known.watched || errors.As(err, &taken)
 }

@@ -16,11 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 )
 
 // fieldOwner is the one field manager of everything that the operator writes.
-const fieldOwner = client.FieldOwner("livestash-operator")
+const fieldOwner = apply.FieldOwner
 
 // Reconciler makes the cluster have what LiveStashClusters want.
 type Reconciler struct {
@@ -86,6 +87,13 @@ func (p *pass) dueIn(after time.Duration) {
 	}
 }
 
+// postpone notes what does not hold up the steps after it: the first trouble, unless it would hide one that calls for a retry.
+func (p *pass) postpone(err error) {
+	if p.unfinished == nil || healsByItself(p.unfinished) && !healsByItself(err) {
+		p.unfinished = err
+	}
+}
+
 type step struct {
 	name string
 	run  func(context.Context, *pass) error
@@ -111,11 +119,10 @@ func (r *Reconciler) steps() []step {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=configmaps;services;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list
 // +kubebuilder:rbac:groups=redis.redis.opstreelabs.in,resources=redis;redisreplications,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
@@ -146,6 +153,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if isTransient(err) {
 		return ctrl.Result{}, err
+	}
+	if taken := (*apply.ConflictError)(nil); errors.As(err, &taken) {
+		p.dueIn(apply.ConflictRetry)
 	}
 	if statusErr := r.updateStatus(ctx, p, err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/stash"
@@ -217,7 +218,7 @@ func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin,
 			watched: true,
 		}
 	}
-	before, err := r.readSecret(ctx, p.cluster.Namespace, stash.RedisSecretName(p.cluster))
+	before, err := r.readSecret(ctx, p.cluster, stash.RedisSecretName(p.cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -251,19 +252,23 @@ func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
 		return nil
 	}
 	group := wanted.GroupVersionKind().GroupVersion().String()
-	missing := &problem{
-		reason: v1alpha1.ReasonRedisOperatorMissing,
-		message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
-			group, wanted.GetKind()),
-		watched: true,
-	}
-	err := r.ensureForeign(ctx, p.cluster, wanted, missing)
-	if errors.Is(err, missing) {
+	_, err := r.applier().One(ctx, p.cluster, wanted)
+	var taken *apply.ConflictError
+	switch {
+	case meta.IsNoMatchError(err):
 		p.dueIn(lookAgain)
-		p.unfinished = missing
-		return nil
+		p.postpone(&problem{
+			reason: v1alpha1.ReasonRedisOperatorMissing,
+			message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
+				group, wanted.GetKind()),
+			watched: true,
+		})
+	case errors.As(err, &taken):
+		p.postpone(taken)
+	default:
+		return err
 	}
-	return err
+	return nil
 }
 
 // removeOperatedRedis deletes what redis-operator was asked for when another store is in use.
@@ -286,7 +291,7 @@ func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 			continue
 		}
 		if err := client.IgnoreNotFound(r.Delete(ctx, live)); err != nil {
-			return fmt.Errorf("deleting %s: %w", kindAndName(live), err)
+			return fmt.Errorf("deleting %s %s: %w", kind.Kind, live.Name, err)
 		}
 	}
 	return nil

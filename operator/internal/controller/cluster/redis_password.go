@@ -48,7 +48,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 		}
 	}
 
-	before, err := r.readSecret(ctx, c.Namespace, stash.RedisSecretName(c))
+	before, err := r.readSecret(ctx, c, stash.RedisSecretName(c))
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 	}
 	if len(access.Fleet) > 1 {
 		if err := r.tellRedis(ctx, p, access); err != nil {
-			p.unfinished = err
+			p.postpone(err)
 			p.dueIn(lookAgain)
 			if before.UID != "" {
 				return &metav1.PartialObjectMetadata{ObjectMeta: before.ObjectMeta}, nil
@@ -73,7 +73,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 // admit puts the password's digest into the Secret with Redis' users.
 func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (fleet.RedisAccess, error) {
 	c, hash := p.cluster, fleet.RedisPasswordHash(password)
-	before, err := r.readSecret(ctx, c.Namespace, fleet.RedisAccessName(c))
+	before, err := r.readSecret(ctx, c, fleet.RedisAccessName(c))
 	if err != nil {
 		return fleet.RedisAccess{}, err
 	}
@@ -138,7 +138,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	if !rolled && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionStoreReady) {
 		return nil // the StatefulSet's next change brings the next pass
 	}
-	before, err := r.readSecret(ctx, c.Namespace, fleet.RedisAccessName(c))
+	before, err := r.readSecret(ctx, c, fleet.RedisAccessName(c))
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	}
 	// While the fleet rolls, Redis is told again: one that has restarted meanwhile may have read the users of before.
 	if err := r.tellRedis(ctx, p, access); err != nil {
-		p.unfinished = err
+		p.postpone(err)
 		p.dueIn(lookAgain)
 		return nil
 	}

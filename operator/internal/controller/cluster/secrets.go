@@ -60,10 +60,7 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 		return "", err
 	}
 	if found != nil {
-		if !metav1.IsControlledBy(found, c) {
-			return "", nameConflict(found)
-		}
-		return found.UID, nil
+		return found.UID, r.applier().CheckOwner(c, found)
 	}
 
 	secret := fleet.GeneratedSecret(c)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/controller/fresh"
 	"github.com/livestash-dev/livestash/operator/internal/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/stash"
@@ -189,6 +190,10 @@ func reasonAndMessage(err error) (reason, message string) {
 	var known *problem
 	if errors.As(err, &known) {
 		return known.reason, known.message
+	}
+	var taken *apply.ConflictError
+	if errors.As(err, &taken) {
+		return v1alpha1.ReasonNameConflict, taken.Error()
 	}
 	return v1alpha1.ReasonAPIError, err.Error()
 }
