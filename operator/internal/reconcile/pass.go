@@ -11,11 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// FieldOwner is the one field manager of everything that the operator writes.
-const FieldOwner = client.FieldOwner("livestash-operator")
+	"github.com/livestash-dev/livestash/operator/internal/apply"
+)
 
 // Step is one part of a pass; P is what the steps of a pass hand on to each other.
 type Step[P any] struct {
@@ -55,6 +53,9 @@ func (p *Pass) End(err error, tell func(error) error) (ctrl.Result, error) {
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, err // a cache that lags behind: the next try will do
+	}
+	if taken := (*apply.ConflictError)(nil); errors.As(err, &taken) {
+		p.DueIn(apply.ConflictRetry)
 	}
 	if statusErr := tell(err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)

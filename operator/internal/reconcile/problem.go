@@ -2,8 +2,10 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 )
 
 // Problem is an error that the user can do something about. It becomes the condition ReconcileSucceeded=False.
@@ -18,9 +20,23 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Message }
 
+// healsByItself is whether the next pass comes without a retry. Of several errors, each must.
 func healsByItself(err error) bool {
+	if several, are := err.(interface{ Unwrap() []error }); are {
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !healsByItself(one) })
+	}
 	var known *Problem
-	return errors.As(err, &known) && known.Watched
+	var taken *apply.ConflictError
+	return errors.As(err, &known) && known.Watched || errors.As(err, &taken)
+}
+
+// Worse is the error to tell first of two that did not hold up a pass, of which either may be nil: one that calls for a retry
+// must not hide behind one that does not.
+func Worse(first, second error) error {
+	if first == nil || second != nil && healsByItself(first) && !healsByItself(second) {
+		return second
+	}
+	return first
 }
 
 // ReasonAndMessage are what a condition says of an error.
@@ -28,6 +44,10 @@ func ReasonAndMessage(err error) (reason, message string) {
 	var known *Problem
 	if errors.As(err, &known) {
 		return known.Reason, known.Message
+	}
+	var taken *apply.ConflictError
+	if errors.As(err, &taken) {
+		return v1alpha1.ReasonNameConflict, taken.Error()
 	}
 	return v1alpha1.ReasonAPIError, err.Error()
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 )
 
 // WriteStatus writes what the status of after has that before has not, and waits until the cache has it. It returns whether
@@ -12,7 +14,7 @@ import (
 func WriteStatus(ctx context.Context, api client.Client, before, after client.Object) (bool, error) {
 	// The answer replaces the object that it is read into, which others may still point into.
 	written := copied(after)
-	if err := api.Status().Patch(ctx, written, client.MergeFrom(before), FieldOwner); err != nil {
+	if err := api.Status().Patch(ctx, written, client.MergeFrom(before), apply.FieldOwner); err != nil {
 		return false, fmt.Errorf("writing the status: %w", err)
 	}
 	after.SetResourceVersion(written.GetResourceVersion())

@@ -52,7 +52,14 @@ func (redis) SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyRefere
 }
 
 func (redis) OwnSecrets(c *v1alpha1.LiveStashCluster) []string {
-	return []string{RedisSecretName(c), RedisAccessName(c)}
+	external := ExternalRedis(c)
+	switch {
+	case ManagedRedis(c) != nil:
+		return []string{RedisSecretName(c), RedisAccessName(c)}
+	case external != nil && external.URLSecretRef != nil:
+		return nil
+	}
+	return []string{RedisSecretName(c)}
 }
 
 func (redis) ReadsSpecRedis() bool { return true }

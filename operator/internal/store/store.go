@@ -21,7 +21,7 @@ type Adapter interface {
 	// SecretRefs are the Secret keys of the user's own that must exist before pods are made.
 	SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference
 
-	// OwnSecrets are the names of the Secrets that the operator itself may keep for this adapter.
+	// OwnSecrets are the names of the Secrets that the operator itself keeps for this adapter.
 	OwnSecrets(c *v1alpha1.LiveStashCluster) []string
 
 	// ReadsSpecRedis is whether spec.redis means anything to this adapter.

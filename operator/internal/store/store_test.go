@@ -29,7 +29,7 @@ func TestAdapters(t *testing.T) {
 		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod, tick: 8 * time.Second},
 		v1alpha1.AdapterRedis: {
 			name: "redis", home: Elsewhere, env: []string{"LIVE_STASH_REDIS_URL"},
-			secrets: []v1alpha1.SecretKeyReference{redisURL}, own: []string{"shop-redis", "shop-redis-acl"},
+			secrets: []v1alpha1.SecretKeyReference{redisURL},
 		},
 	}
 	if len(cases) != len(adapters) {
@@ -71,5 +71,25 @@ func TestAdapters(t *testing.T) {
 				t.Errorf("Recovers = %t", adapter.Recovers())
 			}
 		})
+	}
+}
+
+// The Secrets of a Redis are those that this operator writes itself.
+func TestOwnSecretsOfRedis(t *testing.T) {
+	cases := map[string]struct {
+		redis *v1alpha1.RedisSpec
+		want  []string
+	}{
+		"nothing said":            {nil, []string{"shop-redis", "shop-redis-acl"}},
+		"redis-operator":          {&v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}, []string{"shop-redis"}},
+		"external by its parts":   {&v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis"}}, []string{"shop-redis"}},
+		"external by the own URL": {&v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &v1alpha1.SecretKeyReference{Name: "r", Key: "url"}}}, nil},
+	}
+	for name, c := range cases {
+		cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+		cluster.Spec.Adapter, cluster.Spec.Redis = v1alpha1.AdapterRedis, c.redis
+		if got := For(cluster).OwnSecrets(cluster); !slices.Equal(got, c.want) {
+			t.Errorf("%s: OwnSecrets = %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -18,10 +19,12 @@ func (r *Reconciler) finish(ctx context.Context, p *pass) error {
 	}
 	b := p.benchmark
 	if b.Status.FinishedAt == nil {
-		b.Status.Phase, b.Status.FinishedAt = v1alpha1.BenchmarkFinished, r.now()
+		b.Status.FinishedAt = r.now()
 		if err := r.closeReport(ctx, p); err != nil {
+			b.Status.FinishedAt = nil // so that it is tried again
 			return err
 		}
+		b.Status.Phase = v1alpha1.BenchmarkFinished
 		if err := r.removeSamples(ctx, b); err != nil {
 			return err
 		}
@@ -45,7 +48,10 @@ func (r *Reconciler) finish(ctx context.Context, p *pass) error {
 
 func (r *Reconciler) removeSamples(ctx context.Context, b *v1alpha1.LiveStashBenchmark) error {
 	samples := &corev1.ConfigMap{}
-	samples.Namespace, samples.Name = b.Namespace, samplesName(b)
-	_, err := r.delete(ctx, samples)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: samplesName(b)}, samples)
+	if err != nil || !metav1.IsControlledBy(samples, b) {
+		return client.IgnoreNotFound(err)
+	}
+	_, err = r.delete(ctx, samples)
 	return err
 }

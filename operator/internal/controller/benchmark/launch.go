@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
-	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 const scenarios = "/loadtests/k6/scenarios/"
@@ -136,7 +136,7 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", Value: "true"},
 			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_PUSH_INTERVAL", Value: "1s"})
 	}
-	err := r.Create(ctx, p.runner.Object(p.test), reconcile.FieldOwner)
+	err := r.Create(ctx, p.runner.Object(p.test), apply.FieldOwner)
 	if sentence := refusal(err); sentence != "" {
 		return r.end(ctx, p, loadtest.Errored(sentence))
 	}

@@ -275,6 +275,39 @@ func savedReport(t *testing.T, b *v1alpha1.LiveStashBenchmark) report.Report {
 	return read
 }
 
+// Somebody else's ConfigMaps with the names that a benchmark writes to are neither read, written nor deleted.
+func TestForeignConfigMapsAreLeftAlone(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	var foreign []*corev1.ConfigMap
+	for _, name := range []string{"taken-report", "taken-samples"} {
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"mine": "x"}}
+		suite.Must(t, api.Create(t.Context(), config))
+		foreign = append(foreign, config)
+	}
+	b := newBenchmark(t, namespace, "taken", nil)
+	run := testRunOf(t, b)
+	for i := range 2 {
+		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
+	}
+	stage(t, run, "finished")
+	reaches(t, b, "in trouble", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
+		found := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReconcileSucceeded)
+		return found != nil && found.Reason == v1alpha1.ReasonNameConflict &&
+			strings.Contains(found.Message, "ConfigMap taken-report exists and does not belong to this LiveStashBenchmark")
+	})
+
+	version := foreign[0].ResourceVersion
+	refresh(t, foreign[0])
+	if foreign[0].ResourceVersion != version {
+		t.Errorf("it was changed: %+v", foreign[0])
+	}
+	suite.Must(t, api.Delete(t.Context(), foreign[0]))
+	changeSpec(t, b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](3600) })
+	finished(t, b)
+	savedReport(t, b)
+	refresh(t, foreign[1])
+}
+
 // A TestRun that never starts is given up at the deadline, with what it waited for.
 func TestDeadline(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "late", func(spec *v1alpha1.LiveStashBenchmarkSpec) {

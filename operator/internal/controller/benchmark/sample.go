@@ -14,8 +14,8 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
-	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -106,7 +106,7 @@ func (r *Reconciler) recordingOf(ctx context.Context, p *pass) (*recording, erro
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the samples so far: %w", err)
 	}
-	if err == nil && kept.Data[testKey] == made.test {
+	if err == nil && metav1.IsControlledBy(kept, p.benchmark) && kept.Data[testKey] == made.test {
 		if err := json.Unmarshal([]byte(kept.Data[recorderKey]), made.recorder); err != nil {
 			return nil, fmt.Errorf("reading the samples so far: %w", err)
 		}
@@ -176,7 +176,7 @@ func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*loadtest.Recorder
 	return recorder, "", nil
 }
 
-// applyConfigMap writes a ConfigMap of the benchmark's own.
+// applyConfigMap writes a ConfigMap of the benchmark's own. The cache does not hold those.
 func (r *Reconciler) applyConfigMap(ctx context.Context, b *v1alpha1.LiveStashBenchmark, name string, data map[string]string) error {
 	wanted := &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -185,12 +185,6 @@ func (r *Reconciler) applyConfigMap(ctx context.Context, b *v1alpha1.LiveStashBe
 		},
 		Data: data,
 	}
-	content, err := reconcile.Unstructured(wanted)
-	if err != nil {
-		return err
-	}
-	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(content), reconcile.FieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("writing ConfigMap %s: %w", name, err)
-	}
-	return nil
+	_, err := apply.Applier{Writer: r.Client, Known: r.Live, Live: r.Live}.One(ctx, b, wanted)
+	return err
 }

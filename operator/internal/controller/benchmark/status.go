@@ -44,7 +44,8 @@ func (r *Reconciler) updateStatus(ctx context.Context, before *v1alpha1.LiveStas
 	status.TimeLeft = r.timeLeft(p)
 	r.setCondition(p, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionTrue, v1alpha1.ReasonReconciled, "nothing went wrong")
 	if outcome != nil {
-		r.setCondition(p, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonAPIError, outcome.Error())
+		reason, message := reconcile.ReasonAndMessage(outcome)
+		r.setCondition(p, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, reason, message)
 	}
 	if status.FinishedAt != nil {
 		r.setCondition(p, v1alpha1.ConditionComplete, metav1.ConditionTrue, string(status.Verdict), p.doing)

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
-	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/store"
@@ -166,7 +166,7 @@ func (r *Reconciler) makeFleet(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	err = r.Create(ctx, wanted, reconcile.FieldOwner)
+	err = r.Create(ctx, wanted, apply.FieldOwner)
 	if sentence := refusal(err); sentence != "" {
 		return r.end(ctx, p, loadtest.Errored(sentence))
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/pki"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
@@ -111,7 +113,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 	if err != nil {
 		return time.Time{}, err
 	}
-	before, err := r.readSecret(ctx, c.Namespace, tls.SecretName(c))
+	before, err := r.readSecret(ctx, c, tls.SecretName(c))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -145,7 +147,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 // and when what is in the Secret is none.
 func (r *Reconciler) ensureAuthority(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, now time.Time) (*pki.Authority, error) {
 	name := tls.AuthorityName(c)
-	before, err := r.readSecret(ctx, c.Namespace, name)
+	before, err := r.readSecret(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
@@ -199,11 +201,14 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 
 // ensureIssuedCertificate asks cert-manager for the nodes' certificate, and waits until it is there.
 func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.LiveStashCluster, certificate *unstructured.Unstructured) error {
-	err := r.ensureForeign(ctx, c, certificate, &reconcile.Problem{
-		Reason: v1alpha1.ReasonCertManagerMissing,
-		Message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + tls.CertificateKind.GroupVersion().String() +
-			" Certificates: install cert-manager, or remove issuerRef so that the operator makes the certificates",
-	})
+	_, err := r.applier().One(ctx, c, certificate)
+	if meta.IsNoMatchError(err) {
+		return &reconcile.Problem{
+			Reason: v1alpha1.ReasonCertManagerMissing,
+			Message: "spec.clustering.tls.issuerRef needs cert-manager, and this cluster does not serve " + tls.CertificateKind.GroupVersion().String() +
+				" Certificates: install cert-manager, or remove issuerRef so that the operator makes the certificates",
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -225,30 +230,31 @@ func (r *Reconciler) ownSecret(ctx context.Context, c *v1alpha1.LiveStashCluster
 	if err != nil || found == nil {
 		return nil, err
 	}
-	if !metav1.IsControlledBy(found, c) {
-		return nil, nameConflict(found)
+	if err := r.applier().CheckOwner(c, found); err != nil {
+		return nil, err
 	}
 	return found, nil
 }
 
-// readSecret reads a Secret from the API server. It is empty, with no UID, when there is none.
-func (r *Reconciler) readSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+// readSecret reads a Secret from the API server that only the operator may have made. It is empty, with no UID, when there is
+// none.
+func (r *Reconciler) readSecret(ctx context.Context, c *v1alpha1.LiveStashCluster, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
 		return &corev1.Secret{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	return secret, nil
+	return secret, r.applier().CheckOwner(c, secret)
 }
 
 // writeSecret makes a Secret, or changes the one that was read before. When that has changed meanwhile, the error is a
 // conflict and the next pass starts from what it is then.
 func (r *Reconciler) writeSecret(ctx context.Context, before, want *corev1.Secret) error {
 	if before.UID == "" {
-		if err := r.Create(ctx, want, reconcile.FieldOwner); err != nil {
+		if err := r.Create(ctx, want, apply.FieldOwner); err != nil {
 			return fmt.Errorf("creating Secret %s: %w", want.Name, err)
 		}
 		return nil
@@ -262,7 +268,7 @@ func (r *Reconciler) writeSecret(ctx context.Context, before, want *corev1.Secre
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
-	if err := r.Update(ctx, after, reconcile.FieldOwner); err != nil {
+	if err := r.Update(ctx, after, apply.FieldOwner); err != nil {
 		return fmt.Errorf("updating Secret %s: %w", want.Name, err)
 	}
 	return nil

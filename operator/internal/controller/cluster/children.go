@@ -5,80 +5,58 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/reconcile"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
-// applyChildren applies those of the rendered objects that are not as wanted.
+func (r *Reconciler) applier() apply.Applier {
+	return apply.Applier{Writer: r.Client, Known: r.Client, Live: r.Live}
+}
+
+// applyChildren applies those of the rendered objects that are not as wanted. What hinders one of them is told when everything
+// else is done.
 func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
-	for _, desired := range p.objects {
-		applied, err := r.ensure(ctx, p.cluster, desired)
-		if err != nil {
-			return err
-		}
-		if applied == nil || applied.GetKind() != "StatefulSet" {
+	applied, err := r.applier().All(ctx, p.cluster, p.objects)
+	if err != nil {
+		p.postpone(err)
+	}
+	for _, object := range applied {
+		if object.GetKind() != "StatefulSet" || object.GetName() != p.cluster.Name {
 			continue
 		}
 		p.statefulSet = &appsv1.StatefulSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, p.statefulSet); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, p.statefulSet); err != nil {
 			return fmt.Errorf("reading the applied StatefulSet: %w", err)
 		}
 	}
 	return nil
 }
 
-// ensure applies one object unless the cache says that it is as wanted; then it returns nil.
-func (r *Reconciler) ensure(ctx context.Context, owner *v1alpha1.LiveStashCluster, desired client.Object) (*unstructured.Unstructured, error) {
-	want, err := applyConfiguration(desired)
-	if err != nil {
-		return nil, err
+// prunedKinds are the kinds of the children that a spec can do without. podInputs are those of them that pods mount.
+var (
+	prunedKinds = []schema.GroupVersionKind{
+		appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
+		corev1.SchemeGroupVersion.WithKind("Service"),
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
 	}
-	live, err := r.child(ctx, desired)
-	if err != nil {
-		return nil, err
-	}
+	podInputs = []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap")}
+)
 
-	if live != nil {
-		if !metav1.IsControlledBy(live, owner) {
-			return nil, nameConflict(live)
-		}
-		if asWanted, err := isAsWanted(live, want); err != nil || asWanted {
-			return nil, err
-		}
-	}
-	if err := r.write(ctx, want, live != nil); err != nil {
-		return nil, err
-	}
-	return want, nil
-}
-
-// write applies an object. What is the operator's already, ours, gets back what somebody else wrote into the operator's
-// fields. Without the force, an object of that name that the cache does not know, because somebody else made it, is not
-// overwritten.
-func (r *Reconciler) write(ctx context.Context, want *unstructured.Unstructured, ours bool) error {
-	options := []client.ApplyOption{reconcile.FieldOwner}
-	if ours {
-		options = append(options, client.ForceOwnership)
-	}
-	name := kindAndName(want)
-	err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), options...)
-	if !ours && apierrors.IsConflict(err) {
-		return nameConflict(want)
-	}
-	if err != nil {
-		return fmt.Errorf("applying %s: %w", name, err)
-	}
-	return nil
-}
-
-// removeUnwanted deletes the optional children that the spec no longer asks for.
+// removeUnwanted deletes the children that the spec no longer asks for: what pods mount when none has it any more.
 func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if p.store.left {
 		return nil // pods that use them are still there
@@ -86,61 +64,26 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
 		return err
 	}
-	for _, optional := range fleet.Optional(p.cluster) {
-		if wanted(p.objects, optional) {
-			continue
-		}
-		live, err := r.child(ctx, optional)
-		if err != nil {
-			return err
-		}
-		if live == nil || !metav1.IsControlledBy(live, p.cluster) {
-			continue
-		}
-		if err := client.IgnoreNotFound(r.Delete(ctx, live)); err != nil {
-			return fmt.Errorf("deleting %s: %w", kindAndName(optional), err)
-		}
+	applier, of := r.applier(), client.MatchingLabels{render.ClusterLabel: p.cluster.Name}
+	if err := applier.Prune(ctx, p.cluster, of, prunedKinds, p.objects); err != nil {
+		return err
 	}
-	return nil
+	rolled, err := r.hasRolled(ctx, p)
+	if err != nil || !rolled {
+		return err // the StatefulSet's next change brings the next pass
+	}
+	if err := applier.Prune(ctx, p.cluster, of, podInputs, p.objects); err != nil {
+		return err
+	}
+	return applier.PruneSecrets(ctx, p.cluster, of, ownSecrets(p.cluster))
 }
 
-func wanted(objects []client.Object, optional client.Object) bool {
-	for _, object := range objects {
-		if kindAndName(object) == kindAndName(optional) {
-			return true
-		}
+// ownSecrets are the names of the Secrets that the operator makes for the fleet. The generated one stays when it is not needed:
+// who loses it loses every session.
+func ownSecrets(c *v1alpha1.LiveStashCluster) []string {
+	names := []string{fleet.SecretName(c)}
+	if c.TLSEnabled() && c.Spec.Clustering.TLS.IssuerRef == nil {
+		names = append(names, tls.AuthorityName(c), tls.SecretName(c))
 	}
-	return false
-}
-
-// child is the live object with the kind and name of like, as the cache has it. Nil when it has none.
-func (r *Reconciler) child(ctx context.Context, like client.Object) (client.Object, error) {
-	kind := like.GetObjectKind().GroupVersionKind()
-	empty, err := r.Scheme().New(kind)
-	if err != nil {
-		return nil, err
-	}
-	live := empty.(client.Object)
-	err = r.Get(ctx, client.ObjectKeyFromObject(like), live)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("looking up %s: %w", kindAndName(like), err)
-	}
-	// The cache drops the kind of typed objects.
-	live.GetObjectKind().SetGroupVersionKind(kind)
-	return live, nil
-}
-
-func kindAndName(object client.Object) string {
-	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
-}
-
-func nameConflict(object client.Object) *reconcile.Problem {
-	return &reconcile.Problem{
-		Reason: v1alpha1.ReasonNameConflict,
-		Message: fmt.Sprintf("%s exists and does not belong to this LiveStashCluster: delete it, or give the LiveStashCluster another name",
-			kindAndName(object)),
-	}
+	return append(names, store.For(c).OwnSecrets(c)...)
 }

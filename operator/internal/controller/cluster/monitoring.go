@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
@@ -24,25 +25,27 @@ func (r *Reconciler) ensurePodMonitor(ctx context.Context, p *pass) error {
 	if wanted == nil {
 		return r.removePodMonitor(ctx, p)
 	}
-	err := r.ensureForeign(ctx, p.cluster, wanted, &reconcile.Problem{
-		Reason: v1alpha1.ReasonPodMonitorMissing,
-		Message: fmt.Sprintf("spec.monitoring.podMonitor needs prometheus-operator, and this cluster does not serve %s %s: install prometheus-operator or kube-prometheus-stack, or set enabled to false",
-			fleet.PodMonitorKind.GroupVersion(), fleet.PodMonitorKind.Kind),
-		Watched: true,
-	})
-	var trouble *reconcile.Problem
-	if errors.As(err, &trouble) {
+	_, err := r.applier().One(ctx, p.cluster, wanted)
+	var taken *apply.ConflictError
+	switch {
+	case meta.IsNoMatchError(err):
 		p.DueIn(lookAgain)
-		p.podMonitor = ""
-		if p.unfinished == nil {
-			p.unfinished = trouble
-		}
+		p.postpone(&reconcile.Problem{
+			Reason: v1alpha1.ReasonPodMonitorMissing,
+			Message: fmt.Sprintf("spec.monitoring.podMonitor needs prometheus-operator, and this cluster does not serve %s %s: install prometheus-operator or kube-prometheus-stack, or set enabled to false",
+				fleet.PodMonitorKind.GroupVersion(), fleet.PodMonitorKind.Kind),
+			Watched: true,
+		})
+	case errors.As(err, &taken):
+		p.postpone(taken)
+	case err != nil:
+		return err
+	default:
+		p.podMonitor = wanted.GetName()
 		return nil
 	}
-	if err == nil {
-		p.podMonitor = wanted.GetName()
-	}
-	return err
+	p.podMonitor = ""
+	return nil
 }
 
 // removePodMonitor deletes the PodMonitor that the status tells of, so that a fleet without one costs no request.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -220,7 +221,7 @@ func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin,
 			Watched: true,
 		}
 	}
-	before, err := r.readSecret(ctx, p.cluster.Namespace, store.RedisSecretName(p.cluster))
+	before, err := r.readSecret(ctx, p.cluster, store.RedisSecretName(p.cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -254,19 +255,23 @@ func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
 		return nil
 	}
 	group := wanted.GroupVersionKind().GroupVersion().String()
-	missing := &reconcile.Problem{
-		Reason: v1alpha1.ReasonRedisOperatorMissing,
-		Message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
-			group, wanted.GetKind()),
-		Watched: true,
-	}
-	err := r.ensureForeign(ctx, p.cluster, wanted, missing)
-	if errors.Is(err, missing) {
+	_, err := r.applier().One(ctx, p.cluster, wanted)
+	var taken *apply.ConflictError
+	switch {
+	case meta.IsNoMatchError(err):
 		p.DueIn(lookAgain)
-		p.unfinished = missing
-		return nil
+		p.postpone(&reconcile.Problem{
+			Reason: v1alpha1.ReasonRedisOperatorMissing,
+			Message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
+				group, wanted.GetKind()),
+			Watched: true,
+		})
+	case errors.As(err, &taken):
+		p.postpone(taken)
+	default:
+		return err
 	}
-	return err
+	return nil
 }
 
 // removeOperatedRedis deletes what redis-operator was asked for when another store is in use.
@@ -289,7 +294,7 @@ func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 			continue
 		}
 		if err := client.IgnoreNotFound(r.Delete(ctx, live)); err != nil {
-			return fmt.Errorf("deleting %s: %w", kindAndName(live), err)
+			return fmt.Errorf("deleting %s %s: %w", kind.Kind, live.Name, err)
 		}
 	}
 	return nil

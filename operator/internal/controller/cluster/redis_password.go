@@ -50,7 +50,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 		}
 	}
 
-	before, err := r.readSecret(ctx, c.Namespace, store.RedisSecretName(c))
+	before, err := r.readSecret(ctx, c, store.RedisSecretName(c))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 	}
 	if len(access.Fleet) > 1 {
 		if err := r.tellRedis(ctx, p, access); err != nil {
-			p.unfinished = err
+			p.postpone(err)
 			p.DueIn(lookAgain)
 			if before.UID != "" {
 				return &metav1.PartialObjectMetadata{ObjectMeta: before.ObjectMeta}, nil
@@ -75,7 +75,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 // admit puts the password's digest into the Secret with Redis' users.
 func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (redis.Access, error) {
 	c, hash := p.cluster, redis.PasswordHash(password)
-	before, err := r.readSecret(ctx, c.Namespace, store.RedisAccessName(c))
+	before, err := r.readSecret(ctx, c, store.RedisAccessName(c))
 	if err != nil {
 		return redis.Access{}, err
 	}
@@ -140,7 +140,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	if !rolled && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionStoreReady) {
 		return nil // the StatefulSet's next change brings the next pass
 	}
-	before, err := r.readSecret(ctx, c.Namespace, store.RedisAccessName(c))
+	before, err := r.readSecret(ctx, c, store.RedisAccessName(c))
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	}
 	// While the fleet rolls, Redis is told again: one that has restarted meanwhile may have read the users of before.
 	if err := r.tellRedis(ctx, p, access); err != nil {
-		p.unfinished = err
+		p.postpone(err)
 		p.DueIn(lookAgain)
 		return nil
 	}

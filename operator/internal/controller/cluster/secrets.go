@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
@@ -63,14 +64,11 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 		return "", err
 	}
 	if found != nil {
-		if !metav1.IsControlledBy(found, c) {
-			return "", nameConflict(found)
-		}
-		return found.UID, nil
+		return found.UID, r.applier().CheckOwner(c, found)
 	}
 
 	secret := fleet.GeneratedSecret(c)
-	if err := r.Create(ctx, secret, reconcile.FieldOwner); err != nil {
+	if err := r.Create(ctx, secret, apply.FieldOwner); err != nil {
 		return "", fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
 	return secret.UID, r.tellGenerated(ctx, c, secret.Name)

@@ -6,13 +6,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -78,57 +76,6 @@ func TestRenderIsPure(t *testing.T) {
 		t.Errorf("rendering changed the spec:\n%s", diff)
 	}
 }
-
-func TestOptionalObjectsAreLeftOut(t *testing.T) {
-	render := func(change func(*v1alpha1.LiveStashCluster)) []client.Object {
-		t.Helper()
-		cluster := rendertest.Cluster(t, "smallest")
-		change(cluster)
-		objects, err := Render(cluster, rendertest.Inputs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return objects
-	}
-	with := func(redis v1alpha1.RedisSpec) []client.Object {
-		return render(func(c *v1alpha1.LiveStashCluster) { c.Spec.Adapter, c.Spec.Redis = v1alpha1.AdapterRedis, &redis })
-	}
-	all := slices.Concat(
-		// A budget is only made without persistence.
-		with(v1alpha1.RedisSpec{}),
-		with(v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{}}}),
-		with(v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}),
-	)
-	few := render(func(c *v1alpha1.LiveStashCluster) {
-		c.Spec.DisruptionBudget.Enabled = ptr.To(false)
-		c.Spec.NetworkPolicy.Enabled = ptr.To(false)
-	})
-	optional := Optional(rendertest.Cluster(t, "smallest"))
-	for _, object := range optional {
-		if has(few, object) || !has(all, object) {
-			t.Errorf("%s is not optional", describe(object))
-		}
-	}
-	for _, object := range all {
-		if !has(few, object) && !has(optional, object) {
-			t.Errorf("%s is optional, and Optional does not tell", describe(object))
-		}
-	}
-}
-
-func describe(object client.Object) string {
-	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
-}
-
-func has(objects []client.Object, like client.Object) bool {
-	for _, object := range objects {
-		if object.GetObjectKind().GroupVersionKind() == like.GetObjectKind().GroupVersionKind() && object.GetName() == like.GetName() {
-			return true
-		}
-	}
-	return false
-}
-
 func TestTooLongNodeNames(t *testing.T) {
 	cluster := rendertest.Cluster(t, "smallest")
 	cluster.Name, cluster.Namespace = strings.Repeat("n", 45), strings.Repeat("s", 63)

@@ -1,12 +1,10 @@
-package cluster
+package apply
 
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
-	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 )
 
@@ -32,6 +30,8 @@ func TestCovers(t *testing.T) {
 		"nested deeper":                 {"{a: {b: {c: [1, 2], d: x}}}", "{a: {b: {c: [2]}}}", true},
 		"nested deeper, another value":  {"{a: {b: {c: [1, 2], d: x}}}", "{a: {b: {d: y}}}", false},
 		"nothing wanted, nothing there": {"{}", "{}", true},
+		"a wanted null":                 {"{a: 1}", "{a: 1, b: null}", true},
+		"a value for a wanted null":     {"{a: 1, b: {c: 1}}", "{a: 1, b: null}", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -47,13 +47,4 @@ func parse(t *testing.T, text string) any {
 	var value any
 	suite.Must(t, yaml.Unmarshal([]byte(text), &value))
 	return value
-}
-
-func quantity(text string) resource.Quantity { return resource.MustParse(text) }
-
-func podTemplate(t *testing.T, patch string) *v1alpha1.PodTemplateOverride {
-	t.Helper()
-	spec := &v1alpha1.PodSpecOverride{}
-	suite.Must(t, spec.UnmarshalJSON([]byte(patch)))
-	return &v1alpha1.PodTemplateOverride{Spec: spec}
 }

@@ -1,4 +1,4 @@
-package cluster
+package apply
 
 import (
 	"crypto/sha256"
@@ -7,31 +7,36 @@ import (
 	"fmt"
 	"reflect"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
-// applyConfiguration is an object as server-side apply takes it: the wanted fields, no status, and their digest.
-func applyConfiguration(desired client.Object) (*unstructured.Unstructured, error) {
-	want, err := reconcile.Unstructured(desired)
+// Annotation is on every object that is applied: a digest of it.
+const Annotation = render.AppliedAnnotation
+
+// configuration is an object as server-side apply takes it: the wanted fields, no status, and their digest.
+func configuration(desired client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("converting %s: %w", kindAndName(desired), err)
 	}
-	delete(want.Object, "status")
-	text, err := json.Marshal(want.Object)
+	delete(content, "status")
+	text, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", kindAndName(desired), err)
 	}
 
+	want := &unstructured.Unstructured{Object: content}
 	annotations := want.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	digest := sha256.Sum256(text)
-	annotations[render.AppliedAnnotation] = hex.EncodeToString(digest[:8])
+	annotations[Annotation] = hex.EncodeToString(digest[:8])
 	want.SetAnnotations(annotations)
 	return want, nil
 }
@@ -39,17 +44,21 @@ func applyConfiguration(desired client.Object) (*unstructured.Unstructured, erro
 // isAsWanted is whether applying would change nothing: the digest is of what is wanted now, and nobody has changed a
 // wanted field since. It saves the request that would find that out.
 func isAsWanted(live client.Object, want *unstructured.Unstructured) (bool, error) {
-	if live.GetAnnotations()[render.AppliedAnnotation] != want.GetAnnotations()[render.AppliedAnnotation] {
+	if live.GetAnnotations()[Annotation] != want.GetAnnotations()[Annotation] {
 		return false, nil
 	}
-	content, err := reconcile.Unstructured(live)
-	if err != nil {
-		return false, err
+	if _, metadata := live.(*metav1.PartialObjectMetadata); metadata {
+		return true, nil // as far as one can tell
 	}
-	return covers(content.Object, want.Object), nil
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return false, fmt.Errorf("converting %s: %w", kindAndName(want), err)
+	}
+	return covers(content, want.Object), nil
 }
 
-// covers is whether have holds everything in want. It may hold more: defaults, and fields and list entries of others.
+// covers is whether have holds everything in want. It may hold more: defaults, and fields and list entries of others. A wanted
+// null is covered by a field that is not there.
 func covers(have, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
