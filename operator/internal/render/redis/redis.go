@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	redisPort        = 6379
-	exporterPort     = 9121
+	redisPort    = 6379
+	exporterPort = 9121
+	// ExporterPortName is the name of the exporter's port, by which Prometheus finds it.
 	ExporterPortName = "metrics"
 )
 

@@ -26,6 +26,7 @@ const (
 	authoritiesKey = "ca.crt"
 )
 
+// Flags make a virtual machine talk to its peers over TLS.
 const Flags = "-proto_dist inet_tls -ssl_dist_optfile " + dir + "/" + optionsKey
 
 // CertificateKind is cert-manager's kind of a certificate that it makes and renews.
