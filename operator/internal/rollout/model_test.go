@@ -203,7 +203,7 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 			m.failf("it takes pod %d while pod %d is leaving", taken[0].ordinal, p.ordinal)
 		}
 	}
-	if remain == 0 && !excused && !(deletes && m.surge == Never) {
+	if remain == 0 && !excused && (!deletes || m.surge != Never) {
 		m.failf("it takes pod %d, the last able one", taken[0].ordinal)
 	}
 	if deletes {

@@ -77,7 +77,7 @@ func look(seen Seen) *fleet {
 	}
 	f.mode = f.nextMode()
 	if f.surge && f.mode == Hold && f.Replicas <= f.Desired {
-		f.surge, f.want = false, seen.Desired // It would be made from the old template and prove nothing.
+		f.surge, f.want = false, seen.Desired // Paused or stuck: it would be made from the old template and prove nothing.
 	}
 	return f
 }
@@ -120,7 +120,7 @@ func (f *fleet) replace(plan *Plan) {
 	stuck, isStuck := f.find(Pod.stuck)
 	hopeless := f.hopeless()
 	switch {
-	case f.mode == Replace && len(broken) > 0:
+	case len(broken) > 0:
 		plan.Delete, plan.Phase, plan.Waiting = broken, Rolling, ""
 	case isStuck:
 		plan.Phase, plan.Waiting = Stuck, stuck.why()
@@ -196,10 +196,8 @@ func (f *fleet) waitingPhase() Phase {
 }
 
 // surges says whether an additional pod is wanted: somebody has to go who may hold state, and would leave nobody behind.
-// One that is there stays when the rollout is stuck or paused; none is made then.
 func (f *fleet) surges() bool {
-	below := func(p Pod) bool { return p.Ordinal < f.Desired }
-	need := slices.ContainsFunc(f.here, func(p Pod) bool { return below(p) && p.outdated() && !p.broken() })
+	need := slices.ContainsFunc(f.here, func(p Pod) bool { return p.Ordinal < f.Desired && p.outdated() && !p.broken() })
 	if !need {
 		return false
 	}
@@ -211,16 +209,15 @@ func (f *fleet) surges() bool {
 	if f.Surge == Never {
 		return false
 	}
-	if f.Replicas <= f.Desired && (f.Paused != "" || slices.ContainsFunc(f.here, Pod.stuck)) {
-		return false
-	}
-	if f.Surge == Always {
-		return true
-	}
+	return f.Surge == Always || f.alone()
+}
+
+// alone says whether the pod that goes next would leave nobody behind who is able or may be soon.
+func (f *fleet) alone() bool {
 	company := f.Desired
 	var able, hopeless bool
 	for _, pod := range f.here {
-		if !below(pod) {
+		if pod.Ordinal >= f.Desired {
 			continue
 		}
 		able = able || pod.able()
@@ -231,39 +228,41 @@ func (f *fleet) surges() bool {
 		hopeless = hopeless || pod.outdated()
 	}
 	// A pod that was given up goes first, with the help of the able one, and comes back as company.
-	return company <= 1 && !(able && hopeless)
+	return company <= 1 && (!able || !hopeless)
 }
 
 // nextMode is the mode that a pod that comes back now should meet.
 func (f *fleet) nextMode() Mode {
 	_, broken := f.find(func(p Pod) bool { return p.outdated() && p.broken() })
-	if f.Paused == "" && !broken && f.isStuck() {
-		// A broken pod comes back with the new template, or it would be broken and deleted for ever. The word "broken" comes and goes
-		// in a crash loop.
-		_, going := f.find(func(p Pod) bool { return !p.Updated && !p.Able && (p.Broken != "" || !p.Terminating && !p.GivenUp) })
-		if f.Mode == Replace && (going || f.absent >= 0) {
-			return Replace
-		}
-		return Hold
-	}
-	if !f.outdated() {
+	switch {
+	case !f.outdated() && !f.isStuck():
 		// Until all are able, one that comes back must not get the old template again: the new one is not the good one yet.
-		if f.Mode == Replace && !f.allAble() {
-			return Replace
+		if f.allAble() {
+			return Hold
 		}
+		return f.Mode
+	case f.Paused != "":
 		return Hold
-	}
-	if f.Paused != "" {
-		return Hold
-	}
-	if broken {
+	case broken:
 		return Replace
+	case f.isStuck():
+		return f.stuckMode()
 	}
 	// Only a pod that is able again ends a crash loop.
 	if _, found := f.find(func(p Pod) bool { return p.Updated && !p.Terminating && !p.Able }); found {
 		return f.Mode
 	}
 	return Replace
+}
+
+// stuckMode is Hold, so that a pod that comes back unplanned gets the good template. But a broken one that is just being replaced
+// comes back with the new template, or it would be broken and deleted for ever; the word "broken" comes and goes in a crash loop.
+func (f *fleet) stuckMode() Mode {
+	_, going := f.find(func(p Pod) bool { return !p.Updated && !p.Able && (p.Broken != "" || !p.Terminating && !p.GivenUp) })
+	if going || f.absent >= 0 {
+		return f.Mode
+	}
+	return Hold
 }
 
 // isStuck says whether a pod of the wanted template does not get on while others, even one that should leave, have an older one.
@@ -274,12 +273,8 @@ func (f *fleet) isStuck() bool {
 
 // keepsLast says why the pod of the highest ordinal may not be scaled away yet.
 func (f *fleet) keepsLast() string {
-	last := f.Replicas - 1
-	if len(f.here) == 0 || f.here[0].Ordinal < last {
-		return ""
-	}
-	leaver := f.here[0]
-	if leaver.Terminating || leaver.broken() {
+	leaver := f.taken()
+	if leaver == "" {
 		return ""
 	}
 	if stopping := f.stopping(); stopping != "" {
@@ -295,8 +290,8 @@ func (f *fleet) keepsLast() string {
 			return pod.why()
 		}
 	}
-	if !able && !leaver.GivenUp {
-		return fmt.Sprintf("no other pod could keep the users of %s", leaver.Name)
+	if !able {
+		return fmt.Sprintf("no other pod could keep the users of %s", leaver)
 	}
 	return ""
 }
@@ -343,12 +338,9 @@ func (f *fleet) names(is func(Pod) bool) []string {
 func (p Pod) able() bool   { return p.Able && !p.Terminating }
 func (p Pod) broken() bool { return p.Broken != "" && !p.Able }
 
-// lost: deleted, and its node does not give it back.
-func (p Pod) lost() bool { return p.Terminating && p.GivenUp }
-
 // outdated: it has to be replaced, or is just being replaced and may hold state.
 func (p Pod) outdated() bool {
-	return !p.Updated && !(p.Terminating && (p.GivenUp || p.broken()))
+	return !p.Updated && (!p.Terminating || !p.GivenUp && !p.broken())
 }
 
 // comes: the pod, or the one that takes its place, is able or may be soon.

@@ -32,6 +32,10 @@ func newGivenUp(p *Pod) {
 func lost(p *Pod) {
 	p.Able, p.GivenUp, p.Terminating, p.Why = false, true, true, "the node of "+p.Name+" is gone"
 }
+func newLost(p *Pod)           { lost(p); p.Updated = true }
+func newBrokenGivenUp(p *Pod)  { newBroken(p); p.GivenUp = true }
+func oldBrokenStopping(p *Pod) { oldBroken(p); p.Terminating = true }
+func ableStopping(p *Pod)      { p.Terminating = true }
 
 func TestNext(t *testing.T) {
 	cases := map[string]struct {
@@ -171,7 +175,44 @@ func TestNext(t *testing.T) {
 			waits(2, Hold, Stuck, "shop-0 does not answer", true),
 		},
 		"HelpsBeforeItGoes": {settled(1, 3, Replace, fleetOf(oldGivenUp, oldGivenUp, updated)), takes(3, "shop-1", true)},
-		"UpInMidRollout":    {settled(4, 2, Hold, fleetOf(old, old)), Plan{Replicas: 4, Mode: Replace, Phase: Scaling}},
+		"StuckWhileBrokenIsReplaced": {
+			settled(3, 3, Replace, fleetOf(old, oldBroken, newBroken)),
+			Plan{Replicas: 3, Mode: Replace, Phase: Rolling, Delete: []string{"shop-1"}},
+		},
+		"StuckAndMendedElsewhere": {
+			settled(3, 3, Hold, fleetOf(old, oldBroken, newBroken)), Plan{Replicas: 3, Mode: Replace, Phase: Rolling},
+		},
+		"StuckWhileOneIsMade": {
+			settled(3, 3, Replace, []Pod{fleetOf(old)[0], fleetOf(old, old, newBroken)[2]}),
+			waits(3, Replace, Stuck, "shop-2: no image", false),
+		},
+		"StuckWhileBrokenStops": {
+			settled(3, 3, Replace, fleetOf(old, oldBrokenStopping, newBroken)), waits(3, Replace, Stuck, "shop-2: no image", false),
+		},
+		"StuckWhileAbleStops": {settled(2, 2, Replace, fleetOf(stopping, newBroken)), Plan{Replicas: 2, Phase: Rolling}},
+		"GivenUpWaitsForOneThatStarts": {
+			with(settled(2, 2, Replace, fleetOf(oldStarting, oldGivenUp)), func(s *Seen) { s.Surge = Never }),
+			waits(2, Replace, Rolling, "shop-0 is starting", false),
+		},
+		"GivenUpComesBackAsCompany": {settled(2, 2, Replace, fleetOf(old, oldGivenUp)), takes(2, "shop-1", false)},
+		"NoSurgeWhileStuck":         {settled(2, 2, Hold, fleetOf(old, newBroken)), waits(2, Hold, Stuck, "shop-1: no image", false)},
+		"NoSurgeWhilePaused": {
+			with(settled(1, 1, Hold, fleetOf(old)), func(s *Seen) { s.Paused = "paused by the user" }),
+			waits(1, Hold, Paused, "paused by the user", false),
+		},
+		"SurgeStaysForCompanyThatIsBroken": {
+			settled(2, 3, Hold, fleetOf(old, newBrokenGivenUp, updated)), waits(3, Hold, Stuck, "shop-1: no image", true),
+		},
+		"SurgeForOneThatIsEvicted": {
+			settled(1, 1, Hold, fleetOf(stopping)), Plan{Replicas: 2, Mode: Replace, Phase: Surging, Surging: true},
+		},
+		"SurgeForTwoWhenAnUpdatedOneIsLost": {
+			settled(2, 2, Replace, fleetOf(old, newLost)), Plan{Replicas: 3, Mode: Replace, Phase: Surging, Surging: true},
+		},
+		"DrainsAndStillSaysItIsAble": {
+			settled(2, 2, Replace, fleetOf(ableStopping, old)), waits(2, Replace, Rolling, "shop-0 is stopping", false),
+		},
+		"UpInMidRollout": {settled(4, 2, Hold, fleetOf(old, old)), Plan{Replicas: 4, Mode: Replace, Phase: Scaling}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

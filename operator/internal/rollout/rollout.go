@@ -12,10 +12,10 @@ package rollout
 type Mode int
 
 const (
-	// Hold, a rolling update whose partition no ordinal reaches: a pod that comes back is made from status.currentRevision, the last
+	// Hold is a rolling update whose partition no ordinal reaches: a pod that comes back is made from status.currentRevision, the last
 	// template that the whole fleet was rolled out to. With all pods updated and ready, the wanted template becomes that.
 	Hold Mode = iota
-	// Replace, which is OnDelete: a pod that comes back is made from the wanted template.
+	// Replace is OnDelete: a pod that comes back is made from the wanted template.
 	Replace
 )
 
@@ -31,11 +31,11 @@ func (m Mode) String() string {
 type Surge string
 
 const (
-	// Auto: when the pod that goes would leave nobody behind.
+	// Auto is when the pod that goes would leave nobody behind.
 	Auto Surge = "Auto"
-	// Always: for every rollout.
+	// Always is for every rollout.
 	Always Surge = "Always"
-	// Never: a fleet of one loses what it holds with every rollout.
+	// Never lets a fleet of one lose what it holds with every rollout.
 	Never Surge = "Never"
 )
 
@@ -43,19 +43,19 @@ const (
 type Phase string
 
 const (
-	// Complete: no pod is outdated and the StatefulSet is as it should be. Whether all pods are well is not said.
+	// Complete says that no pod is outdated and the StatefulSet is as it should be. Whether all pods are well is not said.
 	Complete Phase = "Complete"
-	// Pending: the StatefulSet controller has not acted yet on what was written last, so nobody knows which pods are outdated.
+	// Pending says that the StatefulSet controller has not acted yet on what was written last, so nobody knows which pods are outdated.
 	Pending Phase = "Pending"
-	// Scaling: the number of pods is on its way to the desired one.
+	// Scaling says that the number of pods is on its way to the desired one.
 	Scaling Phase = "Scaling"
-	// Surging: the additional pod is asked for, or not able yet.
+	// Surging says that the additional pod is asked for, or not able yet.
 	Surging Phase = "Surging"
-	// Rolling: pods are being replaced.
+	// Rolling says that pods are being replaced.
 	Rolling Phase = "Rolling"
-	// Paused: pods are outdated and may not go.
+	// Paused says that pods are outdated and may not go.
 	Paused Phase = "Paused"
-	// Stuck: it does not go on by itself, or not before a pod recovers that nobody waits for any longer.
+	// Stuck says that it does not go on by itself, or not before a pod recovers that nobody waits for any longer.
 	Stuck Phase = "Stuck"
 )
 
