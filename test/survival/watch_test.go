@@ -28,6 +28,7 @@ func TestWatch(t *testing.T) {
 		"and the operator another one at once":  {seen: three + "0a! 0a~ 2a~", remark: "1 away", faults: "took shop-2 while shop-0 was terminating"},
 		"or only after it":                      {seen: three + "0a! 0a~ 0a. 0b- 0b+ 2a~ 2a. 2b- 2b+", remark: "1 away"},
 		"the event takes a second pod":          {seen: three + "2a~ 0a! 0a~", remark: "1 away"},
+		"one that fails later is not taken":     {seen: three + "2a~ 2a. 2b- 2b+ 1a~ 1a. 1b- 2b-", remark: "1 away"},
 		"a broken pod goes at any time":         {seen: three + "2a- 1a~ 1a. 1b- 2a~", remark: "1 away", faults: "took shop-1 while shop-2 was not ready"},
 		"a broken pod goes while one is away":   {seen: three + "2a- 0a! 0a~ 2a~ 2a."},
 		"a pod that nobody asks for any longer": {seen: three + "2? 2a~ 2a. 1a~ 1a. 1b- 1b+", remark: "1 away"},
