@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -18,6 +19,8 @@ const pollEvery = 300 * time.Millisecond
 // cluster is the Kubernetes of the test. What a user does goes through kubectl and helm, what is only watched does not.
 type cluster struct {
 	kubernetes.Interface
+	// dynamic is for LiveStashClusters.
+	dynamic dynamic.Interface
 	// path of the kubeconfig.
 	kubeconfig string
 }
@@ -36,7 +39,11 @@ func openCluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	return &cluster{Interface: client, kubeconfig: path}, nil
+	other, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return &cluster{Interface: client, dynamic: other, kubeconfig: path}, nil
 }
 
 func (c *cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {

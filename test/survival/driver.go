@@ -21,8 +21,9 @@ import (
 type options struct {
 	sessions int
 	adapters []string
-	events   []string
-	// fewer are the events of adapters that do not go through all of them.
+	// events are names of events and of groups of them.
+	events []string
+	// fewer are the events, or groups, of adapters that do not go through all of them.
 	fewer map[string][]string
 	agent bool
 	tls   bool
@@ -105,17 +106,18 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 func (o options) subjects(e event, fleets []*fleet) []*fleet {
 	return slices.DeleteFunc(slices.Clone(fleets), func(f *fleet) bool {
 		few, ok := o.fewer[f.adapter]
-		return e.adapter != "" && e.adapter != f.adapter || ok && !slices.Contains(few, e.name)
+		return e.adapter != "" && e.adapter != f.adapter || ok && !slices.ContainsFunc(few, e.is)
 	})
 }
 
-// choose is the events by name; all of them when none is named.
+// choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
-	var known []string
+	all := events(o)
+	known := []string{plain, paired, single}
 	var chosen []event
-	for _, e := range events(o) {
+	for _, e := range all {
 		known = append(known, e.name)
-		if len(o.events) == 0 || slices.Contains(o.events, e.name) {
+		if slices.ContainsFunc(o.events, e.is) {
 			chosen = append(chosen, e)
 		}
 	}
@@ -130,7 +132,7 @@ func choose(o options) ([]event, error) {
 		}
 	}
 	for _, e := range chosen {
-		if len(o.events) > 0 && e.adapter != "" && !slices.Contains(o.adapters, e.adapter) {
+		if slices.Contains(o.events, e.name) && e.adapter != "" && !slices.Contains(o.adapters, e.adapter) {
 			return nil, fmt.Errorf("event %s is about adapter %s: add that one to the adapters", e.name, e.adapter)
 		}
 	}
@@ -189,7 +191,7 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet) []result {
 	results := make([]result, len(subjects))
 	for i, s := range subjects {
 		r := newResult(s.adapter, e.name, s.report)
-		r.remarks, r.skipped, r.judged = s.remarks, skipped, d.options.agent
+		r.remarks, r.faults, r.skipped, r.judged = s.remarks, s.faults, skipped, d.options.agent
 		r.verdict = d.judge(e, r)
 		if s.problem != nil {
 			r.verdict = s.problem.Error()
@@ -214,6 +216,10 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		if err := s.open(ctx); err != nil {
 			return err
 		}
+		var err error
+		if s.watch, err = s.watched(ctx); err != nil {
+			return err
+		}
 		return s.order(ctx, "begin", nil)
 	})
 	opened := time.Now()
@@ -228,6 +234,9 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		d.say("%s, %s: settled after %.0f s; checking every session", s.adapter, e.name, time.Since(opened).Seconds())
 		return nil
 	})
+	for _, s := range subjects {
+		s.watchEnds()
+	}
 	// Also of a fleet in disorder it is worth knowing what its sessions find.
 	_ = inParallel(subjects, func(s *subject) error {
 		report, err := s.verify(ctx)
@@ -254,11 +263,20 @@ func (d *driver) judge(e event, r result) string {
 	if wrong := e.judge(r.Adapter, r.report); wrong != "" {
 		broken = append(broken, wrong)
 	}
-	limit := float64(d.options.maxP99.Milliseconds())
+	broken = append(broken, r.faults...)
+	limit := float64(d.options.limit(e).Milliseconds())
 	if !e.needsNode && limit > 0 && r.P99 != nil && *r.P99 > limit {
 		broken = append(broken, fmt.Sprintf("p99 %.0f ms, over %.0f ms", *r.P99, limit))
 	}
 	return strings.Join(broken, "; ")
+}
+
+// limit is the longest p99 of an event; 0 when its times are not judged.
+func (o options) limit(e event) time.Duration {
+	if o.maxP99 == 0 {
+		return 0
+	}
+	return max(o.maxP99, e.maxP99)
 }
 
 func (d *driver) say(format string, args ...any) {
@@ -289,6 +307,7 @@ type result struct {
 
 	report  crowd.Report
 	remarks []string
+	faults  []string
 	verdict string
 	skipped bool
 	judged  bool

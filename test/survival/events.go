@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,15 +25,28 @@ const (
 	wholeTime = time.Minute
 )
 
+// The groups of events, by which some are chosen at once.
+const (
+	// plain are events of one thing at a time.
+	plain = "plain"
+	// single are rollouts of a fleet of one pod, which has no peer but the one that the operator gives it.
+	single = "single"
+	// paired are events of two things at once.
+	paired = "pairs"
+)
+
 // event is something that happens to a fleet.
 type event struct {
-	name string
+	name  string
+	group string
 	// replicas is the number of pods before the event.
 	replicas int
 	// adapter is the only one that the event is about; empty for all.
 	adapter string
 	// needsNode is whether it needs the pods' processes on this machine.
 	needsNode bool
+	// maxP99 is the longest p99 of the time to be back, where it may be longer than that of other events.
+	maxP99 time.Duration
 	// do does it to some fleets at once, and returns when it has taken effect. The fleets settle afterwards. What it has
 	// to say of a fleet goes to that fleet's remarks.
 	do func(ctx context.Context, d *driver, fleets []*subject) error
@@ -43,8 +57,11 @@ type event struct {
 // subject is a fleet in an event.
 type subject struct {
 	*fleet
+	watch   *watch
 	report  crowd.Report
 	remarks []string
+	// faults are sentences on pods that the operator must not have taken.
+	faults []string
 	// problem is why the event could not be gone through with this fleet.
 	problem error
 }
@@ -53,9 +70,17 @@ func (s *subject) remark(format string, args ...any) {
 	s.remarks = append(s.remarks, fmt.Sprintf(format, args...))
 }
 
-// events are all there are, in the order in which they are run: few changes of the number of pods, the worst ones late.
+// is whether a name means the event: its own, or that of its group.
+func (e event) is(name string) bool { return name == e.name || name == e.group }
+
+// events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return []event{
+	return slices.Concat(plainEvents(o), pairs(), singleEvents())
+}
+
+// plainEvents are in an order of their own: the worst ones late.
+func plainEvents(o options) []event {
+	all := []event{
 		{name: "rollout-image", replicas: 3, do: each(rolloutImage), judge: planned},
 		{name: "rollout-config", replicas: 3, do: each(rolloutConfig), judge: planned},
 		{name: "pod-delete", replicas: 3, do: each(deletePod), judge: planned},
@@ -68,6 +93,17 @@ func events(o options) []event {
 		{name: "redis-kill", replicas: 3, adapter: "Redis", needsNode: true, do: each(killRedis), judge: redisRestarted(o)},
 		{name: "kill", replicas: 3, needsNode: true, do: each(killPod), judge: killed},
 		{name: "split", replicas: 3, needsNode: true, do: each(splitPod), judge: split},
+	}
+	for i := range all {
+		all[i].group = plain
+	}
+	return all
+}
+
+func singleEvents() []event {
+	return []event{
+		{name: "rollout-image-1", group: single, replicas: 1, do: each(rolloutImage), judge: planned},
+		{name: "rollout-config-1", group: single, replicas: 1, do: each(rolloutConfig), judge: planned},
 	}
 }
 
@@ -114,11 +150,7 @@ func try(fleets []*subject, do func(*subject) error) {
 }
 
 func rolloutImage(ctx context.Context, s *subject) error {
-	next := s.options.nextImage
-	if s.image == next {
-		next = s.options.image
-	}
-	s.image = next
+	s.image = s.otherImage()
 	return s.roll(ctx)
 }
 
@@ -140,7 +172,24 @@ func (s *subject) roll(ctx context.Context) error {
 }
 
 func deletePod(ctx context.Context, s *subject) error {
-	_, err := s.in(ctx, "", "delete", "pod", s.lowest(), "--timeout=3m")
+	return s.delete(ctx, s.lowest(), "--timeout=3m")
+}
+
+// delete deletes a pod as a user does.
+func (s *subject) delete(ctx context.Context, name string, flags ...string) error {
+	if err := s.take(ctx, name); err != nil {
+		return err
+	}
+	_, err := s.in(ctx, "", append([]string{"delete", "pod", name}, flags...)...)
+	return err
+}
+
+// take says that the event itself is about to take a pod: that is not the operator's doing.
+func (s *subject) take(ctx context.Context, name string) error {
+	pod, err := s.pod(ctx, name)
+	if err == nil {
+		s.watch.expect(pod.UID)
+	}
 	return err
 }
 
@@ -149,7 +198,7 @@ func evictPod(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	if err := s.evict(ctx, s.lowest()); err != nil {
+	if err := evictLowest(ctx, s); err != nil {
 		return err
 	}
 	return eventually(ctx, settleTime, func(ctx context.Context) error {
@@ -310,7 +359,7 @@ func splitPod(ctx context.Context, s *subject) error {
 
 // noticed fails when the pods that were not cut off still take the one that was for a peer: such a split proves nothing.
 func (s *subject) noticed(ctx context.Context) error {
-	peers, err := s.peers(ctx, fmt.Sprintf("%s-%d", fleetName, s.replicas-1))
+	peers, err := s.peers(ctx, s.highest())
 	if err != nil {
 		return err
 	}

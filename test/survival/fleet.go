@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -98,6 +99,14 @@ func (f *fleet) in(ctx context.Context, input string, args ...string) (string, e
 	return f.kubectl(ctx, input, append([]string{"--namespace", f.namespace}, args...)...)
 }
 
+// otherImage is the same application under the tag that the fleet does not have.
+func (f *fleet) otherImage() string {
+	if f.image == f.options.nextImage {
+		return f.options.image
+	}
+	return f.options.nextImage
+}
+
 // apply applies the LiveStashCluster. What is not the subject of an event is left to the defaults.
 func (f *fleet) apply(ctx context.Context) error {
 	spec := map[string]any{
@@ -175,6 +184,15 @@ func (f *fleet) conditionsHold(ctx context.Context) error {
 	if f.options.agent {
 		want["Clustered"], want["StoreReady"], want["AgentHealthy"] = metav1.ConditionTrue, metav1.ConditionTrue, metav1.ConditionTrue
 	}
+	// What kstatus looks at. It takes one that is not there for a good one.
+	summary := map[string]metav1.ConditionStatus{
+		"Ready": metav1.ConditionTrue, "Reconciling": metav1.ConditionFalse, "Stalled": metav1.ConditionFalse,
+	}
+	for kind, status := range summary {
+		if s.condition(kind) != nil {
+			want[kind] = status
+		}
+	}
 	for _, kind := range slices.Sorted(maps.Keys(want)) {
 		c := s.condition(kind)
 		if c == nil {
@@ -199,8 +217,9 @@ func (f *fleet) podsAreRight(ctx context.Context) error {
 	if set.Status.ObservedGeneration != set.Generation {
 		return errors.New("the StatefulSet's new generation is not seen yet")
 	}
-	if len(pods) != f.replicas {
-		return fmt.Errorf("there are %d pods, not %d", len(pods), f.replicas)
+	// A pod that the operator has added for the time of a rollout is gone again.
+	if asked := ptr.Deref(set.Spec.Replicas, 1); int(asked) != f.replicas || len(pods) != f.replicas {
+		return fmt.Errorf("there are %d pods, and the StatefulSet asks for %d, not %d", len(pods), asked, f.replicas)
 	}
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil || !isReady(pod) {
@@ -264,6 +283,9 @@ func (f *fleet) replaced(ctx context.Context, before map[string]types.UID) error
 
 // lowest is the pod with ordinal 0, whose loss is the worst for Mnesia.
 func (f *fleet) lowest() string { return fleetName + "-0" }
+
+// highest is the one that a rollout takes first.
+func (f *fleet) highest() string { return fmt.Sprintf("%s-%d", fleetName, f.replicas-1) }
 
 func (f *fleet) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	return f.CoreV1().Pods(f.namespace).Get(ctx, name, metav1.GetOptions{})

@@ -10,8 +10,8 @@ import (
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
-// TestSurvival is `make survival` with few sessions: every adapter, every event. With Redis, whose pods hold nothing, only
-// those that can go wrong.
+// TestSurvival is `make survival` with few sessions: every adapter, every plain event, and a few of two things at once. With
+// Redis, whose pods hold nothing, only those that can go wrong. A fleet of one pod is rolled out with ETS only.
 func TestSurvival(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Fatal("KUBECONFIG is not set: run `make test-survival`, or set it to a cluster for tests that has the images")
@@ -29,8 +29,16 @@ func TestSurvival(t *testing.T) {
 	if text := os.Getenv("ADAPTERS"); text != "" {
 		o.adapters = words(text)
 	}
-	if o.events = words(os.Getenv("EVENTS")); len(o.events) == 0 {
-		o.fewer = map[string][]string{"Redis": {"rollout-config", "redis-restart"}}
+	if events := words(os.Getenv("EVENTS")); len(events) > 0 {
+		o.events = events
+	} else {
+		o.events = []string{plain, "evict-change-2", "scale-change-3", "rollout-config-1"}
+		o.fewer = map[string][]string{
+			"ETS":           {plain, "evict-change-2", "rollout-config-1"},
+			"BrowserMemory": {plain, "evict-change-2"},
+			"Mnesia":        {plain, "evict-change-2", "scale-change-3"},
+			"Redis":         {"rollout-config", "redis-restart", "evict-change-2"},
+		}
 	}
 	results, err := run(t.Context(), o, t.Output())
 	if err != nil {
@@ -67,6 +75,10 @@ func TestJudge(t *testing.T) {
 		"a planned event that loses one":     {"ETS", "eviction", crowd.Report{Recovered: 8, Lost: 1}, true},
 		"a planned event with a stale one":   {"Mnesia", "scale-up", crowd.Report{Recovered: 8, Stale: 1}, true},
 		"a planned event that is slow":       {"ETS", "eviction", crowd.Report{Recovered: 9, Times: slow}, true},
+		"a pair that takes longer":           {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: slow}, false},
+		"a pair that takes too long":         {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: &crowd.Times{P99: 1001}}, true},
+		"a pair that loses one":              {"Mnesia", "scale-change-3", crowd.Report{Recovered: 8, Lost: 1}, true},
+		"a pod on its own that loses one":    {"Mnesia", "rollout-image-1", crowd.Report{Recovered: 8, Lost: 1}, true},
 		"a kill that is slow":                {"Mnesia", "kill", crowd.Report{Recovered: 9, Times: slow}, false},
 		"a kill that loses a Mnesia session": {"Mnesia", "kill", crowd.Report{Lost: 1}, true},
 		"a kill that loses the pod's own":    {"ETS", "kill", crowd.Report{Lost: 3, Pods: map[string]crowd.Pod{first: {Sessions: 3, Lost: 3}}}, false},
@@ -129,8 +141,44 @@ func TestUntilConnected(t *testing.T) {
 	}
 }
 
+// What the operator must not have done fails an event that lost nothing.
+func TestJudgeTheOrder(t *testing.T) {
+	d := &driver{options: defaults()}
+	r := newResult("ETS", "evict-change-2", crowd.Report{Recovered: 9})
+	r.faults = []string{"the operator took shop-1 while shop-0 was terminating"}
+	if verdict := d.judge(event{judge: planned}, r); verdict != r.faults[0] {
+		t.Errorf("the verdict is %q", verdict)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for name, c := range map[string]struct {
+		events []string
+		want   int
+	}{
+		"one":               {[]string{"evict-change-3"}, 1},
+		"a group":           {[]string{single}, 2},
+		"a group and one":   {[]string{single, "kill"}, 3},
+		"one of its group":  {[]string{single, "rollout-image-1"}, 2},
+		"all pairs":         {[]string{paired}, 14},
+		"those of one only": {[]string{plain}, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := defaults()
+			o.adapters, o.events = []string{"ETS", "Redis"}, c.events
+			chosen, err := choose(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(chosen) != c.want {
+				t.Errorf("%d events are chosen, want %d", len(chosen), c.want)
+			}
+		})
+	}
+}
+
 func TestSubjects(t *testing.T) {
-	o := options{fewer: map[string][]string{"Redis": {"redis-restart"}}}
+	o := options{fewer: map[string][]string{"Redis": {"redis-restart", single}}}
 	fleets := []*fleet{{adapter: "ETS"}, {adapter: "Redis"}}
 	for name, c := range map[string]struct {
 		event event
@@ -138,6 +186,7 @@ func TestSubjects(t *testing.T) {
 	}{
 		"an event for all":       {event{name: "eviction"}, "ETS"},
 		"an event of one":        {event{name: "redis-restart", adapter: "Redis"}, "Redis"},
+		"one of a group":         {event{name: "rollout-image-1", group: single}, "ETS Redis"},
 		"one it does not choose": {event{name: "redis-kill", adapter: "Redis"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
