@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -29,6 +28,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/metricsauth"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
 
@@ -202,7 +202,7 @@ func ownNamespace() string {
 func metricsOptions(opts options) server.Options {
 	metrics := server.Options{BindAddress: opts.metricsAddress, SecureServing: opts.metricsSecure}
 	if opts.metricsSecure {
-		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		metrics.FilterProvider = metricsauth.Filter
 	}
 	return metrics
 }
