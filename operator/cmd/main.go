@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -29,6 +28,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/metricsauth"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
 
@@ -47,6 +47,7 @@ type options struct {
 	concurrency      int
 	leaderElection   bool
 	electionInNS     string
+	electionID       string
 	metricsAddress   string
 	metricsSecure    bool
 	healthAddress    string
@@ -85,6 +86,7 @@ func parse() options {
 	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
 	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
+	flag.StringVar(&opts.electionID, "leader-election-id", "livestash-operator", "Name of that Lease. Two operators of one namespace need two, else one of them waits for ever.")
 	flag.StringVar(&opts.metricsAddress, "metrics-bind-address", ":8443", "Address of /metrics. 0 turns it off.")
 	flag.BoolVar(&opts.metricsSecure, "metrics-secure", true, "Serve /metrics over TLS, with a certificate made at the start, to those only whose token may get /metrics. False: over HTTP, to all.")
 	flag.StringVar(&opts.healthAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz.")
@@ -114,7 +116,7 @@ func run(opts options) error {
 		Metrics:                       metricsOptions(opts),
 		HealthProbeBindAddress:        opts.healthAddress,
 		LeaderElection:                opts.leaderElection,
-		LeaderElectionID:              "livestash-operator",
+		LeaderElectionID:              opts.electionID,
 		LeaderElectionNamespace:       opts.electionInNS,
 		LeaderElectionReleaseOnCancel: true,
 	})
@@ -200,7 +202,7 @@ func ownNamespace() string {
 func metricsOptions(opts options) server.Options {
 	metrics := server.Options{BindAddress: opts.metricsAddress, SecureServing: opts.metricsSecure}
 	if opts.metricsSecure {
-		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		metrics.FilterProvider = metricsauth.Filter
 	}
 	return metrics
 }

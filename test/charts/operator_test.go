@@ -333,7 +333,12 @@ func TestNames(t *testing.T) {
 		}
 		found := read(t, []byte(out))
 		if found["Deployment there/"+want] == nil {
-			t.Errorf("release %s: no Deployment %s", release, want)
+			t.Fatalf("release %s: no Deployment %s", release, want)
+		}
+		// Releases that share a Lease would wait for each other.
+		arguments := typed[appsv1.Deployment](t, found, "Deployment there/"+want).Spec.Template.Spec.Containers[0].Args
+		if lease := "--leader-election-id=" + want; !slices.Contains(arguments, lease) {
+			t.Errorf("release %s: the operator is not started with %s", release, lease)
 		}
 		if len(want) > 63 {
 			t.Errorf("release %s: a Service cannot be named %s", release, want)

@@ -1,8 +1,10 @@
 // Command scale measures what it costs the operator to make many LiveStashClusters, against a real API server.
 //
 //	go run ./scale -n 300 -bin ../bin
+//	go run ./scale -n 1000 -pods 10 -agents -bin ../bin
 //
-// It starts etcd, an API server and a controller manager, and no nodes: the pods are never run. The operator runs as a
+// It starts etcd, an API server and a controller manager, and no nodes: the pods are never run. With -agents they run as far as
+// the operator can tell, on a simulated node, with agents that answer or, a share of them, never do. The operator runs as a
 // process, with the account and the roles it is installed with. The last line of standard output is one JSON object; see
 // docs/reference/scale.md for its fields.
 package main
@@ -23,17 +25,21 @@ import (
 const idleWindow = time.Minute
 
 func main() {
-	opts := options{idle: idleWindow, out: os.Stdout}
+	opts := options{out: os.Stdout}
 	var checkBounds, checkPace bool
 	var operatorArgs string
 	flag.IntVar(&opts.clusters, "n", 300, "How many LiveStashClusters are made.")
+	flag.IntVar(&opts.pods, "pods", 3, "How many pods each has.")
+	flag.BoolVar(&opts.withAgents, "agents", false, "Let the pods run on a simulated node, with agents that answer, and measure the operator at rest and how fast it acts.")
+	flag.Float64Var(&opts.silent, "silent", 0.33, "Share of the pods whose agents never answer.")
+	flag.DurationVar(&opts.idle, "idle", idleWindow, "How long the operator is watched that has nothing to do.")
 	flag.StringVar(&opts.bin, "bin", "../bin", "Folder of the programs localcluster, kubernetes and manager.")
 	flag.StringVar(&opts.config, "config", "../config", "Folder of the project's config/, for the CRD and the roles.")
 	flag.StringVar(&opts.name, "name", "bench", "Name of the local cluster. What is left of an earlier one of that name is removed.")
 	flag.StringVar(&opts.keep, "keep", "", "Folder that gets audit.log, operator.log and all.yaml. Empty: they are removed in the end.")
 	flag.StringVar(&operatorArgs, "operator-args", "", "More arguments for the operator, separated by spaces.")
 	flag.BoolVar(&checkBounds, "check", false, "Fail when a bound on requests or memory is broken.")
-	flag.BoolVar(&checkPace, "check-pace", false, "Fail when the StatefulSets come more than two seconds after the LiveStashClusters. Only for a machine with nothing else to do.")
+	flag.BoolVar(&checkPace, "check-pace", false, "Fail when the operator is slower, or takes more CPU time, than it should. Only for a machine with nothing else to do.")
 	flag.Parse()
 	opts.operatorArgs = strings.Fields(operatorArgs)
 

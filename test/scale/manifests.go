@@ -35,26 +35,33 @@ func prerequisites(roles string) string {
 	)
 }
 
-// liveStashClusters are n LiveStashClusters as a user would write them.
-func liveStashClusters(n int) string {
-	all := make([]string, n)
+// liveStashClusters are all LiveStashClusters, as a user would write them.
+func (b *bench) liveStashClusters() string {
+	all := make([]string, b.clusters)
 	for i := range all {
-		all[i] = liveStashCluster(fmt.Sprintf("shop-%04d", i), clustersNamespace)
+		all[i] = b.liveStashCluster(clusterName(i), clustersNamespace)
 	}
 	return documents(all...)
 }
 
-func liveStashCluster(name, namespace string) string {
-	return fmt.Sprintf(`apiVersion: livestash.dev/v1alpha1
+func clusterName(i int) string { return fmt.Sprintf("shop-%04d", i) }
+
+func (b *bench) liveStashCluster(name, namespace string) string {
+	manifest := fmt.Sprintf(`apiVersion: livestash.dev/v1alpha1
 kind: LiveStashCluster
 metadata:
   name: %s
   namespace: %s
 spec:
   image: ghcr.io/acme/shop:1.4.2
-  replicas: 3
+  replicas: %d
   adapter: ETS
-  ttl: 5m`, name, namespace)
+  ttl: 5m`, name, namespace, b.pods)
+	if b.agents != nil {
+		// One of this run's own, so that two can run side by side.
+		manifest += fmt.Sprintf("\n  agent: {port: %d}", b.agents.port)
+	}
+	return manifest
 }
 
 func documents(all ...string) string { return strings.Join(all, "\n---\n") + "\n" }

@@ -18,9 +18,9 @@ const clockTicks = 100
 type usage struct {
 	// cpu is its CPU time since it started.
 	cpu time.Duration
-	// peak and resident are the most memory it ever held and what it holds now; anonymous is the part of resident that
-	// is not the program's own file. In bytes.
-	peak, resident, anonymous int64
+	// peak and resident are the most memory it ever held and what it holds now. Of that, anonymous is its own, and files are
+	// pages of files, which the kernel can drop and read again: the program's above all. In bytes.
+	peak, resident, anonymous, files int64
 }
 
 func readUsage(pid int) (usage, error) {
@@ -49,7 +49,10 @@ func parseUsage(stat, status string) (usage, error) {
 		}
 		used.cpu += time.Duration(ticks) * time.Second / clockTicks
 	}
-	for name, value := range map[string]*int64{"VmHWM": &used.peak, "VmRSS": &used.resident, "RssAnon": &used.anonymous} {
+	var shared int64
+	for name, value := range map[string]*int64{
+		"VmHWM": &used.peak, "VmRSS": &used.resident, "RssAnon": &used.anonymous, "RssFile": &used.files, "RssShmem": &shared,
+	} {
 		_, rest, found := strings.Cut(status, "\n"+name+":")
 		line, _, _ := strings.Cut(rest, "\n")
 		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 64)
@@ -58,6 +61,7 @@ func parseUsage(stat, status string) (usage, error) {
 		}
 		*value = kib << 10
 	}
+	used.files += shared
 	return used, nil
 }
 

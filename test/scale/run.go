@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// quietFor is how long the operator must make no request to count as quiet.
-	quietFor = 5 * time.Second
+	// quietFor is how long the operator must make no request to count as quiet. With agents it asks each of them in that time,
+	// also once more those that did not answer.
+	quietFor       = 5 * time.Second
+	quietForAgents = 40 * time.Second
 	// quietLimit is how long it is given for that. One that does not get quiet is measured all the same.
 	quietLimit = 2 * time.Minute
 	// limitPerCluster is the time that a run gives up after, for each LiveStashCluster, on top of graceLimit.
@@ -29,7 +31,11 @@ const (
 
 // options say what is measured.
 type options struct {
-	clusters     int
+	// pods is how many each of the clusters has.
+	clusters, pods int
+	// withAgents lets the pods run, on a simulated node. silent is the share of them whose agents never answer.
+	withAgents   bool
+	silent       float64
 	bin, config  string
 	name, keep   string
 	operatorArgs []string
@@ -50,12 +56,15 @@ type bench struct {
 	client  kubernetes.Interface
 	process *process
 	audit   *auditLog
+	// agents and node are nil when pods do not run.
+	agents *agents
+	node   *node
 }
 
 // run measures, and leaves nothing running, however it ends.
 func run(ctx context.Context, opts options) (measured measurement, err error) {
-	if opts.clusters < 1 {
-		return measured, errors.New("-n must be at least 1")
+	if opts.clusters < 1 || opts.pods < 1 {
+		return measured, errors.New("-n and -pods must be at least 1")
 	}
 	if opts.bin, err = filepath.Abs(opts.bin); err != nil {
 		return measured, err
@@ -103,6 +112,16 @@ func (b *bench) everything(ctx context.Context, plane *controlPlane) (measured m
 	// From here on, the end of the operator is the end of the run.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if b.withAgents {
+		if err := b.simulate(ctx); err != nil {
+			return measured, err
+		}
+		defer func() {
+			cancel(nil)
+			b.node.wait()
+			err = errors.Join(err, b.agents.stop())
+		}()
+	}
 	go func() {
 		select {
 		case <-b.process.ended:
@@ -173,50 +192,97 @@ func (b *bench) install(ctx context.Context) error {
 	return err
 }
 
+// simulate brings the node on which pods run, and their agents.
+func (b *bench) simulate(ctx context.Context) (err error) {
+	b.step("starting a simulated node")
+	if b.agents, err = startAgents(b.silent, b.pods-1); err != nil {
+		return err
+	}
+	if b.node, err = startNode(ctx, b.client, b.agents); err != nil {
+		return errors.Join(err, b.agents.stop())
+	}
+	return nil
+}
+
 func (b *bench) measure(ctx context.Context) (measurement, error) {
-	measured := measurement{clusters: b.clusters}
-	if err := b.warmUp(ctx); err != nil {
+	measured := measurement{clusters: b.clusters, pods: b.pods, idleFor: b.idle}
+	if err := b.measureCreation(ctx, &measured); err != nil {
 		return measured, err
+	}
+	if err := b.measureRest(ctx, &measured); err != nil {
+		return measured, err
+	}
+	if err := b.tell(ctx, &measured); err != nil || !b.withAgents {
+		return measured, err
+	}
+	var err error
+	measured.agents.changes, err = b.change(ctx)
+	return measured, err
+}
+
+// measureCreation ends when the operator has made everything and is quiet.
+func (b *bench) measureCreation(ctx context.Context, measured *measurement) error {
+	program, err := os.Stat(filepath.Join(b.bin, "manager"))
+	if err != nil {
+		return err
+	}
+	measured.program = program.Size()
+	if err := b.warmUp(ctx); err != nil {
+		return err
 	}
 	file := filepath.Join(b.dir, "all.yaml")
-	if err := os.WriteFile(file, []byte(liveStashClusters(b.clusters)), 0o644); err != nil {
-		return measured, err
+	if err := os.WriteFile(file, []byte(b.liveStashClusters()), 0o644); err != nil {
+		return err
 	}
-	sets, err := watchStatefulSets(ctx, b.client, clustersNamespace, b.clusters)
+	sets, err := watchStatefulSets(ctx, b.client, clustersNamespace, b.clusters, b.withAgents)
 	if err != nil {
-		return measured, err
+		return err
 	}
 	if measured.before, err = readUsage(b.process.Pid); err != nil {
-		return measured, err
+		return err
 	}
 
-	b.step("creating %d LiveStashClusters of 3 replicas with one kubectl", b.clusters)
+	b.step("creating %d LiveStashClusters of %d pods with one kubectl", b.clusters, b.pods)
 	started := time.Now()
-	if err := b.create(ctx, file, sets, started, &measured); err != nil {
-		return measured, err
+	if err := b.create(ctx, file, sets, started, measured); err != nil {
+		return err
 	}
-	quiet, err := b.waitQuiet(ctx, "the last request", started)
-	if err != nil {
-		return measured, err
+	quiet := quietFor
+	if b.withAgents {
+		quiet = quietForAgents
 	}
-	measured.requests = b.audit.between(started, quiet)
+	measured.quiet, err = b.waitQuiet(ctx, "the last request", started, quiet)
+	measured.requests = b.audit.between(started, measured.quiet)
+	return err
+}
 
+// measureRest watches the operator while it has nothing to do but to ask agents.
+func (b *bench) measureRest(ctx context.Context, measured *measurement) (err error) {
+	if measured.atRest, err = readUsage(b.process.Pid); err != nil {
+		return err
+	}
+	var asked int64
+	if b.withAgents {
+		asked = b.agents.asked.Load()
+	}
 	b.step("watching the operator for %s with nothing to do", b.idle)
-	end := quiet.Add(b.idle)
+	end := time.Now().Add(b.idle)
 	stop := b.remind(func() string { return fmt.Sprintf("%s to go", time.Until(end).Round(time.Second)) })
 	err = sleepUntil(ctx, end)
 	stop()
 	if err != nil {
-		return measured, err
+		return err
+	}
+	if b.withAgents {
+		all, silent := b.agents.counts()
+		measured.agents = &agentFigures{all: all, silent: silent, asked: b.agents.asked.Load() - asked, mostAtOnce: b.agents.mostInFlight.Load()}
 	}
 	if err := b.audit.read(); err != nil {
-		return measured, err
+		return err
 	}
-	measured.idle = b.audit.between(quiet, end)
-	if measured.after, err = readUsage(b.process.Pid); err != nil {
-		return measured, err
-	}
-	return measured, b.tell(ctx, &measured)
+	measured.idle = b.audit.between(measured.quiet, end)
+	measured.after, err = readUsage(b.process.Pid)
+	return err
 }
 
 // warmUp has the operator make one LiveStashCluster, which stays, in a namespace of its own. That shows that it leads and
@@ -224,18 +290,18 @@ func (b *bench) measure(ctx context.Context) (measurement, error) {
 func (b *bench) warmUp(ctx context.Context) error {
 	b.step("warming up with one LiveStashCluster")
 	const namespace = "default"
-	sets, err := watchStatefulSets(ctx, b.client, namespace, 1)
+	sets, err := watchStatefulSets(ctx, b.client, namespace, 1, b.withAgents)
 	if err != nil {
 		return err
 	}
 	started := time.Now()
-	if err := b.kubectl(ctx, liveStashCluster("warm-up", namespace), "create", "-f", "-"); err != nil {
+	if err := b.kubectl(ctx, b.liveStashCluster("warm-up", namespace), "create", "-f", "-"); err != nil {
 		return err
 	}
 	if err := b.waitPods(sets); err != nil {
 		return err
 	}
-	_, err = b.waitQuiet(ctx, "the warm-up", started)
+	_, err = b.waitQuiet(ctx, "the warm-up", started, quietFor)
 	return err
 }
 
@@ -256,8 +322,8 @@ func (b *bench) create(ctx context.Context, file string, sets *arrivals, started
 	if err := b.waitPods(sets); err != nil {
 		return err
 	}
-	measured.made = (<-sets.allMade).Sub(started)
-	b.step("every StatefulSet was there after %.2f s, its pods after %.2f s", measured.made.Seconds(), time.Since(started).Seconds())
+	measured.made, measured.full = (<-sets.allMade).Sub(started), time.Since(started)
+	b.step("every StatefulSet was there after %.2f s, its pods after %.2f s", measured.made.Seconds(), measured.full.Seconds())
 	return nil
 }
 
@@ -267,13 +333,13 @@ func (b *bench) waitPods(sets *arrivals) error {
 	case err := <-sets.ended:
 		return err
 	case <-time.After(limit):
-		return fmt.Errorf("not all StatefulSets after %s: %s; the end of the operator's log:\n%s", limit, sets, b.process.tail())
+		return fmt.Errorf("not all StatefulSets after %s: %s; %s; the end of the operator's log:\n%s", limit, sets, b.node, b.process.tail())
 	}
 }
 
-// waitQuiet waits until the operator has made no request for a while, and returns the end of that while. An operator
+// waitQuiet waits until the operator has made no request for so long, and returns the end of that time. An operator
 // that goes on is not waited for longer than quietLimit.
-func (b *bench) waitQuiet(ctx context.Context, since string, from time.Time) (time.Time, error) {
+func (b *bench) waitQuiet(ctx context.Context, since string, from time.Time, quiet time.Duration) (time.Time, error) {
 	stop := b.remind(func() string { return "waiting until the operator is quiet" })
 	defer stop()
 	deadline := time.Now().Add(quietLimit)
@@ -286,7 +352,7 @@ func (b *bench) waitQuiet(ctx context.Context, since string, from time.Time) (ti
 		if last.Before(from) {
 			last = from
 		}
-		if now.Sub(last) >= quietFor {
+		if now.Sub(last) >= quiet {
 			b.step("quiet: %s was %.1f s ago", since, now.Sub(last).Seconds())
 			return now, nil
 		}
@@ -317,8 +383,13 @@ func (b *bench) tell(ctx context.Context, measured *measurement) error {
 	}
 	measured.children = total
 	b.step("children: %.2f per cluster: %s", measured.childrenPerCluster(), kinds)
-	b.step("memory of the operator: %.1f MiB at most, %.1f MiB now, of that %.1f MiB are not the program's file",
-		mebibytes(measured.after.peak), mebibytes(measured.after.resident), mebibytes(measured.after.anonymous))
+	b.step("memory of the operator: %.1f MiB at most, %.1f MiB now: %.1f anonymous, %.1f of files; the program has %.1f MiB",
+		mebibytes(measured.after.peak), mebibytes(measured.after.resident), mebibytes(measured.after.anonymous), mebibytes(measured.after.files),
+		mebibytes(measured.program))
+	b.step("CPU of the operator at rest: %.3f cores", measured.restingCores())
+	if a := measured.agents; a != nil {
+		b.step("agents: %d, of that %d silent; %.1f questions a second at rest, %d at once at most", a.all, a.silent, a.perSecond(b.idle), a.mostAtOnce)
+	}
 	b.step("requests of the operator until it was quiet, without leases and watches:")
 	printRequests(b.progress, measured.requests, b.clusters)
 	b.step("requests in the %s after that: %d", b.idle, len(measured.idle))

@@ -18,6 +18,7 @@ func TestOperatorKeepsItsBounds(t *testing.T) {
 	}
 	measured, err := run(t.Context(), options{
 		clusters: 10,
+		pods:     3,
 		bin:      filepath.Join("..", "..", "bin"),
 		config:   filepath.Join("..", "..", "config"),
 		name:     "scale-test",
@@ -43,22 +44,79 @@ func TestOperatorKeepsItsBounds(t *testing.T) {
 	}
 }
 
+// TestOperatorRestsWithAgents lets pods run, whose agents answer or, a third of them, never do.
+func TestOperatorRestsWithAgents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane, which takes two minutes")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("localcluster needs root")
+	}
+	measured, err := run(t.Context(), options{
+		clusters:   10,
+		pods:       3,
+		withAgents: true,
+		silent:     1. / 3,
+		bin:        filepath.Join("..", "..", "bin"),
+		config:     filepath.Join("..", "..", "config"),
+		name:       "scale-test",
+		idle:       35 * time.Second, // longer than it takes to ask everybody once
+		out:        t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bound := range measured.brokenBounds() {
+		t.Error("broken bound:", bound)
+	}
+	agents := measured.agents
+	const warmUpPods = 3
+	if want := measured.clusters*measured.pods + warmUpPods; agents.all != want || agents.silent != want/3 {
+		t.Errorf("%d agents, %d silent, want %d and a third", agents.all, agents.silent, want)
+	}
+	// The bounds would also be kept by an operator that asks nobody.
+	if agents.asked < int64(agents.all-agents.silent) {
+		t.Errorf("%d questions at rest: %d agents were there to answer", agents.asked, agents.all-agents.silent)
+	}
+	if len(agents.changes) != measured.clusters {
+		t.Errorf("%d of %d changes were measured", len(agents.changes), measured.clusters)
+	}
+	for _, took := range agents.changes {
+		if took >= changeLimit {
+			t.Errorf("a changed spec was not in the StatefulSet after %s", took)
+		}
+	}
+}
+
 func TestBrokenBounds(t *testing.T) {
 	good := measurement{
-		clusters: 2, children: 14, created: time.Second, made: 3 * time.Second,
+		clusters: 2, children: 14, created: time.Second, made: 3 * time.Second, idleFor: time.Minute,
 		requests: make([]request, 24), after: usage{peak: maxPeak},
+	}
+	withAgents := func(change func(*measurement)) func(*measurement) {
+		return func(m *measurement) {
+			m.after = usage{resident: maxRestingMemory, peak: 2 * maxRestingMemory, cpu: 18 * time.Second}
+			m.agents = &agentFigures{changes: []time.Duration{time.Millisecond, maxReaction}}
+			m.requests = make([]request, 44)
+			change(m)
+		}
 	}
 	cases := map[string]struct {
 		change func(*measurement)
 		// says is what the one broken bound must name; none is broken when it is empty.
 		says string
 	}{
-		"all kept to the limit": {func(*measurement) {}, ""},
-		"one request too many":  {func(m *measurement) { m.requests = make([]request, 25) }, "12.50 requests per cluster, at most 12.00"},
-		"fewer children":        {func(m *measurement) { m.children = 12 }, "12.00 requests per cluster, at most 11.00"},
-		"not idle":              {func(m *measurement) { m.idle = make([]request, 1) }, "1 requests while there was nothing to do"},
-		"too much memory":       {func(m *measurement) { m.after.peak += 1 << 20 }, "81.0 MiB of memory, at most 80"},
-		"too late":              {func(m *measurement) { m.made += time.Millisecond }, "at most 2s after the 1.00 s"},
+		"all kept to the limit":        {func(*measurement) {}, ""},
+		"one request too many":         {func(m *measurement) { m.requests = make([]request, 25) }, "12.50 requests per cluster, at most 12.00"},
+		"fewer children":               {func(m *measurement) { m.children = 12 }, "12.00 requests per cluster, at most 11.00"},
+		"not idle":                     {func(m *measurement) { m.idle = make([]request, 1) }, "1 requests while there was nothing to do"},
+		"too much memory":              {func(m *measurement) { m.after.peak += 1 << 20 }, "81.0 MiB of memory, at most 80"},
+		"agents, to the limit":         {withAgents(func(*measurement) {}), ""},
+		"agents, one request too many": {withAgents(func(m *measurement) { m.requests = make([]request, 45) }), "22.50 requests per cluster, at most 22.00"},
+		"agents, too much memory":      {withAgents(func(m *measurement) { m.after.resident += 1 << 20 }), "151.0 MiB of memory at rest, at most 150"},
+		"agents, too busy":             {withAgents(func(m *measurement) { m.after.cpu += time.Second }), "0.32 cores at rest, at most 0.3"},
+		"agents, too slow":             {withAgents(func(m *measurement) { m.agents.changes[0] = 2 * time.Second }), "after 2s, at most 1s"},
+		"too late":                     {func(m *measurement) { m.made += time.Millisecond }, "at most 2s after the 1.00 s"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,12 +177,12 @@ func TestAuditLogIsReadWhileItGrows(t *testing.T) {
 
 func TestParseUsage(t *testing.T) {
 	stat := "42 (a ) b) S 1 42 42 0 -1 4194560 7000 0 10 0 150 25 0 0 20 0 9 0 1000 2000000 9000 0"
-	status := "Name:\tmanager\nVmPeak:\t 1000 kB\nVmHWM:\t   2048 kB\nVmRSS:\t   1024 kB\nRssAnon:\t    512 kB\n"
+	status := "Name:\tmanager\nVmPeak:\t 1000 kB\nVmHWM:\t   2048 kB\nVmRSS:\t   1024 kB\nRssAnon:\t    512 kB\nRssFile:\t    500 kB\nRssShmem:\t     12 kB\n"
 	got, err := parseUsage(stat, status)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := usage{cpu: 1750 * time.Millisecond, peak: 2 << 20, resident: 1 << 20, anonymous: 512 << 10}
+	want := usage{cpu: 1750 * time.Millisecond, peak: 2 << 20, resident: 1 << 20, anonymous: 512 << 10, files: 512 << 10}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

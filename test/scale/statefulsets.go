@@ -17,6 +17,8 @@ import (
 // arrivals watches StatefulSets come.
 type arrivals struct {
 	wanted int
+	// running is whether pods must be ready to count.
+	running bool
 	// made and full are how many exist, and how many of them have all their pods.
 	made, full atomic.Int64
 	// allMade gets the moment when the last one was made.
@@ -30,13 +32,13 @@ func (a *arrivals) String() string {
 }
 
 // watchStatefulSets watches until wanted StatefulSets of the namespace have their pods, or ctx ends.
-func watchStatefulSets(ctx context.Context, client kubernetes.Interface, namespace string, wanted int) (*arrivals, error) {
+func watchStatefulSets(ctx context.Context, client kubernetes.Interface, namespace string, wanted int, running bool) (*arrivals, error) {
 	// An empty resource version begins with what exists, which is nothing yet.
 	events, err := client.AppsV1().StatefulSets(namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("watch StatefulSets: %w", err)
 	}
-	a := &arrivals{wanted: wanted, allMade: make(chan time.Time, 1), ended: make(chan error, 1)}
+	a := &arrivals{wanted: wanted, running: running, allMade: make(chan time.Time, 1), ended: make(chan error, 1)}
 	go func() {
 		defer events.Stop()
 		a.ended <- a.follow(events.ResultChan())
@@ -65,7 +67,7 @@ func (a *arrivals) follow(events <-chan watch.Event) error {
 				a.allMade <- time.Now()
 			}
 		}
-		if !isFull && set.Status.ObservedGeneration == set.Generation && set.Status.Replicas == *set.Spec.Replicas {
+		if !isFull && a.hasPods(set) {
 			full[set.Name] = true
 			if a.full.Add(1) == int64(a.wanted) {
 				return nil
@@ -73,4 +75,12 @@ func (a *arrivals) follow(events <-chan watch.Event) error {
 		}
 	}
 	return errors.New("the watch of StatefulSets ended before all were there")
+}
+
+func (a *arrivals) hasPods(set *appsv1.StatefulSet) bool {
+	pods := set.Status.Replicas
+	if a.running {
+		pods = set.Status.ReadyReplicas
+	}
+	return set.Status.ObservedGeneration == set.Generation && pods == *set.Spec.Replicas
 }

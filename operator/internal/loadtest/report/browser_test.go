@@ -143,7 +143,7 @@ func TestInABrowser(t *testing.T) {
 		{"runs of every verdict on a phone", "390", mixed(), 9 * 2, 9 * 8, "Passed Passed Passed Failed Errored Passed Passed Passed Passed Not finished "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := look(t, html(t, test.report), test.width)
+			s := look(t, html(test.report), test.width)
 			if s.Scroll > s.Width {
 				t.Errorf("the page is %d px wide in a window of %d", s.Scroll, s.Width)
 			}
@@ -174,7 +174,7 @@ func TestPrinted(t *testing.T) {
 	}
 	for name, r := range map[string]report.Report{"mixed": mixed(), "matrix": example(report.MaxPoints, published...)} {
 		page := filepath.Join(dir, name+".html")
-		if err := os.WriteFile(page, []byte(html(t, r)), 0o600); err != nil {
+		if err := os.WriteFile(page, []byte(html(r)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		pdf := filepath.Join(dir, name+".pdf")

@@ -2,7 +2,7 @@ package report
 
 import (
 	"fmt"
-	"html/template"
+	"html"
 	"math"
 	"strconv"
 	"strings"
@@ -30,7 +30,7 @@ type line struct {
 // chart draws the lines over one pair of axes. It returns nothing for lines without points.
 //
 // Adapters differ in colour, in the shape of their marks, and in the order of the legend: no one has to tell colours apart.
-func chart(name, unit string, lines []line) template.HTML {
+func chart(name, unit string, lines []line) markup {
 	var tMax, vMax float64
 	var n int
 	for _, l := range lines {
@@ -49,7 +49,7 @@ func chart(name, unit string, lines []line) template.HTML {
 	y := func(v float64) float64 { return plotBottom - v/vTop*(plotBottom-plotTop) }
 
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, chartWidth, chartHeight, template.HTMLEscapeString(name))
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, chartWidth, chartHeight, html.EscapeString(name))
 	for v := 0.0; v <= vTop*1.0001; v += vStep {
 		fmt.Fprintf(&b, `<path class="grid" d="M%g %sH%g"/><text class="y" x="%g" y="%s">%s</text>`,
 			plotLeft, pixel(y(v)), plotRight, plotLeft-8, pixel(y(v)+3.5), tick(v, vTop, unit))
@@ -64,7 +64,7 @@ func chart(name, unit string, lines []line) template.HTML {
 		drawLine(&b, l, x, y)
 	}
 	b.WriteString("</svg>")
-	return template.HTML(b.String()) //nolint:gosec // Numbers and this package's own words; the name is escaped above.
+	return markup(b.String())
 }
 
 func drawLine(b *strings.Builder, l line, x, y func(float64) float64) {
@@ -108,8 +108,8 @@ func mark(adapter string, x, y float64) string {
 }
 
 // legendMark is the sample of a line for a legend.
-func legendMark(adapter string) template.HTML {
-	return template.HTML(fmt.Sprintf( //nolint:gosec // A class of this package and numbers.
+func legendMark(adapter string) markup {
+	return markup(fmt.Sprintf(
 		`<svg class="key" viewBox="0 0 28 12" aria-hidden="true"><g class="line %s"><polyline points="0,6 28,6"/><path class="mark" d="%s"/></g></svg>`,
 		adapterClass(adapter), mark(adapter, 14, 6)))
 }

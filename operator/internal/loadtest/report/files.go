@@ -51,11 +51,7 @@ func render(r Report) (map[string]string, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("writing the report as JSON: %w", err)
 	}
-	page, err := HTML(r)
-	if err != nil {
-		return nil, 0, err
-	}
-	files := map[string]string{FileJSON: string(text), FileMarkdown: string(Markdown(r)), FileHTML: string(page)}
+	files := map[string]string{FileJSON: string(text), FileMarkdown: string(Markdown(r)), FileHTML: string(HTML(r))}
 	size := 0
 	for _, file := range files {
 		size += len(file)

@@ -1,41 +1,27 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
-	"html/template"
 	"slices"
 	"strings"
 )
 
-//go:embed page.html
-var pageTemplate string
-
 //go:embed page.css
 var pageStyle string
 
-var pageParsed = template.Must(template.New("page").Funcs(template.FuncMap{
-	"legend": legendMark,
-	"class":  adapterClass,
-	"time":   moment,
-	"lower":  strings.ToLower,
-}).Parse(pageTemplate))
-
 // HTML renders a report as one page with nothing outside of it: no script, no font, no image.
-func HTML(r Report) ([]byte, error) {
-	var b bytes.Buffer
-	if err := pageParsed.Execute(&b, newPage(r)); err != nil {
-		return nil, fmt.Errorf("rendering the page of the report: %w", err)
-	}
-	return b.Bytes(), nil
+func HTML(r Report) []byte {
+	var w pageWriter
+	newPage(r).write(&w)
+	return w.Bytes()
 }
 
-// page is what the template shows: words and drawings, nothing to compute.
+// page is what is written.
 type page struct {
 	Title, Subtitle string
 	Verdict         Verdict
-	Style           template.CSS
+	Style           markup
 	Summary         []string
 	Trips           []tripTable
 	Figures         []figureSection
@@ -68,7 +54,7 @@ type figureSection struct {
 
 type figureChart struct {
 	Title string
-	SVG   template.HTML
+	SVG   markup
 	// Missing says which adapters have no line, and why.
 	Missing string
 }
@@ -95,7 +81,7 @@ func newPage(r Report) page {
 	p := page{
 		Title:   title(r),
 		Verdict: r.Verdict,
-		Style:   template.CSS(pageStyle), //nolint:gosec // A file of this package.
+		Style:   markup(pageStyle),
 		Summary: summary(r),
 		Facts:   facts(r),
 		Source:  Source,

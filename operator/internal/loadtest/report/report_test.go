@@ -21,17 +21,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func html(t *testing.T, r report.Report) string {
-	t.Helper()
-	page, err := report.HTML(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(page)
-}
+func html(r report.Report) string { return string(report.HTML(r)) }
 
 func TestGolden(t *testing.T) {
-	_, body, _ := strings.Cut(html(t, mixed()), "<body>")
+	_, body, _ := strings.Cut(html(mixed()), "<body>")
 	for name, got := range map[string]string{
 		"report.md": string(report.Markdown(mixed())),
 		// Without the style: it changes often, and only eyes can judge it.
@@ -57,7 +50,7 @@ func TestGolden(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	first := func(r report.Report) string {
-		return regexp.MustCompile(`(?s)<p class="lead">(.*?)</p>`).FindStringSubmatch(html(t, r))[1]
+		return regexp.MustCompile(`(?s)<p class="lead">(.*?)</p>`).FindStringSubmatch(html(r))[1]
 	}
 	all := example(20, [2]int{1000, 60})
 
@@ -123,7 +116,7 @@ func TestSummary(t *testing.T) {
 }
 
 func TestUnsoundRunsAreShown(t *testing.T) {
-	page, md := html(t, mixed()), string(report.Markdown(mixed()))
+	page, md := html(mixed()), string(report.Markdown(mixed()))
 	for _, want := range []string{"no sound run: Errored", "no sound run: Not finished", "Not shown: Mnesia (errored).", "Dashed, because a threshold failed: Redis.", "912 of 1,000 (91.2 %)", "closed 3, timeout 11"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not on the page", want)
@@ -149,7 +142,7 @@ func TestEverythingIsEscaped(t *testing.T) {
 	for i := range r.Runs {
 		r.Runs[i].Verdict = report.VerdictPassed
 	}
-	page := html(t, r)
+	page := html(r)
 	for _, tag := range []string{"<script", "<img"} {
 		if strings.Contains(page, tag) {
 			t.Errorf("%s is on the page", tag)
@@ -210,7 +203,7 @@ func fill(v reflect.Value, text string) {
 }
 
 func TestSelfContained(t *testing.T) {
-	page := html(t, example(20, published...))
+	page := html(example(20, published...))
 	// The only address is the source of the published figures, as a link for people.
 	for _, found := range regexp.MustCompile(`(?:src|href|url|@import)\s*[=(]?\s*["']?([^"'\s)>]+)`).FindAllString(page, -1) {
 		if !strings.Contains(found, report.SourceURL) {
@@ -345,7 +338,7 @@ func TestRenderingIsPure(t *testing.T) {
 // Everything that can be left out, left out: the report of a benchmark that ended before its first run.
 func TestEmpty(t *testing.T) {
 	for _, r := range []report.Report{{}, {Runs: []report.Run{{}}}, {Verdict: report.VerdictErrored, Message: "The target does not exist."}} {
-		page := html(t, r)
+		page := html(r)
 		if !strings.Contains(page, r.Message) || strings.Contains(page, "NaN") || bytes.Contains(report.Markdown(r), []byte("NaN")) {
 			t.Errorf("an empty report: %s", page)
 		}

@@ -121,9 +121,15 @@ rules:
 
 func (c *Cluster) controllerManager(files certificates) process {
 	kubeconfig := c.path("kubeconfigs", "controller-manager")
+	controllers := "*"
+	if c.state.Options.ControlPlaneOnly {
+		// Nothing routes to a pod that does not run, and simulated pods may have addresses that no endpoint may have.
+		controllers += ",-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"
+	}
 	return process{
 		role: "kube-controller-manager", path: c.program("kubernetes"), ports: []int{10257},
 		args: []string{"kube-controller-manager",
+			"--controllers=" + controllers,
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podNetwork has an address for each pod, all of them this machine's own.
+var podNetwork = netip.MustParsePrefix("127.64.0.0/10")
+
+const (
+	agentHeader  = "Livestash-Agent"
+	agentVersion = "scale"
+	clusterLabel = "livestash.dev/cluster"
+)
+
+// agents answers for the agents of all pods: one server, which knows by the address that was called whose agent it is.
+type agents struct {
+	// silent is the share of pods whose agents take a question and never answer.
+	silent float64
+	// peers is how many other nodes each node sees.
+	peers  int
+	port   int
+	server *http.Server
+	// done is closed when the server has ended.
+	done    chan struct{}
+	started time.Time
+
+	// asked and inFlight count questions: all that ever came, and those that are not answered. mostInFlight is the most that
+	// were not answered at the same time.
+	asked, inFlight, mostInFlight atomic.Int64
+
+	mutex sync.RWMutex
+	// next is the address of the next pod, admitted how many there were so far.
+	next      netip.Addr
+	admitted  int
+	addresses map[types.UID]netip.Addr
+	nodes     map[netip.Addr]agentNode
+}
+
+// agentNode is the BEAM node of a pod.
+type agentNode struct {
+	name   string
+	silent bool
+}
+
+// startAgents serves until stop.
+func startAgents(silent float64, peers int) (*agents, error) {
+	if silent < 0 || silent > 1 {
+		return nil, fmt.Errorf("-silent %g: it is a share, from 0 to 1", silent)
+	}
+	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the agents: %w", err)
+	}
+	a := &agents{
+		silent: silent, peers: peers, port: listener.Addr().(*net.TCPAddr).Port, started: time.Now(), done: make(chan struct{}),
+		next: podNetwork.Addr(), addresses: map[types.UID]netip.Addr{}, nodes: map[netip.Addr]agentNode{},
+	}
+	a.server = &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 15 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() {
+		defer close(a.done)
+		_ = a.server.Serve(listener) // ends with stop
+	}()
+	return a, nil
+}
+
+func (a *agents) stop() error {
+	err := a.server.Close()
+	<-a.done
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// admit gives the pod an address, always the same one.
+func (a *agents) admit(pod *corev1.Pod) netip.Addr {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if address, known := a.addresses[pod.UID]; known {
+		return address
+	}
+	a.next = a.next.Next()
+	a.addresses[pod.UID] = a.next
+	a.nodes[a.next] = agentNode{
+		name:   fmt.Sprintf("app@%s.%s-nodes.%s.svc.cluster.local", pod.Name, pod.Labels[clusterLabel], pod.Namespace),
+		silent: math.Floor(float64(a.admitted+1)*a.silent) > math.Floor(float64(a.admitted)*a.silent),
+	}
+	a.admitted++
+	return a.next
+}
+
+// forget ends the agent of a pod that is gone.
+func (a *agents) forget(pod types.UID) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	delete(a.nodes, a.addresses[pod])
+	delete(a.addresses, pod)
+}
+
+// counts are the agents there are, and those of them that are silent.
+func (a *agents) counts() (all, silent int) {
+	a.mutex.RLock()
+	defer a.mutex.RUnlock()
+	for _, node := range a.nodes {
+		if node.silent {
+			silent++
+		}
+	}
+	return len(a.nodes), silent
+}
+
+// called is the node that a request is for.
+func (a *agents) called(request *http.Request) (agentNode, bool) {
+	local, ok := request.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return agentNode{}, false
+	}
+	a.mutex.RLock()
+	defer a.mutex.RUnlock()
+	node, found := a.nodes[local.AddrPort().Addr().Unmap()]
+	return node, found
+}
+
+// ServeHTTP answers as the agent in Erlang does: agent/src/livestash_agent_status.erl.
+func (a *agents) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	node, found := a.called(request)
+	if !found {
+		panic(http.ErrAbortHandler) // nobody has this address
+	}
+	a.count()
+	defer a.inFlight.Add(-1)
+	if node.silent {
+		await(request.Context())
+		return
+	}
+	w.Header().Set(agentHeader, agentVersion)
+	if request.URL.Path != "/status" {
+		http.NotFound(w, request)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a.status(node)) // who asked may have gone
+}
+
+// await ends with the connection of who waits for an answer.
+func await(ctx context.Context) { <-ctx.Done() }
+
+func (a *agents) count() {
+	a.asked.Add(1)
+	now := a.inFlight.Add(1)
+	for most := a.mostInFlight.Load(); now > most && !a.mostInFlight.CompareAndSwap(most, now); {
+		most = a.mostInFlight.Load()
+	}
+}
+
+func (a *agents) status(node agentNode) map[string]any {
+	return map[string]any{
+		"version": agentVersion, "node": node.name, "otp": "27", "adapter": "ets",
+		"ready": true, "reason": "", "draining": false,
+		"peers":   map[string]any{"expected": a.peers, "connected": a.peers, "missing": 0, "missingNodes": []string{}},
+		"store":   map[string]any{"ready": true, "reason": ""},
+		"stashes": 100, "stashBytes": 100_000, "largestStashBytes": 0,
+		"handoffs":      map[string]any{"sent": 0, "received": 0, "failed": 0},
+		"uptimeSeconds": int(time.Since(a.started).Seconds()),
+	}
+}

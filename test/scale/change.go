@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// maxChanges is how many LiveStashClusters get another image.
+	maxChanges = 10
+	// changeLimit is the longest that one is waited for.
+	changeLimit = 30 * time.Second
+	// changePause lies between two, so that they meet the operator at any moment of what it does all the time.
+	changePause  = 700 * time.Millisecond
+	changedImage = "ghcr.io/acme/shop:1.4.3"
+)
+
+// change gives LiveStashClusters another image, one after the other, and measures for each how long the operator takes to
+// write it into the StatefulSet. What becomes of the pods then is not waited for.
+func (b *bench) change(ctx context.Context) ([]time.Duration, error) {
+	count := min(maxChanges, b.clusters)
+	b.step("giving %d LiveStashClusters another image", count)
+	var took []time.Duration
+	for i := range count {
+		one, err := b.changeOne(ctx, clusterName(i*b.clusters/count))
+		if err != nil {
+			return nil, fmt.Errorf("change a LiveStashCluster: %w", err)
+		}
+		took = append(took, one)
+		if err := sleepUntil(ctx, time.Now().Add(changePause)); err != nil {
+			return nil, err
+		}
+	}
+	b.step("the operator wrote the StatefulSets after %s", took)
+	return took, nil
+}
+
+// changeOne is changeLimit for an operator that takes longer.
+func (b *bench) changeOne(ctx context.Context, name string) (time.Duration, error) {
+	events, err := b.client.AppsV1().StatefulSets(clustersNamespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer events.Stop()
+	started := time.Now()
+	// No client of ours knows the type, and none is needed to patch it.
+	err = b.client.CoreV1().RESTClient().Patch(types.MergePatchType).
+		AbsPath("/apis/livestash.dev/v1alpha1/namespaces", clustersNamespace, "livestashclusters", name).
+		Body([]byte(`{"spec":{"image":"` + changedImage + `"}}`)).Do(ctx).Error()
+	if err != nil {
+		return 0, err
+	}
+	limit := time.After(changeLimit)
+	for {
+		select {
+		case event, open := <-events.ResultChan():
+			done, err := isChanged(event, open)
+			if done || err != nil {
+				return time.Since(started).Round(time.Millisecond), err
+			}
+		case <-limit:
+			b.step("StatefulSet %s is not changed after %s", name, changeLimit)
+			return changeLimit, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// isChanged is whether the event has a StatefulSet with the new image.
+func isChanged(event watch.Event, open bool) (bool, error) {
+	if !open {
+		return false, errors.New("the watch of a StatefulSet ended")
+	}
+	if event.Type == watch.Error {
+		return false, apierrors.FromObject(event.Object)
+	}
+	set, ok := event.Object.(*appsv1.StatefulSet)
+	if !ok {
+		return false, nil
+	}
+	for _, container := range set.Spec.Template.Spec.Containers {
+		if container.Image == changedImage {
+			return true, nil
+		}
+	}
+	return false, nil
+}
