@@ -29,6 +29,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/metricsauth"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
 
@@ -129,6 +130,11 @@ func run(opts options) error {
 		domain = clusterdomain.Detect("/etc/resolv.conf")
 	}
 	agents := agentclient.New()
+	news := cluster.NewNews()
+	observer := &observe.Observer{Agents: agents, Changed: news.Tell}
+	if err := mgr.Add(observer); err != nil {
+		return err
+	}
 	reconciler := &cluster.Reconciler{
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
@@ -140,7 +146,8 @@ func run(opts options) error {
 		Redis:              redisadmin.New(),
 		Namespace:          ownNamespace(),
 		Clock:              clock.RealClock{},
-		Agents:             agents,
+		Agents:             observer,
+		News:               news.Told,
 	}
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
 		return err

@@ -49,9 +49,9 @@ env: [{name: ROLLED, value: "1"}]`)
 		s.settled()
 		s.stashes(300)
 		s.eventually(time.Minute, func() error {
-			rollout := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.lastRollout.podsReported} {.status.lastRollout.notHandedOff} {.status.lastRollout.finished}")
+			rollout := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.rollouts[0].podsReported} {.status.rollouts[0].lost} {.status.rollouts[0].finished}")
 			if fields := strings.Split(rollout, " "); fields[0] != "3" || fields[1] != "" || fields[2] == "" {
-				return fmt.Errorf("the last rollout: pods, lost, finished = %q", rollout)
+				return fmt.Errorf("the newest rollout: pods, lost, finished = %q", rollout)
 			}
 			return nil
 		})

@@ -9,6 +9,14 @@ import (
 
 // The condition types of a LiveStashCluster.
 const (
+	// ConditionReady: all of the others are well.
+	ConditionReady = "Ready"
+	// ConditionReconciling: the operator is at work, or waits for something that comes by itself.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled: somebody has to do something before it goes on.
+	ConditionStalled = "Stalled"
+	// ConditionRolloutSafe: a rollout loses no stash, as far as the spec is concerned.
+	ConditionRolloutSafe = "RolloutSafe"
 	// ConditionAvailable: the fleet serves; at most one pod is away.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
@@ -37,6 +45,14 @@ const (
 	ReasonPodFailing        = "PodFailing"
 	ReasonComplete          = "Complete"
 	ReasonReconciled        = "Reconciled"
+	ReasonAllWell           = "AllWell"
+	ReasonNotStalled        = "NotStalled"
+	ReasonPeersTakeOver     = "PeersTakeOver"
+	ReasonNoPeer            = "NoPeer"
+	ReasonSurging           = "Surging"
+	ReasonRolloutStuck      = "RolloutStuck"
+	ReasonPodNotMade        = "PodNotMade"
+	ReasonPodLost           = "PodLost"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"

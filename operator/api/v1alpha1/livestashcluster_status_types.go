@@ -8,7 +8,7 @@ type LiveStashClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// replicas is the number of pods that exist.
+	// replicas is the number of pods that exist. A pod that is there for a rollout only (spec.rollout.surge) does not count.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
@@ -16,7 +16,7 @@ type LiveStashClusterStatus struct {
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
-	// updatedReplicas is the number of pods that were made from the current pod template.
+	// updatedReplicas is the number of pods that were made from the template that is wanted now.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 
@@ -29,11 +29,12 @@ type LiveStashClusterStatus struct {
 	// +optional
 	Stashes int64 `json:"stashes,omitempty"`
 
-	// nodes is what the agents say of the pods, in the order of their ordinals.
-	// +listType=map
-	// +listMapKey=pod
+	// pods are the fleet's pods, in the order of their ordinals. Of a fleet of more than 256, those that are not well go
+	// first, and the rest is left out: the metrics tell of all.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	// +optional
-	Nodes []NodeStatus `json:"nodes,omitempty"`
+	Pods []PodStatus `json:"pods,omitempty"`
 
 	// redis is the Redis that the pods use. Unset with other adapters.
 	// +optional
@@ -43,86 +44,52 @@ type LiveStashClusterStatus struct {
 	// +optional
 	PodMonitor string `json:"podMonitor,omitempty"`
 
-	// lastRollout is the last replacement of all pods, or the one that is under way.
+	// revision is that of the StatefulSet's template, as in the pods' label controller-revision-hash.
 	// +optional
-	LastRollout *RolloutStatus `json:"lastRollout,omitempty"`
+	Revision string `json:"revision,omitempty"`
 
-	// conditions: Available, Progressing, Clustered, StoreReady, AgentHealthy, ReconcileSucceeded; with adapter
-	// BrowserMemory also StashesFit.
+	// rollouts are the last ten, the newest first. One without finished is under way.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	Rollouts []RolloutStatus `json:"rollouts,omitempty"`
+
+	// conditions: Ready, Reconciling and Stalled, which tools read that know nothing of fleets (kstatus); Available,
+	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, ReconcileSucceeded; with adapter BrowserMemory also
+	// StashesFit.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NodeStatus is what the agent says of one pod.
-type NodeStatus struct {
-	// pod is the pod's name.
+// PodStatus is what is seen of one pod.
+type PodStatus struct {
+	// name of the pod.
 	// +required
-	Pod string `json:"pod"`
+	Name string `json:"name"`
 
-	// ready is whether the agent calls the pod ready.
+	// ready is whether the pod serves: by the kubelet's word, and by its agent's.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
+
+	// updated is whether the pod was made from the template that is wanted now.
+	// +optional
+	Updated bool `json:"updated,omitempty"`
 
 	// draining is whether the pod is moving its users to the others because it stops.
 	// +optional
 	Draining bool `json:"draining,omitempty"`
 
-	// stashes is the number of stashes in the pod's memory.
+	// stashes is the number of stashes in the pod's memory. It follows with up to a minute's delay.
 	// +optional
 	Stashes int64 `json:"stashes,omitempty"`
 
-	// stashBytes is the memory that those take, in bytes.
+	// missingPeers is how many BEAM nodes this one should see and does not. Condition Clustered names some.
 	// +optional
-	StashBytes int64 `json:"stashBytes,omitempty"`
+	MissingPeers int32 `json:"missingPeers,omitempty"`
 
-	// missing are the BEAM nodes that this one should see and does not.
-	// +listType=atomic
-	// +optional
-	Missing []string `json:"missing,omitempty"`
-
-	// agentVersion is the version of the agent that answered.
-	// +optional
-	AgentVersion string `json:"agentVersion,omitempty"`
-
-	// problem says why the agent does not answer, or why the pod is not ready. Empty when all is well.
+	// problem says why the pod is not well, shortened. Empty when it is.
 	// +optional
 	Problem string `json:"problem,omitempty"`
-}
-
-// RolloutStatus is one replacement of all pods.
-type RolloutStatus struct {
-	// from is the revision of the StatefulSet that was replaced, as in the pods' label controller-revision-hash.
-	// +optional
-	From string `json:"from,omitempty"`
-
-	// to is the revision that the pods have afterwards.
-	// +required
-	To string `json:"to"`
-
-	// started is when the operator first saw the rollout.
-	// +required
-	Started metav1.Time `json:"started"`
-
-	// finished is when every pod was ready with the new revision. Unset while the rollout goes on.
-	// +optional
-	Finished *metav1.Time `json:"finished,omitempty"`
-
-	// podsReported is how many of the replaced pods said how their drain ended. Those that were killed, or that stopped
-	// while the operator did not run, are not in the numbers below.
-	// +optional
-	PodsReported int32 `json:"podsReported,omitempty"`
-
-	// sessionsBefore is how many stashes the replaced pods held when each was told to stop, added up.
-	// +optional
-	SessionsBefore int64 `json:"sessionsBefore,omitempty"`
-
-	// handedOff is how many stashes they handed over to peers. The rest went with returning users, or ended.
-	// +optional
-	HandedOff int64 `json:"handedOff,omitempty"`
-
-	// notHandedOff is how many stashes could not be handed over: they are lost unless their users come back with them.
-	// +optional
-	NotHandedOff int64 `json:"notHandedOff,omitempty"`
 }

@@ -121,6 +121,11 @@ type LiveStashClusterSpec struct {
 	// +optional
 	Drain DrainSpec `json:"drain,omitempty"`
 
+	// rollout is how pods are replaced when their template changes.
+	// +kubebuilder:default={}
+	// +optional
+	Rollout RolloutSpec `json:"rollout,omitempty"`
+
 	// secretKeyBase is where SECRET_KEY_BASE comes from, with which Phoenix and LiveStash sign and encrypt. All pods
 	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes.
 	// Default: generated once.
@@ -352,9 +357,11 @@ type DisruptionBudgetSpec struct {
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// maxUnavailable is how many pods, or what share of them, may be away at once. Default 1.
+	// maxUnavailable is how many pods, or what share of them, may be away at once: a number, or a percentage in quotes. It
+	// bounds evictions; a rollout takes one pod at a time in any case. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }

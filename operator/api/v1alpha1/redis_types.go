@@ -180,7 +180,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.urlSecretRef) != has(self.host)",message="external must have exactly one of urlSecretRef (a Secret with the whole URL) and host: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.urlSecretRef) || !(has(self.port) || has(self.database) || has(self.username) || has(self.passwordSecretRef) || has(self.tls))",message="port, database, username, passwordSecretRef and tls are only read with host: write them into the URL of urlSecretRef, or use host"
 // +kubebuilder:validation:XValidation:rule="!has(self.username) || has(self.passwordSecretRef)",message="username needs passwordSecretRef: name the Secret with that user's password"
-// +kubebuilder:validation:XValidation:rule="!has(self.host) || !has(self.caSecretRef) || (has(self.tls) && self.tls)",message="caSecretRef is only read with tls: true: set tls, or remove caSecretRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.host) || !has(self.caSecretRef) || (has(self.tls) && self.tls.enabled)",message="caSecretRef is only read with tls.enabled: true: set it, or remove caSecretRef"
 type ExternalRedis struct {
 	// urlSecretRef is the Secret key that holds the URL, redis://[[user]:password@]host[:port][/database], or rediss://
 	// for TLS, without a line break at its end. Characters of the password that a URL may not have are percent-encoded. A
@@ -217,15 +217,23 @@ type ExternalRedis struct {
 	// +optional
 	PasswordSecretRef *SecretKeyReference `json:"passwordSecretRef,omitempty"`
 
-	// tls connects over TLS (rediss://). Default false.
+	// tls is how the connection is encrypted. With urlSecretRef the URL says it.
 	// +optional
-	TLS *bool `json:"tls,omitempty"`
+	TLS *RedisTLS `json:"tls,omitempty"`
 
 	// caSecretRef is the Secret key that holds the certificates, in PEM, of the authorities that the server's certificate is
 	// checked against (LIVE_STASH_REDIS_CACERTFILE). A changed value rolls the fleet. Default: the application's own,
 	// commonly those of the image or of the library castore.
 	// +optional
 	CASecretRef *SecretKeyReference `json:"caSecretRef,omitempty"`
+}
+
+// RedisTLS is how the connection to a Redis is encrypted.
+type RedisTLS struct {
+	// enabled connects over TLS (rediss://). Default false.
+	// +kubebuilder:default=false
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
 }
 
 // RedisStatus is the Redis that the pods use.

@@ -248,7 +248,7 @@ func TestBadClustersAreRefused(t *testing.T) {
 		{
 			name: "external Redis with authorities but without TLS",
 			spec: `{image: a, adapter: Redis, redis: {external: {host: redis, caSecretRef: {name: ca, key: ca.crt}}}}`,
-			says: []string{"spec.redis.external", "only read with tls: true"},
+			says: []string{"spec.redis.external", "only read with tls.enabled: true"},
 		},
 		{
 			name: "external Redis with a URL for a host",
@@ -407,7 +407,7 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"managed redis":             `{image: a, adapter: Redis, redis: {managed: {memory: 1Gi, persistence: {size: 2Gi}, password: {secretRef: {name: s, key: k}}}}}`,
 		"operated redis":            `{image: a, adapter: Redis, redis: {operator: {replicas: 5, persistence: {storageClassName: fast}}}}`,
 		"external redis by its URL": `{image: a, adapter: Redis, redis: {external: {urlSecretRef: {name: r, key: url}, caSecretRef: {name: r, key: ca}}}}`,
-		"external redis":            `{image: a, adapter: Redis, redis: {external: {host: redis.example.com, port: 6380, database: 3, username: shop, passwordSecretRef: {name: r, key: p}, tls: true}}}`,
+		"external redis":            `{image: a, adapter: Redis, redis: {external: {host: redis.example.com, port: 6380, database: 3, username: shop, passwordSecretRef: {name: r, key: p}, tls: {enabled: true}}}}`,
 		"external redis on IPv6":    `{image: a, adapter: Redis, redis: {external: {host: "fd00::1"}}}`,
 		"own cookie":                `{image: a, adapter: ETS, clustering: {cookie: {secretRef: {name: s, key: k}}}}`,
 		"generated cookie":          `{image: a, adapter: ETS, clustering: {cookie: {generate: true}}}`,

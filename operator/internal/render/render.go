@@ -35,11 +35,23 @@ type Inputs struct {
 	// StoreDigest tells which store the pods use.
 	StoreDigest string
 
-	// StoreLeft is whether pods with another store are still there. Until they are gone, there are to be no others.
-	StoreLeft bool
+	// Replicas is how many pods the StatefulSet is to have now: see package rollout.
+	Replicas int32
+
+	// Replacing is whether a pod that comes back gets the wanted template, though not all have been rolled out to it.
+	Replacing bool
+
+	// HeldPorts are those that pods of another template still listen on.
+	HeldPorts Ports
 
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
+}
+
+// Ports are ports of a fleet's pods.
+type Ports struct {
+	// HTTP is the application's, Agent the agent's, Distribution the BEAM node's.
+	HTTP, Agent, Distribution []int32
 }
 
 // SpecError is a spec that cannot be rendered. Its message says what to change.

@@ -112,3 +112,10 @@ type Plan struct {
 	// Surging: the StatefulSet has, or should have, more pods than the user asks for.
 	Surging bool
 }
+
+// Wait is the plan of somebody who cannot be sure yet that what was seen still holds: it changes nothing.
+func (p Plan) Wait(seen Seen) Plan {
+	p.Replicas, p.Mode, p.Delete, p.Takes = seen.Replicas, seen.Mode, nil, ""
+	p.Waiting = "the pods and their agents are asked once more"
+	return p
+}

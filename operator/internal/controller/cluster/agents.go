@@ -2,14 +2,10 @@ package cluster
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,108 +18,57 @@ import (
 )
 
 const (
-	// What agents know cannot be watched. A fleet at rest is asked seldom, one that changes often.
-	restingResync  = 30 * time.Second
-	changingResync = 5 * time.Second
-
-	// agentTimeout bounds the wait for an agent that does not answer, and so a pass over its fleet.
-	agentTimeout = 2 * time.Second
+	// mostPods is how many pods the status lists, mostText how long what it says of one may be: an object must stay small.
+	mostPods = 256
+	mostText = 128
 )
 
-// Agents asks the agent of a pod.
-type Agents interface {
-	Status(ctx context.Context, podIP string, port int32) (agentclient.Status, error)
-}
-
-// answer is what the agent of one pod said.
-type answer struct {
-	pod    *corev1.Pod
-	status agentclient.Status
-	// err says why there is no status.
-	err error
-}
-
-// askAgents asks the agents of all pods that run, at the same time. The answers are in the order of the pods' ordinals.
-func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster, pods []corev1.Pod) []answer {
-	if !c.AgentEnabled() {
-		return nil
-	}
-	var answers []answer
-	for i := range pods {
-		if pods[i].Status.PodIP != "" {
-			answers = append(answers, answer{pod: &pods[i]})
+// podStatuses is status.pods, and stashes status.stashes.
+func podStatuses(c *v1alpha1.LiveStashCluster, seen *observation) (pods []v1alpha1.PodStatus, stashes int64) {
+	var most int64
+	for i := range seen.members {
+		m := &seen.members[i]
+		status := v1alpha1.PodStatus{Name: m.Name, Updated: m.updated, Ready: podReady(m.Pod), Problem: shortened(seen.unable(c, m))}
+		if m.agentPort != 0 && m.answer.Err == nil {
+			told := m.answer.Status
+			status.Ready, status.Draining = status.Ready && told.Ready, told.Draining
+			status.Stashes, status.MissingPeers = told.Stashes, int32(told.Peers.Missing)
 		}
+		stashes, most = stashes+status.Stashes, max(most, status.Stashes)
+		pods = append(pods, status)
 	}
-	slices.SortFunc(answers, func(a, b answer) int { return cmp.Compare(ordinal(a.pod.Name), ordinal(b.pod.Name)) })
-
-	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
-	defer cancel()
-	var asked sync.WaitGroup
-	for i := range answers {
-		asked.Go(func() {
-			answers[i].status, answers[i].err = r.Agents.Status(ctx, answers[i].pod.Status.PodIP, c.Spec.Agent.Port)
-		})
+	if store.For(c).Home() == store.EveryPod {
+		stashes = most
 	}
-	asked.Wait()
-	return answers
+	if len(pods) > mostPods {
+		slices.SortStableFunc(pods, func(a, b v1alpha1.PodStatus) int { return cmp.Compare(well(a), well(b)) })
+		pods = pods[:mostPods]
+	}
+	return pods, stashes
 }
 
-// ordinal is the number at the end of a pod's name.
-func ordinal(pod string) int {
-	number, err := strconv.Atoi(pod[strings.LastIndexByte(pod, '-')+1:])
-	if err != nil {
-		return -1
+// well orders pods that are not before those that are.
+func well(pod v1alpha1.PodStatus) int {
+	if pod.Problem != "" {
+		return 0
 	}
-	return number
+	return 1
 }
 
-// nodes is status.nodes.
-func nodes(answers []answer) []v1alpha1.NodeStatus {
-	var all []v1alpha1.NodeStatus
-	for _, a := range answers {
-		node := v1alpha1.NodeStatus{Pod: a.pod.Name}
-		if a.err != nil {
-			node.Problem = a.err.Error()
-		} else {
-			node.Ready, node.Draining, node.Problem = a.status.Ready, a.status.Draining, a.status.Reason
-			node.Stashes, node.StashBytes = a.status.Stashes, a.status.StashBytes
-			node.AgentVersion = a.status.Version
-			for _, missing := range a.status.Peers.MissingNodes {
-				node.Missing = append(node.Missing, podOf(missing))
-			}
-		}
-		all = append(all, node)
+func shortened(text string) string {
+	runes := []rune(text)
+	if len(runes) <= mostText {
+		return text
 	}
-	return all
-}
-
-// podOf is the pod in a BEAM node name: <app>@<pod>.<service>...
-func podOf(node string) string {
-	_, host, _ := strings.Cut(node, "@")
-	pod, _, _ := strings.Cut(host, ".")
-	return cmp.Or(pod, node)
-}
-
-// stashes is status.stashes.
-func stashes(home store.Home, nodes []v1alpha1.NodeStatus) int64 {
-	var sum, most int64
-	for _, node := range nodes {
-		sum += node.Stashes
-		most = max(most, node.Stashes)
-	}
-	if home == store.EveryPod {
-		return most
-	}
-	return sum
+	return string(runes[:mostText-1]) + "…"
 }
 
 // setAgentConditions sets the conditions that only the agents can tell.
-func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen observation) {
-	answers := seen.answers
-	told := []metav1.Condition{clustered(c, answers), storeReady(c, seen), agentHealthy(answers)}
+func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen *observation) {
+	told := []metav1.Condition{clustered(c, seen), storeReady(c, seen), agentHealthy(seen.members)}
 	limit := store.For(c).LargestStash()
 	if limit > 0 {
-		told = append(told, stashesFit(answers, limit))
+		told = append(told, stashesFit(seen.members, limit))
 	} else {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStashesFit)
 	}
@@ -142,19 +87,23 @@ func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashClu
 }
 
 // clustered: every BEAM node sees every other.
-func clustered(c *v1alpha1.LiveStashCluster, answers []answer) metav1.Condition {
+func clustered(c *v1alpha1.LiveStashCluster, seen *observation) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionClustered, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNodesMissing}
 	desired := int(c.DesiredReplicas())
 	var gaps []string
 	connected := 0
-	for _, a := range answers {
+	for i := range seen.members {
+		m := &seen.members[i]
+		peers := m.answer.Status.Peers
+		missing := seen.missingPods(m.answer)
 		switch {
-		case a.err != nil:
-			gaps = append(gaps, a.pod.Name+" does not tell")
-		case a.status.Peers.Missing > 0:
-			gaps = append(gaps, a.pod.Name+" misses "+missing(a.status.Peers))
-		case a.status.Peers.Connected < desired-1:
-			gaps = append(gaps, fmt.Sprintf("%s sees %d of %d peers", a.pod.Name, a.status.Peers.Connected, desired-1))
+		case m.answer.Err != nil:
+			gaps = append(gaps, m.Name+" does not tell")
+		case m.answer.At.IsZero(), m.terminating():
+		case len(missing) > 0:
+			gaps = append(gaps, m.Name+" misses "+few(missing))
+		case peers.Connected < desired-1:
+			gaps = append(gaps, fmt.Sprintf("%s sees %d of %d peers", m.Name, peers.Connected, desired-1))
 		default:
 			connected++
 		}
@@ -171,27 +120,15 @@ func clustered(c *v1alpha1.LiveStashCluster, answers []answer) metav1.Condition 
 	return condition
 }
 
-// missing names the pods that one does not see; the agent names only the first of many.
-func missing(peers agentclient.Peers) string {
-	pods := make([]string, 0, len(peers.MissingNodes))
-	for _, node := range peers.MissingNodes {
-		pods = append(pods, podOf(node))
-	}
-	names := strings.Join(pods, ", ")
-	if more := peers.Missing - len(pods); more > 0 {
-		return fmt.Sprintf("%s and %d more", names, more)
-	}
-	return names
-}
-
 // agentHealthy: the agent answers on every pod that serves. One that is starting or stopping may be silent.
-func agentHealthy(answers []answer) metav1.Condition {
+func agentHealthy(members []member) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionAgentHealthy, Status: metav1.ConditionFalse}
 	var silent []string
-	for _, a := range answers {
-		if a.err != nil && podReady(a.pod) && a.pod.DeletionTimestamp.IsZero() {
-			silent = append(silent, fmt.Sprintf("%s: %v", a.pod.Name, a.err))
-			condition.Reason = cmp.Or(condition.Reason, agentReason(a.err))
+	for i := range members {
+		m := &members[i]
+		if m.answer.Err != nil && podReady(m.Pod) && !m.terminating() {
+			silent = append(silent, fmt.Sprintf("%s: %v", m.Name, m.answer.Err))
+			condition.Reason = cmp.Or(condition.Reason, agentReason(m.answer.Err))
 		}
 	}
 	if len(silent) > 0 {
@@ -216,17 +153,18 @@ func agentReason(err error) string {
 }
 
 // stashesFit: no stash seen is too large for a browser to bring it back.
-func stashesFit(answers []answer, limit int64) metav1.Condition {
+func stashesFit(members []member, limit int64) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionStashesFit, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStashesSmall,
 		Message: fmt.Sprintf("no stash seen has more than %d bytes", limit),
 	}
-	for _, a := range answers {
-		if a.err == nil && a.status.LargestStashBytes > limit {
+	for i := range members {
+		m := &members[i]
+		if largest := m.answer.Status.LargestStashBytes; largest > limit {
 			condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonStashTooLarge
 			condition.Message = fmt.Sprintf("%s made a stash of %d bytes: a browser sends it in the URL of its WebSocket, and servers refuse "+
 				"request lines of 10,000 bytes, so that user cannot reconnect at all: stash fewer assigns, or use another adapter",
-				a.pod.Name, a.status.LargestStashBytes)
+				m.Name, largest)
 			break
 		}
 	}
@@ -240,28 +178,6 @@ func few(sentences []string) string {
 		return strings.Join(sentences, "; ")
 	}
 	return fmt.Sprintf("%s; and %d more", strings.Join(sentences[:most], "; "), len(sentences)-most)
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-	})
-}
-
-// resync is when the agents are asked again. Zero: never, because there are none.
-func resync(c *v1alpha1.LiveStashCluster, answers []answer) time.Duration {
-	if len(answers) == 0 {
-		return 0
-	}
-	for _, kind := range []string{v1alpha1.ConditionClustered, v1alpha1.ConditionStoreReady, v1alpha1.ConditionAgentHealthy} {
-		if !meta.IsStatusConditionTrue(c.Status.Conditions, kind) {
-			return changingResync
-		}
-	}
-	if meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionProgressing) {
-		return changingResync
-	}
-	return restingResync
 }
 
 // drainReport is the last word of a pod that was told to stop, or nothing.

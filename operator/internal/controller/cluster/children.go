@@ -14,6 +14,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
@@ -35,9 +36,13 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		if object.GetKind() != "StatefulSet" || object.GetName() != p.cluster.Name {
 			continue
 		}
-		p.statefulSet = &appsv1.StatefulSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, p.statefulSet); err != nil {
+		p.seen.statefulSet, p.wroteStatefulSet = &appsv1.StatefulSet{}, true
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, p.seen.statefulSet); err != nil {
 			return fmt.Errorf("reading the applied StatefulSet: %w", err)
+		}
+		// The next pass must not plan with an older one.
+		if err := reconcile.Await(ctx, r.Client, p.seen.statefulSet, &appsv1.StatefulSet{}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -58,8 +63,8 @@ var (
 
 // removeUnwanted deletes the children that the spec no longer asks for: what pods mount when none has it any more.
 func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
-	if p.store.left {
-		return nil // pods that use them are still there
+	if len(p.oldStorePods) > 0 {
+		return nil // they use what is no longer wanted
 	}
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
 		return err
@@ -68,9 +73,8 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := applier.Prune(ctx, p.cluster, of, prunedKinds, p.objects); err != nil {
 		return err
 	}
-	rolled, err := r.hasRolled(ctx, p)
-	if err != nil || !rolled {
-		return err // the StatefulSet's next change brings the next pass
+	if !p.hasRolled() {
+		return nil // the StatefulSet's next change brings the next pass
 	}
 	if err := applier.Prune(ctx, p.cluster, of, podInputs, p.objects); err != nil {
 		return err

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,9 +29,18 @@ func (r *Reconciler) tellTransitions(before, c *v1alpha1.LiveStashCluster) {
 			continue
 		}
 		if told := transition(*was, now); told.reason != "" {
-			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", told.message)
+			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", note(told.message))
 		}
 	}
+}
+
+// note is a message as the API server takes it in an event: of at most 1,024 bytes.
+func note(message string) string {
+	const most = 1024 - len("…")
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + "…"
 }
 
 // transition is what to tell of a condition that was was (empty: not known yet) and is now.
@@ -39,7 +50,7 @@ func transition(was, now metav1.Condition) news {
 		return reconcileTransition(was, now)
 	case v1alpha1.ConditionProgressing:
 		return progressTransition(was, now)
-	case v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit:
+	case v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit, v1alpha1.ConditionRolloutSafe:
 		if now.Status == metav1.ConditionFalse {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
 		}
@@ -65,7 +76,7 @@ func reconcileTransition(was, now metav1.Condition) news {
 
 func progressTransition(was, now metav1.Condition) news {
 	switch {
-	case now.Reason == v1alpha1.ReasonPodFailing:
+	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck:
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonComplete && was.Reason != "":
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}

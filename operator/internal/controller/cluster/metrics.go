@@ -125,15 +125,15 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 		case metav1.ConditionUnknown:
 		}
 	}
-	rollout := c.Status.LastRollout
-	if rollout == nil {
+	if len(c.Status.Rollouts) == 0 {
 		return metrics
 	}
+	rollout := c.Status.Rollouts[0]
 	metrics = append(metrics,
 		of(rolloutStarted, unix(rollout.Started.Time)),
-		of(rolloutStashes, float64(rollout.SessionsBefore), "held"),
-		of(rolloutStashes, float64(rollout.HandedOff), "handed_over"),
-		of(rolloutStashes, float64(rollout.NotHandedOff), "lost"),
+		of(rolloutStashes, float64(rollout.StashesBefore), "held"),
+		of(rolloutStashes, float64(rollout.HandedOver), "handed_over"),
+		of(rolloutStashes, float64(rollout.Lost), "lost"),
 	)
 	if rollout.Finished != nil {
 		metrics = append(metrics, of(rolloutFinished, unix(rollout.Finished.Time)))

@@ -48,6 +48,11 @@ func podTrouble(pod *corev1.Pod) string {
 	if !pod.DeletionTimestamp.IsZero() {
 		return ""
 	}
+	return lastingTrouble(pod)
+}
+
+// lastingTrouble is that of a pod which may have been told to stop.
+func lastingTrouble(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
 			return fmt.Sprintf("pod %s cannot be scheduled: %s", pod.Name, condition.Message)

@@ -5,16 +5,18 @@ import (
 	"context"
 	"errors"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
 
 // Reconciler makes the cluster have what LiveStashClusters want.
@@ -34,8 +36,11 @@ type Reconciler struct {
 	// AgentImage is the image that holds the agent: the operator's own.
 	AgentImage string
 
-	// Agents asks the agents in the pods.
+	// Agents tells what the agents in the pods last said.
 	Agents Agents
+
+	// News are the LiveStashClusters whose agents have something else to say. Nil: there are none.
+	News <-chan event.GenericEvent
 
 	// Redis changes passwords in a Redis that runs.
 	Redis Redis
@@ -49,8 +54,9 @@ type Reconciler struct {
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
-	// drains are the last words of pods.
+	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
+	waits  waits
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -58,20 +64,29 @@ type pass struct {
 	reconcile.Pass
 
 	cluster *v1alpha1.LiveStashCluster
+	// seen is what there was before the first step, apart from the StatefulSet, which is as this pass wrote it.
+	seen observation
+	// plan is what is to be done about the pods.
+	plan rollout.Plan
+	// inputs is what the objects are rendered with. The steps before the rendering add to it.
 	inputs  render.Inputs
 	objects []client.Object
 	// secrets are the values of the user's own Secrets that the fleet needs.
 	secrets map[v1alpha1.SecretKeyReference][]byte
-	// store is what the pods keep stashes in. Nil until that is known.
-	store *storeInUse
+	// redis is the Redis that the pods use: the one that the status tells of, until this pass knows better.
+	redis *v1alpha1.RedisStatus
+	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
+	oldStorePods []string
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
 	podMonitor string
+	// refusal is what the API server says when a pod is not made, for example a quota's words. Empty: nothing is known.
+	refusal string
+	// wroteStatefulSet is whether this pass has changed the StatefulSet.
+	wroteStatefulSet bool
 	// unfinished is a problem that does not hold up the steps after it. It is told when they are done.
 	unfinished error
-	// statefulSet is what the API server answered when this pass applied it; nil when it was as wanted.
-	statefulSet *appsv1.StatefulSet
 }
 
 // postpone notes what does not hold up the steps after it.
@@ -83,11 +98,13 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
 		{Name: "prepare store", Run: r.prepareStore},
+		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
 		{Name: "apply children", Run: r.applyChildren},
 		{Name: "ensure operated Redis", Run: r.ensureOperatedRedis},
 		{Name: "ensure PodMonitor", Run: r.ensurePodMonitor},
+		{Name: "replace pods", Run: r.replacePods},
 		{Name: "remove unwanted children", Run: r.removeUnwanted},
 		{Name: "settle passwords", Run: r.settlePasswords},
 	}
@@ -101,7 +118,8 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list
 // +kubebuilder:rbac:groups=redis.redis.opstreelabs.in,resources=redis;redisreplications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
@@ -112,24 +130,47 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LiveStashCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
+		r.Agents.Forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	seen, err := r.observe(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 
-	p := &pass{cluster: cluster, podMonitor: cluster.Status.PodMonitor, inputs: render.Inputs{
-		ClusterDomain:      r.ClusterDomain,
-		AgentImage:         r.AgentImage,
-		RedisImage:         r.RedisImage,
-		RedisExporterImage: r.RedisExporterImage,
-		OperatorNamespace:  r.Namespace,
-	}}
-	err := reconcile.Run(ctx, p, r.steps())
+	p := r.newPass(cluster, seen)
+	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
+	err = reconcile.Run(ctx, p, r.steps())
 	if err == nil {
 		err = p.unfinished
 	}
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
+}
+
+// newPass is a pass that knows what is seen, and what the status told last.
+func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pass {
+	return &pass{
+		cluster: c, seen: seen, plan: rollout.Next(seen.rollout(c, c.DesiredReplicas())),
+		redis: c.Status.Redis, podMonitor: c.Status.PodMonitor, secrets: map[v1alpha1.SecretKeyReference][]byte{},
+		inputs: render.Inputs{
+			ClusterDomain:      r.ClusterDomain,
+			AgentImage:         r.AgentImage,
+			RedisImage:         r.RedisImage,
+			RedisExporterImage: r.RedisExporterImage,
+			OperatorNamespace:  r.Namespace,
+		},
+	}
+}
+
+// pace is how often the agents are asked: often while somebody waits for them.
+func (p *pass) pace() observe.Pace {
+	if p.plan.Phase != rollout.Complete || len(p.seen.waited) > 0 {
+		return observe.Rolling
+	}
+	return observe.Resting
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,35 +58,30 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 		url = p.secrets[*external.URLSecretRef]
 	}
 	address, digest := redis.Store(c, p.inputs, url)
-	left, err := r.anotherStoreInUse(ctx, c, digest)
-	if err != nil {
-		return err
-	}
-	p.store = &storeInUse{address: address, left: left}
+	p.oldStorePods = p.seen.usersOfAnotherStore(digest)
 	p.inputs.StoreDigest = digest
-	// Other adapters do not find stashes of Redis, old or new: pods may go over one by one.
-	p.inputs.StoreLeft = left && digest != ""
-	if left {
+	if len(p.oldStorePods) > 0 {
 		p.DueIn(time.Second)
+		return nil // the status tells of the old store until the last pod that uses it is gone
 	}
+	p.redis = redisStatus(c, address)
 	return nil
 }
 
-// storeInUse is what pods keep stashes in.
-type storeInUse struct {
-	// address is that of the fleet's Redis; empty with other adapters.
-	address string
-	// left is whether there are pods that use another Redis, which must stay as long.
-	left bool
-}
+// storeChanging is whether no pod is made because pods with another store are still there. Other adapters do not find stashes
+// of Redis, old or new: with them, pods may go over one by one.
+func (p *pass) storeChanging() bool { return len(p.oldStorePods) > 0 && p.inputs.StoreDigest != "" }
 
-// anotherStoreInUse is whether a pod uses another Redis than it should.
-func (r *Reconciler) anotherStoreInUse(ctx context.Context, c *v1alpha1.LiveStashCluster, digest string) (bool, error) {
-	pods, err := r.pods(ctx, c)
-	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
-		used := pod.Annotations[fleet.StoreAnnotation]
-		return used != "" && used != digest
-	}), err
+// usersOfAnotherStore are the pods that use another Redis than that one. One whose node does not answer is not waited for.
+func (o *observation) usersOfAnotherStore(digest string) []string {
+	var names []string
+	for i := range o.members {
+		m := &o.members[i]
+		if used := m.Annotations[fleet.StoreAnnotation]; used != "" && used != digest && !m.lost(o.now) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // checkStorage refuses a volume that nothing would provide. It asks only until the volume is there.

@@ -133,10 +133,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 		return nil
 	}
 	c := p.cluster
-	rolled, err := r.hasRolled(ctx, p)
-	if err != nil {
-		return err
-	}
+	rolled := p.hasRolled()
 	if !rolled && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionStoreReady) {
 		return nil // the StatefulSet's next change brings the next pass
 	}
@@ -172,17 +169,11 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 }
 
 // hasRolled is whether every pod of the fleet has the template of this pass.
-func (r *Reconciler) hasRolled(ctx context.Context, p *pass) (bool, error) {
-	set := p.statefulSet
-	if set == nil {
-		set = &appsv1.StatefulSet{}
-		if err := r.Get(ctx, client.ObjectKeyFromObject(p.cluster), set); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-	}
+func (p *pass) hasRolled() bool {
+	set := p.seen.statefulSet
 	status := set.Status
 	return set.Spec.Template.Annotations[fleet.SecretsDigestAnnotation] == p.inputs.SecretsDigest &&
 		set.Generation == status.ObservedGeneration &&
 		status.CurrentRevision == status.UpdateRevision &&
-		status.UpdatedReplicas == status.Replicas, nil
+		status.UpdatedReplicas == status.Replicas
 }

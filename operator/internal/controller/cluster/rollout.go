@@ -1,81 +1,163 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
-	"sync"
+	"reflect"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/rollout"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
-// drained is the last word of a pod that is gone.
-type drained struct {
-	pod    string
-	report agentclient.Report
-}
+const (
+	// newsOf is how old the words of all other agents may be when a pod is taken that can keep users.
+	newsOf = 3 * time.Second
+	// lookAtRollout is how often a rollout that waits is looked at: what agents say is no event.
+	lookAtRollout = time.Second
+	// missingFor is after how long it is looked up why a pod is not made.
+	missingFor = 3 * time.Second
+)
 
-// drains keeps what gone pods said until a pass has told it.
-type drains struct {
-	mutex sync.Mutex
-	of    map[types.NamespacedName][]drained
-}
-
-func (d *drains) add(cluster types.NamespacedName, more ...drained) {
-	if len(more) == 0 {
-		return
+// planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
+func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
+	p.plan = rollout.Next(p.seen.rollout(p.cluster, p.desired()))
+	if sure, err := r.sure(ctx, p); err != nil {
+		return err
+	} else if !sure {
+		p.plan = p.plan.Wait(p.seen.rollout(p.cluster, p.desired()))
 	}
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if d.of == nil {
-		d.of = map[types.NamespacedName][]drained{}
+	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
+	p.inputs.HeldPorts = p.seen.heldPorts()
+	if p.plan.Phase == rollout.Complete {
+		return nil
 	}
-	d.of[cluster] = append(d.of[cluster], more...)
+	p.DueIn(lookAtRollout)
+	late := func(name string) bool { return p.seen.waited[name] >= missingFor }
+	if !p.seen.settled() || !slices.ContainsFunc(p.seen.absent(p.cluster.Name), late) {
+		return nil
+	}
+	var err error
+	p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet)
+	return err
 }
 
-func (d *drains) take(cluster types.NamespacedName) []drained {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	taken := d.of[cluster]
-	delete(d.of, cluster)
-	return taken
+// desired is how many pods there should be.
+func (p *pass) desired() int32 {
+	if p.storeChanging() {
+		return 0
+	}
+	return p.cluster.DesiredReplicas()
 }
 
-// lastRollout is status.lastRollout: the rollout that the StatefulSet is in, or the last one, with what its pods said.
-// Pods that stop at other times are not its own.
-func lastRollout(last *v1alpha1.RolloutStatus, set *appsv1.StatefulSet, reports []drained, now time.Time) *v1alpha1.RolloutStatus {
-	rolling := last != nil && last.Finished == nil
-	settled := set != nil && set.Status.ObservedGeneration == set.Generation
-	if settled {
-		rolling = set.Status.UpdateRevision != set.Status.CurrentRevision
-		if rolling && (last == nil || last.Finished != nil || last.To != set.Status.UpdateRevision) {
-			last = &v1alpha1.RolloutStatus{From: set.Status.CurrentRevision, To: set.Status.UpdateRevision, Started: seconds(now)}
+// rollout is what the engine is told.
+func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollout.Seen {
+	seen := rollout.Seen{
+		Desired:  desired,
+		Replicas: o.replicas(),
+		Exists:   o.statefulSet.UID != "",
+		Settled:  o.settled(),
+		Surge:    rollout.Surge(c.Spec.Rollout.Surge),
+	}
+	if o.statefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		seen.Mode = rollout.Replace
+	}
+	for i := range o.members {
+		m := &o.members[i]
+		unable := o.unable(c, m)
+		pod := rollout.Pod{
+			Name: m.Name, Ordinal: m.ordinal, Updated: m.updated, Terminating: m.terminating(), Able: unable == "",
+			Broken:  m.broken(),
+			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.Name] > patience,
+		}
+		if unable != "" {
+			pod.Why = m.Name + " " + unable
+		}
+		seen.Pods = append(seen.Pods, pod)
+	}
+	return seen
+}
+
+// replacePods deletes the pods whose turn it is. The StatefulSet controller makes them anew.
+func (r *Reconciler) replacePods(ctx context.Context, p *pass) error {
+	if len(p.plan.Delete) == 0 || p.wroteStatefulSet {
+		return nil
+	}
+	for i := range p.seen.members {
+		m := &p.seen.members[i]
+		if !slices.Contains(p.plan.Delete, m.Name) {
+			continue
+		}
+		err := r.Delete(ctx, m.Pod, client.Preconditions{UID: &m.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting pod %s for its new template: %w", m.Name, err)
 		}
 	}
-	if last == nil || last.Finished != nil {
-		return last
-	}
-	for _, d := range reports {
-		last.PodsReported++
-		last.SessionsBefore += d.report.SessionsBefore
-		last.HandedOff += d.report.HandedOff
-		last.NotHandedOff += d.report.NotHandedOff
-	}
-	if !rolling {
-		last.Finished = ptr.To(seconds(now))
-	}
-	return last
+	return nil
 }
 
-// seconds is a time as the API keeps it.
-func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+// sure is whether a plan that takes a pod in which users may be is still the one to make: every other agent has just spoken, and
+// with what the API server has, which the cache may not know yet, the plan is the same.
+func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
+	if p.plan.Takes == "" {
+		return true, nil
+	}
+	for i := range p.seen.members {
+		m := &p.seen.members[i]
+		if m.Name != p.plan.Takes && m.agentPort != 0 && p.seen.unable(p.cluster, m) == "" && p.seen.now.Sub(m.answer.At) > newsOf {
+			return false, nil
+		}
+	}
+	live := &corev1.PodList{}
+	err := r.Live.List(ctx, live, client.InNamespace(p.cluster.Namespace), client.MatchingLabels(render.SelectorLabels(p.cluster)))
+	if err != nil {
+		return false, fmt.Errorf("reading the pods before one goes: %w", err)
+	}
+	now, err := r.observeMembers(ctx, r.Live, p.cluster, live.Items)
+	if err != nil {
+		return false, err
+	}
+	now.waited = p.seen.waited
+	return reflect.DeepEqual(rollout.Next(now.rollout(p.cluster, p.desired())), p.plan), nil
+}
+
+// whyNotMade is what the API server said when the StatefulSet controller last failed to make a pod, for example a quota's words.
+// Empty: nothing is known. Only an event tells it.
+func (r *Reconciler) whyNotMade(ctx context.Context, set *appsv1.StatefulSet) (string, error) {
+	events := &corev1.EventList{}
+	err := r.Live.List(ctx, events, client.InNamespace(set.Namespace),
+		client.MatchingFields{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"})
+	if err != nil {
+		return "", ignoreForbidden(err)
+	}
+	newest := corev1.Event{}
+	for _, event := range events.Items {
+		if event.LastTimestamp.After(newest.LastTimestamp.Time) {
+			newest = event
+		}
+	}
+	return newest.Message, nil
+}
+
+// losesStashes says why a rollout of the fleet costs stashes as it is configured. Empty: it does not.
+func losesStashes(c *v1alpha1.LiveStashCluster) string {
+	switch {
+	case store.For(c).Home() == store.Elsewhere || c.DesiredReplicas() == 0:
+		return ""
+	case !c.AgentEnabled():
+		return fmt.Sprintf("spec.agent.enabled is false: every pod that a rollout replaces loses the stashes that it holds (adapter %s): enable the agent", c.Spec.Adapter)
+	case c.DesiredReplicas() == 1 && c.Spec.Rollout.Surge == v1alpha1.SurgeNever:
+		return fmt.Sprintf("spec.replicas is 1 and spec.rollout.surge is Never: every rollout loses all stashes (adapter %s), because no other pod could take them: set surge to Auto, or replicas to 2", c.Spec.Adapter)
+	}
+	return ""
+}
 
 // tellDrained makes an event of each pod that said how its drain ended.
 func (r *Reconciler) tellDrained(c *v1alpha1.LiveStashCluster, reports []drained) {

@@ -26,7 +26,6 @@ import (
 // takes the digest that rolls the fleet when one of them changes.
 func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 	digest := sha256.New()
-	p.secrets = map[v1alpha1.SecretKeyReference][]byte{}
 	if fleet.NeedsGeneratedSecret(p.cluster) {
 		uid, err := r.ensureGeneratedSecret(ctx, p.cluster)
 		if err != nil {

@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"context"
+	"maps"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -50,6 +54,7 @@ func CacheOptions() cache.Options {
 			&appsv1.StatefulSet{}:           ours,
 			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: slimPod},
+			&corev1.Secret{}:                {Transform: slimSecret},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
@@ -59,6 +64,17 @@ func CacheOptions() cache.Options {
 	}
 }
 
+// slimSecret drops the annotations of others from a Secret's metadata: the one that `kubectl apply` makes holds the values.
+func slimSecret(object any) (any, error) {
+	secret, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	secret.ManagedFields = nil
+	maps.DeleteFunc(secret.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "livestash.dev/") })
+	return secret, nil
+}
+
 // slimPod drops from a pod what the operator does not read: pods are most of what the cache holds.
 func slimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -66,21 +82,29 @@ func slimPod(object any) (any, error) {
 		return object, nil
 	}
 	slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		CreationTimestamp: pod.CreationTimestamp,
+		OwnerReferences:   pod.OwnerReferences,
 		Name:              pod.Name,
 		Namespace:         pod.Namespace,
 		UID:               pod.UID,
 		ResourceVersion:   pod.ResourceVersion,
 		DeletionTimestamp: pod.DeletionTimestamp,
 		Labels: map[string]string{
-			render.ClusterLabel:   pod.Labels[render.ClusterLabel],
-			render.ComponentLabel: pod.Labels[render.ComponentLabel],
-			redis.RoleLabel:       pod.Labels[redis.RoleLabel],
+			appsv1.StatefulSetRevisionLabel: pod.Labels[appsv1.StatefulSetRevisionLabel],
+			render.ClusterLabel:             pod.Labels[render.ClusterLabel],
+			render.ComponentLabel:           pod.Labels[render.ComponentLabel],
+			redis.RoleLabel:                 pod.Labels[redis.RoleLabel],
 		},
 		Annotations: map[string]string{fleet.StoreAnnotation: pod.Annotations[fleet.StoreAnnotation]},
 	}}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled || condition.Type == corev1.PodReady {
 			slim.Status.Conditions = append(slim.Status.Conditions, condition)
+		}
+	}
+	for _, container := range pod.Spec.Containers {
+		if container.Name == fleet.AppContainer {
+			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports}}
 		}
 	}
 	slim.Status.PodIP = pod.Status.PodIP
@@ -112,7 +136,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	fleets := ctrl.NewControllerManagedBy(mgr).
 		Named("livestashcluster").
 		For(&v1alpha1.LiveStashCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// By label, not by owner: those that redis-operator makes for the fleet are its own.
@@ -127,8 +151,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(podNewsChanged())).
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency})
+	if r.News != nil {
+		fleets = fleets.WatchesRawSource(source.Channel(r.News, &handler.EnqueueRequestForObject{}))
+	}
+	return fleets.Complete(r)
 }
 
 // notOnlyStatus leaves out changes of the status alone.
@@ -175,7 +202,7 @@ func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue wor
 	pod := e.Object.(*corev1.Pod)
 	if report, found := drainReport(pod); found {
 		for _, request := range clusterOf(ctx, pod) {
-			r.drains.add(request.NamespacedName, drained{pod: pod.Name, report: report})
+			r.drains.add(request.NamespacedName, drained{pod: pod.Name, made: pod.CreationTimestamp.Time, report: report})
 			queue.Add(request)
 		}
 	}
@@ -184,7 +211,7 @@ func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue wor
 // clusterGone says what ends with a LiveStashCluster that was deleted.
 func (r *Reconciler) clusterGone(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	cluster := e.Object.(*v1alpha1.LiveStashCluster)
-	r.drains.take(client.ObjectKeyFromObject(cluster))
+	r.drains.take(client.ObjectKeyFromObject(cluster), time.Time{})
 	r.tellLoss(cluster, "the LiveStashCluster was deleted")
 }
 
@@ -201,10 +228,10 @@ func clusterOf(_ context.Context, object client.Object) []ctrl.Request {
 func podNewsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
-		DeleteFunc: func(e event.DeleteEvent) bool { return podTrouble(e.Object.(*corev1.Pod)) != "" },
+		DeleteFunc: func(event.DeleteEvent) bool { return true },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			return podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after) ||
+			return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after) ||
 				before.Labels[redis.RoleLabel] != after.Labels[redis.RoleLabel] || before.Status.PodIP != after.Status.PodIP
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },

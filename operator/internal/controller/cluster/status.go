@@ -2,10 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,112 +12,69 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
-	"github.com/livestash-dev/livestash/operator/internal/store"
+	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
 
 // updateStatus writes what is seen of the fleet, and how the pass ended, when either has changed.
 func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) error {
-	seen, err := r.observe(ctx, p, outcome)
-	if err != nil {
-		return err
-	}
 	before := p.cluster.DeepCopy()
-	p.cluster.Status = statusOf(p.cluster, seen)
-	if after := resync(p.cluster, seen.answers); after > 0 {
-		p.DueIn(after)
-	}
+	p.cluster.Status = statusOf(p, outcome)
 	if !equality.Semantic.DeepEqual(before.Status, p.cluster.Status) {
-		var written bool
-		written, err = reconcile.WriteStatus(ctx, r.Client, before, p.cluster)
+		written, err := reconcile.WriteStatus(ctx, r.Client, before, p.cluster)
 		if !written {
-			r.drains.add(client.ObjectKeyFromObject(p.cluster), seen.drained...)
+			r.drains.add(client.ObjectKeyFromObject(p.cluster), p.seen.drained...)
 			return client.IgnoreNotFound(err)
 		}
 		r.tellTransitions(before, p.cluster)
 	}
-	r.tellDrained(p.cluster, seen.drained)
-	return err
+	r.tellDrained(p.cluster, p.seen.drained)
+	return nil
 }
 
-// observation is what a status is made of.
-type observation struct {
-	// statefulSet is nil while there is none.
-	statefulSet *appsv1.StatefulSet
-	// trouble says why a pod does not get on; empty when all do.
-	trouble string
-	// store is what is seen of the adapter's store apart from what the agents say.
-	store storeObservation
-	// podMonitor is the name of the PodMonitor that there is.
-	podMonitor string
-	// answers are what the agents said.
-	answers []answer
-	// drained are the last words of pods that are gone.
-	drained []drained
-	// outcome is how the pass ended.
-	outcome error
-	// now is the time.
-	now time.Time
-}
-
-func (r *Reconciler) observe(ctx context.Context, p *pass, outcome error) (observation, error) {
-	seen := observation{statefulSet: p.statefulSet, podMonitor: p.podMonitor, outcome: outcome, now: time.Now()}
-	if seen.statefulSet == nil {
-		cached := &appsv1.StatefulSet{}
-		err := r.Get(ctx, client.ObjectKeyFromObject(p.cluster), cached)
-		if client.IgnoreNotFound(err) != nil {
-			return seen, fmt.Errorf("looking up the StatefulSet: %w", err)
-		}
-		if err == nil && metav1.IsControlledBy(cached, p.cluster) {
-			seen.statefulSet = cached
-		}
-	}
-
-	pods, err := r.pods(ctx, p.cluster)
-	if err != nil {
-		return seen, err
-	}
-	seen.trouble = firstTrouble(pods)
-	seen.store, err = r.observeStore(ctx, p)
-	if err != nil {
-		return seen, err
-	}
-	seen.answers = r.askAgents(ctx, p.cluster, pods)
-	seen.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster))
-	return seen, nil
-}
-
-// statusOf is the status of a LiveStashCluster, from its spec, its last status and what is seen now.
-func statusOf(c *v1alpha1.LiveStashCluster, seen observation) v1alpha1.LiveStashClusterStatus {
+// statusOf is the status of a LiveStashCluster, from its spec, its last status and the pass.
+func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
+	c, set := p.cluster, p.seen.statefulSet.Status
 	status := *c.Status.DeepCopy()
 	status.ObservedGeneration = c.Generation
 	status.Selector = labels.SelectorFromSet(render.SelectorLabels(c)).String()
-	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
-	if seen.statefulSet != nil {
-		status.Replicas = seen.statefulSet.Status.Replicas
-		status.ReadyReplicas = seen.statefulSet.Status.ReadyReplicas
-		status.UpdatedReplicas = seen.statefulSet.Status.UpdatedReplicas
+	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = set.Replicas, set.ReadyReplicas, set.UpdatedReplicas
+	if desired := c.DesiredReplicas(); p.plan.Surging && p.seen.replicas() == desired+1 {
+		// An autoscaler must not see the pod that is there for the rollout only.
+		status.Replicas, status.ReadyReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired)
+		status.UpdatedReplicas = min(set.UpdatedReplicas, desired)
 	}
-	status.Nodes = nodes(seen.answers)
-	status.Stashes = stashes(store.For(c).Home(), status.Nodes)
-	status.LastRollout = lastRollout(status.LastRollout, seen.statefulSet, seen.drained, seen.now)
-	status.Redis = redisStatus(c, seen.store)
-	status.PodMonitor = seen.podMonitor
-	setAgentConditions(&status.Conditions, c, seen)
-	for _, condition := range []metav1.Condition{available(c, seen), progressing(c, seen), reconcileSucceeded(seen)} {
-		condition.ObservedGeneration = c.Generation
-		meta.SetStatusCondition(&status.Conditions, condition)
-	}
+	status.Pods, status.Stashes = podStatuses(c, &p.seen)
+	history(&status, p.turn())
+	status.Redis, status.PodMonitor = p.redis, p.podMonitor
+	setAgentConditions(&status.Conditions, c, &p.seen)
+	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
+	setConditions(&status.Conditions, c, summary(status.Conditions, stalled(p, outcome)))
 	return status
 }
 
-// available: at most one pod is away.
-func available(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition {
-	desired, ready := c.DesiredReplicas(), int32(0)
-	if seen.statefulSet != nil {
-		ready = seen.statefulSet.Status.ReadyReplicas
+func setConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, now []metav1.Condition) {
+	for _, condition := range now {
+		condition.ObservedGeneration = c.Generation
+		meta.SetStatusCondition(conditions, condition)
 	}
+}
+
+// turn is what the history is told.
+func (p *pass) turn() turn {
+	now := turn{reports: p.seen.drained, now: p.seen.now}
+	if p.seen.settled() {
+		now.revision = p.seen.statefulSet.Status.UpdateRevision
+		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0
+	}
+	return now
+}
+
+// available: at most one pod is away.
+func available(p *pass) metav1.Condition {
+	desired, ready := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status.ReadyReplicas
 	condition := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Message: podsReady(ready, desired)}
 	switch {
 	case desired == 0:
@@ -134,54 +90,102 @@ func available(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition 
 	return condition
 }
 
+// phaseReasons are the reasons of condition Progressing in the phases of a rollout.
+var phaseReasons = map[rollout.Phase]string{
+	rollout.Pending:  v1alpha1.ReasonRollingOut,
+	rollout.Scaling:  v1alpha1.ReasonScaling,
+	rollout.Surging:  v1alpha1.ReasonSurging,
+	rollout.Rolling:  v1alpha1.ReasonRollingOut,
+	rollout.Paused:   v1alpha1.ReasonPaused,
+	rollout.Stuck:    v1alpha1.ReasonRolloutStuck,
+	rollout.Complete: v1alpha1.ReasonWaitingForPods,
+}
+
 // progressing: pods are being made, replaced or removed.
-func progressing(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition {
+func progressing(p *pass, outcome error) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
-	desired, set := c.DesiredReplicas(), seen.statefulSet
-	if set == nil {
+	desired, observed := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status
+	if p.seen.statefulSet.UID == "" {
 		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, "there is no StatefulSet yet"
-		if seen.outcome != nil {
+		if outcome != nil {
 			condition.Status = metav1.ConditionFalse
-			condition.Reason, condition.Message = reconcile.ReasonAndMessage(seen.outcome)
+			condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
 		}
 		return condition
 	}
 
-	observed := set.Status
+	trouble := p.seen.trouble()
+	condition.Reason = phaseReasons[p.plan.Phase]
 	switch {
-	case seen.store.changing:
+	case p.storeChanging():
 		condition.Reason = v1alpha1.ReasonStoreChanging
-		condition.Message = "spec.redis names another store: every pod stops before the first one with it starts; the stashes in the old store are left behind"
-	case set.Generation != observed.ObservedGeneration && observed.ObservedGeneration != 0:
-		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, "the new pod template or number of replicas is not acted on yet"
-	case observed.Replicas != desired:
-		condition.Reason, condition.Message = v1alpha1.ReasonScaling, fmt.Sprintf("%d pods of %d", observed.Replicas, desired)
-	case observed.UpdatedReplicas < desired || observed.CurrentRevision != observed.UpdateRevision:
-		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d pods have the new template", observed.UpdatedReplicas, desired)
-	case observed.ReadyReplicas < desired:
-		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, podsReady(observed.ReadyReplicas, desired)
+		condition.Message = fmt.Sprintf("spec.redis names another store: every pod stops before the first one with it starts, and the stashes in the old store are left behind; waiting for %s", few(p.oldStorePods))
+	case p.refusal != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonPodNotMade, p.refusal
+	case trouble != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonPodFailing, trouble
+	case p.plan.Phase == rollout.Complete && observed.ReadyReplicas >= desired && observed.Replicas == desired:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
+	case p.plan.Phase == rollout.Complete:
+		condition.Message = podsReady(observed.ReadyReplicas, desired)
+	case p.plan.Phase == rollout.Scaling:
+		condition.Message = because(fmt.Sprintf("%d pods of %d", observed.Replicas, desired), p.plan.Waiting)
 	default:
-		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
-		return condition
+		condition.Message = because(fmt.Sprintf("%d of %d pods have the new template", observed.UpdatedReplicas, p.seen.replicas()), p.plan.Waiting)
 	}
-	if seen.trouble != "" {
-		condition.Reason, condition.Message = v1alpha1.ReasonPodFailing, seen.trouble
+	return condition
+}
+
+// because is what is done, and what it waits for.
+func because(doing, waiting string) string {
+	if waiting == "" {
+		return doing
+	}
+	return doing + "; " + waiting
+}
+
+// stalled says what somebody has to do something about. Without a reason, nothing.
+func stalled(p *pass, outcome error) news {
+	var known *reconcile.Problem
+	var taken *apply.ConflictError
+	trouble := p.seen.trouble()
+	switch {
+	case errors.As(outcome, &known) && known.Reason != v1alpha1.ReasonPaused, errors.As(outcome, &taken):
+		reason, message := reconcile.ReasonAndMessage(outcome)
+		return news{reason: reason, message: message}
+	case p.refusal != "":
+		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
+	case trouble != "":
+		return news{reason: v1alpha1.ReasonPodFailing, message: trouble}
+	case p.plan.Phase == rollout.Stuck:
+		return news{reason: v1alpha1.ReasonRolloutStuck, message: p.plan.Waiting}
+	}
+	return news{}
+}
+
+// rolloutSafe: a rollout loses no stash, as far as the spec is concerned.
+func rolloutSafe(c *v1alpha1.LiveStashCluster) metav1.Condition {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionRolloutSafe, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPeersTakeOver,
+		Message: "pods are replaced one at a time, and others keep their users",
+	}
+	if cost := losesStashes(c); cost != "" {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoPeer, cost
 	}
 	return condition
 }
 
 // reconcileSucceeded: the fleet's objects are as the spec wants them.
-func reconcileSucceeded(seen observation) metav1.Condition {
+func reconcileSucceeded(outcome error) metav1.Condition {
 	condition := metav1.Condition{
 		Type:    v1alpha1.ConditionReconcileSucceeded,
 		Status:  metav1.ConditionTrue,
 		Reason:  v1alpha1.ReasonReconciled,
 		Message: "every object is as wanted",
 	}
-	if seen.outcome != nil {
+	if outcome != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = reconcile.ReasonAndMessage(seen.outcome)
+		condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
 	}
 	return condition
 }

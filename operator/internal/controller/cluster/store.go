@@ -13,32 +13,23 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
-// storeObservation is what is seen of the adapter's store apart from what the agents say.
-type storeObservation struct {
-	// store is nil when the pass did not get that far.
-	store *storeInUse
-	// changing is whether no pod is made because pods with another store are still there.
-	changing bool
-	// trouble says why a pod of Redis does not get on, or that too few are ready; empty when all is well.
-	trouble string
-}
-
-func (r *Reconciler) observeStore(ctx context.Context, p *pass) (storeObservation, error) {
-	seen := storeObservation{store: p.store, changing: p.inputs.StoreLeft}
-	pods, err := r.podsOf(ctx, p.cluster, render.RedisComponent)
+// redisTrouble says why a pod of Redis does not get on, or that too few are ready; empty when all is well.
+func (r *Reconciler) redisTrouble(ctx context.Context, c *v1alpha1.LiveStashCluster) (string, error) {
+	if len(redis.StatefulSets(c)) == 0 {
+		return "", nil
+	}
+	pods, err := r.podsOf(ctx, c, render.RedisComponent)
 	if err != nil {
-		return seen, err
+		return "", err
 	}
-	if len(redis.StatefulSets(p.cluster)) > 0 {
-		seen.trouble = firstTrouble(pods)
+	if trouble := firstTrouble(pods); trouble != "" {
+		return trouble, nil
 	}
-	if seen.trouble == "" {
-		seen.trouble, err = r.redisServers(ctx, p.cluster)
+	trouble, err := r.redisServers(ctx, c)
+	if err != nil || trouble != "" {
+		return trouble, err
 	}
-	if seen.trouble == "" {
-		seen.trouble = masterUnknown(p.cluster, pods)
-	}
-	return seen, err
+	return masterUnknown(c, pods), nil
 }
 
 // masterUnknown says that the fleet's address leads to no Redis, though all of them are ready, because redis-operator has not
@@ -56,12 +47,9 @@ func masterUnknown(c *v1alpha1.LiveStashCluster, pods []corev1.Pod) string {
 	return "redis-operator has not yet told which pod is the master: it looks every 30 seconds while all pods are ready, and its log tells what hinders it"
 }
 
-// redisStatus is status.redis. It tells of the old store until the last pod that uses it is gone.
-func redisStatus(c *v1alpha1.LiveStashCluster, seen storeObservation) *v1alpha1.RedisStatus {
-	if seen.store == nil || seen.store.left {
-		return c.Status.Redis
-	}
-	status := &v1alpha1.RedisStatus{Address: seen.store.address}
+// redisStatus is status.redis of a fleet that uses this one. Nil with other adapters.
+func redisStatus(c *v1alpha1.LiveStashCluster, address string) *v1alpha1.RedisStatus {
+	status := &v1alpha1.RedisStatus{Address: address}
 	switch {
 	case store.ManagedRedis(c) != nil:
 		status.Mode = v1alpha1.RedisModeManaged
@@ -76,15 +64,19 @@ func redisStatus(c *v1alpha1.LiveStashCluster, seen storeObservation) *v1alpha1.
 }
 
 // storeReady: the adapter's store answers on every pod.
-func storeReady(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition {
+func storeReady(c *v1alpha1.LiveStashCluster, seen *observation) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionStoreReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStoreNotReady}
 	var gaps []string
-	answered := 0
-	for _, a := range seen.answers {
+	asked, answered := 0, 0
+	for i := range seen.members {
+		m := &seen.members[i]
+		if m.Status.PodIP != "" {
+			asked++
+		}
 		switch {
-		case a.err != nil:
-		case !a.status.Store.Ready:
-			gaps = append(gaps, a.pod.Name+": "+a.status.Store.Reason)
+		case m.answer.Err != nil || m.answer.At.IsZero():
+		case !m.answer.Status.Store.Ready:
+			gaps = append(gaps, m.Name+": "+m.answer.Status.Store.Reason)
 		default:
 			answered++
 		}
@@ -92,20 +84,20 @@ func storeReady(c *v1alpha1.LiveStashCluster, seen observation) metav1.Condition
 	switch {
 	case len(gaps) > 0:
 		condition.Message = few(gaps)
-		if seen.store.trouble != "" {
-			condition.Message = seen.store.trouble + "; " + condition.Message
+		if seen.redisTrouble != "" {
+			condition.Message = seen.redisTrouble + "; " + condition.Message
 		}
-	case answered == 0 && seen.store.trouble != "":
-		condition.Message = seen.store.trouble
-	case len(seen.answers) == 0:
+	case answered == 0 && seen.redisTrouble != "":
+		condition.Message = seen.redisTrouble
+	case asked == 0:
 		condition.Message = "no pod is up"
 	case answered == 0:
 		condition.Message = "no pod tells"
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonStoreAnswers
 		condition.Message = fmt.Sprintf("the store of adapter %s answers", c.Spec.Adapter)
-		if seen.store.trouble != "" {
-			condition.Message += "; " + seen.store.trouble
+		if seen.redisTrouble != "" {
+			condition.Message += "; " + seen.redisTrouble
 		}
 	}
 	return condition

@@ -22,8 +22,6 @@ const (
 	agentVolume = "livestash"
 	agentDir    = "/livestash"
 
-	agentPortName = "agent"
-
 	initContainer  = "livestash-init"
 	probeContainer = "livestash-probe"
 
@@ -43,7 +41,7 @@ const agentFlags = "-args_file " + agentDir + "/vm.args -pa " + agentDir + "/ebi
 // withAgent adds the agent to the pods' spec.
 func withAgent(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster, in render.Inputs) {
 	app := &spec.Containers[0]
-	app.Ports = append(app.Ports, corev1.ContainerPort{Name: agentPortName, ContainerPort: c.Spec.Agent.Port, Protocol: corev1.ProtocolTCP})
+	app.Ports = append(app.Ports, corev1.ContainerPort{Name: AgentPort, ContainerPort: c.Spec.Agent.Port, Protocol: corev1.ProtocolTCP})
 	app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: agentVolume, MountPath: agentDir, ReadOnly: true})
 	spec.InitContainers = append(spec.InitContainers, agentInit(c, in))
 	spec.Containers = append(spec.Containers, agentProbe(c, in))

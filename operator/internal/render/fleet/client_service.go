@@ -15,7 +15,7 @@ func ClientService(c *v1alpha1.LiveStashCluster) *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Type:     c.Spec.HTTP.Service.Type,
 			Selector: render.SelectorLabels(c),
-			Ports:    []corev1.ServicePort{render.ServicePort("http", c.Spec.HTTP.Service.Port, "http")},
+			Ports:    []corev1.ServicePort{render.ServicePort(HTTPPort, c.Spec.HTTP.Service.Port, HTTPPort)},
 		},
 	}
 	service.Annotations = c.Spec.HTTP.Service.Annotations

@@ -31,7 +31,7 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	if options := tls.Options(c, in); options != nil {
 		objects = append(objects, options)
 	}
-	if policy := NetworkPolicy(c); policy != nil {
+	if policy := NetworkPolicy(c, in); policy != nil {
 		objects = append(objects, policy)
 	}
 	objects = append(objects, redis.Managed(c, in)...)

@@ -20,9 +20,9 @@ func HeadlessService(c *v1alpha1.LiveStashCluster) *corev1.Service {
 			PublishNotReadyAddresses: true,
 			Selector:                 render.SelectorLabels(c),
 			Ports: []corev1.ServicePort{
-				render.ServicePort("http", c.Spec.HTTP.Port, "http"),
+				render.ServicePort(HTTPPort, c.Spec.HTTP.Port, HTTPPort),
 				render.ServicePort("epmd", epmdPort, "epmd"),
-				render.ServicePort("distribution", c.Spec.Clustering.DistributionPort, "distribution"),
+				render.ServicePort(DistributionPort, c.Spec.Clustering.DistributionPort, DistributionPort),
 			},
 		},
 	}

@@ -11,6 +11,11 @@ const (
 	// AppContainer is the name of the application's container.
 	AppContainer = "app"
 
+	// HTTPPort, DistributionPort and AgentPort are the names of that container's ports.
+	HTTPPort         = "http"
+	DistributionPort = "distribution"
+	AgentPort        = "agent"
+
 	// SecretsDigestAnnotation is on the pods: render.Inputs.SecretsDigest.
 	SecretsDigestAnnotation = "livestash.dev/secrets-digest"
 

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"slices"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
 
@@ -9,16 +11,19 @@ import (
 )
 
 // NetworkPolicy opens the HTTP port and the agent's to all, and epmd and Erlang distribution to the fleet's own pods: whoever reaches
-// those two and knows the cookie can run code in the pods. Nil when it is disabled.
-func NetworkPolicy(c *v1alpha1.LiveStashCluster) *networkingv1.NetworkPolicy {
+// those two and knows the cookie can run code in the pods. Ports that pods of another template still listen on stay open as long.
+// Nil when it is disabled.
+func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1.NetworkPolicy {
 	if !ptr.Deref(c.Spec.NetworkPolicy.Enabled, true) {
 		return nil
 	}
-	open := []int32{c.Spec.HTTP.Port}
+	open := append([]int32{c.Spec.HTTP.Port}, in.HeldPorts.HTTP...)
 	if c.AgentEnabled() {
 		// The operator and a Prometheus of the user's own read it; nothing can be changed through it.
 		open = append(open, c.Spec.Agent.Port)
 	}
+	open = distinct(append(open, in.HeldPorts.Agent...))
+	between := distinct(append([]int32{epmdPort, c.Spec.Clustering.DistributionPort}, in.HeldPorts.Distribution...))
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   render.NetworkPolicyType,
 		ObjectMeta: render.ObjectMeta(c, c.Name),
@@ -28,10 +33,16 @@ func NetworkPolicy(c *v1alpha1.LiveStashCluster) *networkingv1.NetworkPolicy {
 			Ingress: []networkingv1.NetworkPolicyIngressRule{
 				{Ports: render.PolicyPorts(open...)},
 				{
-					Ports: render.PolicyPorts(epmdPort, c.Spec.Clustering.DistributionPort),
+					Ports: render.PolicyPorts(between...),
 					From:  []networkingv1.NetworkPolicyPeer{{PodSelector: render.Selector(c)}},
 				},
 			},
 		},
 	}
+}
+
+// distinct are the ports in order, each once.
+func distinct(ports []int32) []int32 {
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }

@@ -3,9 +3,11 @@ package fleet
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	strictjson "sigs.k8s.io/json"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -26,6 +28,9 @@ func withOverride(template corev1.PodTemplateSpec, c *v1alpha1.LiveStashCluster)
 	if patch == nil {
 		return template, nil
 	}
+	if err := checkFields(patch); err != nil {
+		return template, err
+	}
 	spec, err := mergedSpec(template.Spec, patch)
 	if err != nil {
 		return template, render.SpecErrorf("spec.podTemplate.spec is not a valid pod spec: %v", err)
@@ -35,6 +40,45 @@ func withOverride(template corev1.PodTemplateSpec, c *v1alpha1.LiveStashCluster)
 	}
 	template.Spec = spec
 	return template, nil
+}
+
+// checkFields refuses a patch with fields that a PodSpec does not have: they would be dropped without a word.
+func checkFields(patch []byte) error {
+	var fields any
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return render.SpecErrorf("spec.podTemplate.spec is not a valid pod spec: %v", err)
+	}
+	plain, err := json.Marshal(withoutDirectives(fields))
+	if err != nil {
+		return render.SpecErrorf("spec.podTemplate.spec is not a valid pod spec: %v", err)
+	}
+	unknown, err := strictjson.UnmarshalStrict(plain, &corev1.PodSpec{})
+	if err != nil {
+		return render.SpecErrorf("spec.podTemplate.spec is not a valid pod spec: %v", err)
+	}
+	if len(unknown) > 0 {
+		return render.SpecErrorf("spec.podTemplate.spec has an %v, which no pod spec has: correct its name, or remove it", unknown[0])
+	}
+	return nil
+}
+
+// withoutDirectives is a strategic merge patch without what tells how to merge, such as $patch.
+func withoutDirectives(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if strings.HasPrefix(key, "$") {
+				delete(value, key)
+				continue
+			}
+			value[key] = withoutDirectives(field)
+		}
+	case []any:
+		for i := range value {
+			value[i] = withoutDirectives(value[i])
+		}
+	}
+	return value
 }
 
 func mergedSpec(base corev1.PodSpec, patch []byte) (corev1.PodSpec, error) {

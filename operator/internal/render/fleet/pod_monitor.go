@@ -24,7 +24,7 @@ func PodMonitor(c *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
 	if !wanted.Enabled {
 		return nil
 	}
-	endpoints := []any{podMetricsEndpoint(agentPortName, wanted)}
+	endpoints := []any{podMetricsEndpoint(AgentPort, wanted)}
 	if managed := store.ManagedRedis(c); managed != nil && managed.ExporterEnabled() {
 		endpoints = append(endpoints, podMetricsEndpoint(redis.ExporterPortName, wanted))
 	}

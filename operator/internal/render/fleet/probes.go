@@ -20,7 +20,7 @@ func probes(c *v1alpha1.LiveStashCluster) (startup, readiness, liveness *corev1.
 		if c.AgentEnabled() {
 			readiness = agentReadiness(c)
 		} else if path := c.Spec.HTTP.ReadinessPath; path != "" {
-			readiness.ProbeHandler = corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("http")}}
+			readiness.ProbeHandler = corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(HTTPPort)}}
 		}
 	}
 	if liveness == nil {
@@ -32,5 +32,5 @@ func probes(c *v1alpha1.LiveStashCluster) (startup, readiness, liveness *corev1.
 
 // portOpen is a TCP probe: a Phoenix application has no health route unless it makes one.
 func portOpen() corev1.ProbeHandler {
-	return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}
+	return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(HTTPPort)}}
 }

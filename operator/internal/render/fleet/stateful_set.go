@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"math"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,29 +14,41 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
+// unreached is a partition that no pod's ordinal reaches.
+const unreached = math.MaxInt32
+
 // StatefulSet is the fleet's pods. Parallel pod management starts all nodes at once and lets a rollout that got stuck
 // on a broken image go on when the image is mended (with OrderedReady it would wait for ever: kubernetes issue 67250).
+// Which pod is replaced when is the operator's business alone: see updateStrategy.
 func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.StatefulSet, error) {
 	template, err := podTemplate(c, in)
 	if err != nil {
 		return nil, err
 	}
-	replicas := c.DesiredReplicas()
-	if in.StoreLeft {
-		replicas = 0
-	}
 	return &appsv1.StatefulSet{
 		TypeMeta:   render.StatefulSetType,
 		ObjectMeta: render.ObjectMeta(c, c.Name),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:            ptr.To(replicas),
+			Replicas:            ptr.To(in.Replicas),
 			ServiceName:         render.HeadlessName(c),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
-			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
+			UpdateStrategy:      updateStrategy(in.Replacing),
 			Selector:            render.Selector(c),
 			Template:            template,
 		},
 	}, nil
+}
+
+// updateStrategy keeps the StatefulSet controller from replacing pods, and says what a pod gets that comes back: the wanted
+// template while pods are being replaced, else the last one that was rolled out completely.
+func updateStrategy(replacing bool) appsv1.StatefulSetUpdateStrategy {
+	if replacing {
+		return appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	}
+	return appsv1.StatefulSetUpdateStrategy{
+		Type:          appsv1.RollingUpdateStatefulSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](unreached)},
+	}
 }
 
 // podTemplate is the operator's own template with the user's podTemplate merged over it.
@@ -91,9 +105,9 @@ func appContainer(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Contain
 		Env:             environment(c, in),
 		EnvFrom:         c.Spec.EnvFrom,
 		Ports: []corev1.ContainerPort{
-			{Name: "http", ContainerPort: c.Spec.HTTP.Port, Protocol: corev1.ProtocolTCP},
+			{Name: HTTPPort, ContainerPort: c.Spec.HTTP.Port, Protocol: corev1.ProtocolTCP},
 			{Name: "epmd", ContainerPort: epmdPort, Protocol: corev1.ProtocolTCP},
-			{Name: "distribution", ContainerPort: c.Spec.Clustering.DistributionPort, Protocol: corev1.ProtocolTCP},
+			{Name: DistributionPort, ContainerPort: c.Spec.Clustering.DistributionPort, Protocol: corev1.ProtocolTCP},
 		},
 		StartupProbe:   startup,
 		ReadinessProbe: readiness,

@@ -3,15 +3,17 @@ package fleet
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
 )
 
 func TestAuthoritiesOfRedisReachThePods(t *testing.T) {
-	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis", TLS: ptr.To(true), CASecretRef: &v1alpha1.SecretKeyReference{Name: "ca", Key: "value"}}})
+	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis", TLS: &v1alpha1.RedisTLS{Enabled: true}, CASecretRef: &v1alpha1.SecretKeyReference{Name: "ca", Key: "value"}}})
 	set, err := StatefulSet(cluster, rendertest.Inputs)
 	if err != nil {
 		t.Fatal(err)
@@ -37,15 +39,37 @@ func hasMount(container corev1.Container, path string) bool {
 	return false
 }
 
-// While pods with another store are there, no new ones are made.
-func TestNoPodsWhileAnotherStoreIsInUse(t *testing.T) {
-	left := rendertest.Inputs
-	left.StoreLeft = true
-	set, err := StatefulSet(rendertest.WithRedis(t, v1alpha1.RedisSpec{}), left)
-	if err != nil {
-		t.Fatal(err)
+// In neither strategy does the StatefulSet controller replace a pod by itself.
+func TestUpdateStrategies(t *testing.T) {
+	for _, replacing := range []bool{false, true} {
+		in := rendertest.Inputs
+		in.Replacing = replacing
+		set, err := StatefulSet(rendertest.Cluster(t, "smallest"), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := set.Spec.UpdateStrategy
+		if replacing && (got.Type != appsv1.OnDeleteStatefulSetStrategyType || got.RollingUpdate != nil) {
+			t.Errorf("while pods are replaced the strategy is %+v", got)
+		}
+		if !replacing && (got.Type != appsv1.RollingUpdateStatefulSetStrategyType || *got.RollingUpdate.Partition <= 1000) {
+			t.Errorf("between rollouts the strategy is %+v, whose partition pods reach", got)
+		}
 	}
-	if *set.Spec.Replicas != 0 || set.Spec.Template.Annotations[StoreAnnotation] != left.StoreDigest {
-		t.Errorf("%d replicas with the store %s", *set.Spec.Replicas, set.Spec.Template.Annotations[StoreAnnotation])
+}
+
+// Ports of pods of another template stay open until the last of them is gone.
+func TestHeldPorts(t *testing.T) {
+	in := rendertest.Inputs
+	in.HeldPorts = render.Ports{HTTP: []int32{4000, 4100}, Agent: []int32{9600}, Distribution: []int32{9200}}
+	policy := NetworkPolicy(rendertest.Cluster(t, "smallest"), in)
+	for rule, want := range [][]int32{{4000, 4100, 9568, 9600}, {4369, 9100, 9200}} {
+		var got []int32
+		for _, port := range policy.Spec.Ingress[rule].Ports {
+			got = append(got, port.Port.IntVal)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("rule %d opens (-want +got):\n%s", rule, diff)
+		}
 	}
 }

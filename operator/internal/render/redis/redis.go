@@ -215,7 +215,7 @@ func URL(c *v1alpha1.LiveStashCluster, in render.Inputs, password string) string
 	switch external := store.ExternalRedis(c); {
 	case external != nil:
 		made.Path = "/" + strconv.Itoa(int(ptr.Deref(external.Database, 0)))
-		if ptr.Deref(external.TLS, false) {
+		if external.TLSEnabled() {
 			made.Scheme = "rediss"
 		}
 		if password != "" {

@@ -36,7 +36,7 @@ func TestURL(t *testing.T) {
 		"external":         {v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis.example.com"}}, "", "redis://redis.example.com:6379/0"},
 		"external on IPv6": {v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "fd00::1"}}, "", "redis://[fd00::1]:6379/0"},
 		"external with everything": {v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{
-			Host: "redis", Port: ptr.To[int32](6380), Database: ptr.To[int32](3), Username: "shop", TLS: ptr.To(true)}}, "p@ss word",
+			Host: "redis", Port: ptr.To[int32](6380), Database: ptr.To[int32](3), Username: "shop", TLS: &v1alpha1.RedisTLS{Enabled: true}}}, "p@ss word",
 			"rediss://shop:p%40ss%20word@redis:6380/3"},
 	}
 	for name, c := range cases {
@@ -93,7 +93,7 @@ func TestCheckSecretValue(t *testing.T) {
 	byURL := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: ref}}
 	byURLWithCA := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: ref, CASecretRef: secretKey("ca")}}
 	byHost := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis", PasswordSecretRef: ref}}
-	authorities := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis", TLS: ptr.To(true), CASecretRef: ref}}
+	authorities := v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis", TLS: &v1alpha1.RedisTLS{Enabled: true}, CASecretRef: ref}}
 	cases := map[string]struct {
 		redis       v1alpha1.RedisSpec
 		value, says string

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+)
+
+// mostRollouts is how many rollouts the status keeps.
+const mostRollouts = 10
+
+// drained is the last word of a pod that is gone.
+type drained struct {
+	pod string
+	// made is when the pod was made.
+	made   time.Time
+	report agentclient.Report
+}
+
+// turn is where a fleet's rollouts are: what status.revision and status.rollouts are made of.
+type turn struct {
+	// revision is the one that the StatefulSet's template has. Empty while its controller has not told.
+	revision string
+	// complete is whether every pod has it and can keep users.
+	complete bool
+	// reports are the last words of pods that went since the last turn.
+	reports []drained
+	now     time.Time
+}
+
+// history is status.revision and status.rollouts after a turn. The first template of a fleet is no rollout. Pods that stop while
+// none goes on are not in any.
+func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
+	switch {
+	case t.revision == "":
+	case status.Revision == "":
+		status.Revision = t.revision
+	case status.Revision != t.revision:
+		if open := openRollout(status); open != nil {
+			end(open, outcomeBefore(*open, t.revision), t.now)
+		}
+		begun := v1alpha1.RolloutStatus{From: status.Revision, To: t.revision, Started: seconds(t.now)}
+		status.Rollouts = append([]v1alpha1.RolloutStatus{begun}, status.Rollouts[:min(len(status.Rollouts), mostRollouts-1)]...)
+		status.Revision = t.revision
+	}
+	open := openRollout(status)
+	if open == nil {
+		return
+	}
+	for _, d := range t.reports {
+		open.PodsReported++
+		open.StashesBefore += d.report.SessionsBefore
+		open.HandedOver += d.report.HandedOff
+		open.Lost += d.report.NotHandedOff
+	}
+	if t.revision == open.To && t.complete {
+		end(open, v1alpha1.RolloutComplete, t.now)
+	}
+}
+
+// openRollout is the rollout that goes on. Nil when none does.
+func openRollout(status *v1alpha1.LiveStashClusterStatus) *v1alpha1.RolloutStatus {
+	if len(status.Rollouts) == 0 || status.Rollouts[0].Finished != nil {
+		return nil
+	}
+	return &status.Rollouts[0]
+}
+
+// outcomeBefore is that of a rollout that another template ends.
+func outcomeBefore(open v1alpha1.RolloutStatus, next string) v1alpha1.RolloutOutcome {
+	if open.From == next {
+		return v1alpha1.RolloutReverted
+	}
+	return v1alpha1.RolloutSuperseded
+}
+
+func end(rollout *v1alpha1.RolloutStatus, outcome v1alpha1.RolloutOutcome, now time.Time) {
+	rollout.Finished, rollout.Outcome = ptr.To(seconds(now)), outcome
+}
+
+// seconds is a time as the API keeps it.
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

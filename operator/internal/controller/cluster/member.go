@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/store"
+)
+
+const (
+	// patience is how long a pod that runs may be unable to keep users before nobody waits for it any longer.
+	patience = 5 * time.Minute
+	// goneAfter is how long after its grace period a pod that is still there has lost its node.
+	goneAfter = time.Minute
+)
+
+// member is a pod of the fleet's StatefulSet, and what its agent says.
+type member struct {
+	*corev1.Pod
+	ordinal int32
+	// agentPort is the pod's own, which may be another than the spec's. 0: the pod has no agent.
+	agentPort int32
+	answer    observe.Answer
+	// updated is whether it was made from the template that is wanted now.
+	updated bool
+}
+
+// membersOf are those of the pods that the StatefulSet made, in the order of their ordinals.
+func membersOf(pods []corev1.Pod, set *appsv1.StatefulSet, answers map[types.UID]observe.Answer) []member {
+	var members []member
+	for i := range pods {
+		pod := &pods[i]
+		owner := metav1.GetControllerOf(pod)
+		if owner == nil || owner.UID != set.UID {
+			continue
+		}
+		members = append(members, member{
+			Pod: pod, ordinal: int32(ordinal(pod.Name)), agentPort: portOf(pod, fleet.AgentPort), answer: answers[pod.UID],
+			updated: pod.Labels[appsv1.StatefulSetRevisionLabel] == set.Status.UpdateRevision,
+		})
+	}
+	slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.ordinal, b.ordinal) })
+	return members
+}
+
+// ordinal is the number at the end of a pod's name.
+func ordinal(pod string) int {
+	number, err := strconv.Atoi(pod[strings.LastIndexByte(pod, '-')+1:])
+	if err != nil {
+		return -1
+	}
+	return number
+}
+
+// portOf is the port of that name of a pod's application. 0: there is none.
+func portOf(pod *corev1.Pod, name string) int32 {
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			if container.Name == fleet.AppContainer && port.Name == name {
+				return port.ContainerPort
+			}
+		}
+	}
+	return 0
+}
+
+func (m *member) terminating() bool { return !m.DeletionTimestamp.IsZero() }
+
+// lost is whether the pod's node does not answer any more: the pod should have stopped long ago.
+func (m *member) lost(now time.Time) bool {
+	return m.terminating() && now.After(m.DeletionTimestamp.Add(goneAfter))
+}
+
+// broken says why the pod does not get on by itself, when nothing of the application runs in it: nobody's state is in there. Also of
+// one that is stopping, or it would be taken for a pod that holds state.
+func (m *member) broken() string {
+	for _, container := range m.Status.ContainerStatuses {
+		if container.Name == fleet.AppContainer && container.State.Waiting == nil && container.State.Terminated == nil {
+			return ""
+		}
+	}
+	return lastingTrouble(m.Pod)
+}
+
+// unable says why a pod cannot keep its users' state now, nor take that of others, as the rest of a sentence that begins with
+// its name. Empty: it can.
+func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
+	switch {
+	case m.lost(o.now):
+		return "should have stopped long ago, and its node does not say that it has"
+	case m.terminating():
+		return "is stopping"
+	case !podReady(m.Pod):
+		return "is not ready"
+	case m.agentPort == 0:
+		return ""
+	case m.answer.Err != nil:
+		return "does not answer: " + m.answer.Err.Error()
+	case m.answer.At.IsZero():
+		return "has not told yet how it is"
+	}
+	status := m.answer.Status
+	missing := o.missingPods(m.answer)
+	switch {
+	case status.Draining:
+		return "is being drained"
+	case !status.Ready:
+		return "says: " + status.Reason
+	case !status.Store.Ready:
+		return "has no store: " + status.Store.Reason
+	case store.For(c).Home() != store.Elsewhere && len(missing) > 0:
+		return "does not see " + few(missing)
+	}
+	return ""
+}
+
+// missingPods are the pods that exist and that this one's node does not see. DNS goes on naming those that are gone for a
+// while, which is nobody's loss.
+func (o *observation) missingPods(a observe.Answer) []string {
+	var missing []string
+	for _, node := range a.Status.Peers.MissingNodes {
+		if pod := podOf(node); o.names[pod] {
+			missing = append(missing, pod)
+		}
+	}
+	if unnamed := a.Status.Peers.Missing - len(a.Status.Peers.MissingNodes); unnamed > 0 {
+		missing = append(missing, fmt.Sprintf("%d more", unnamed))
+	}
+	return missing
+}
+
+// podOf is the pod in a BEAM node name: <app>@<pod>.<service>...
+func podOf(node string) string {
+	_, host, _ := strings.Cut(node, "@")
+	pod, _, _ := strings.Cut(host, ".")
+	return cmp.Or(pod, node)
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}

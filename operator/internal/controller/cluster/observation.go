@@ -1,0 +1,215 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+)
+
+// Agents tells what the agents in the pods last said, and is told which pods there are.
+type Agents interface {
+	Track(fleet types.NamespacedName, pace observe.Pace, targets []observe.Target)
+	Answers(fleet types.NamespacedName) map[types.UID]observe.Answer
+	Forget(fleet types.NamespacedName)
+}
+
+// observation is what is seen of a fleet before anything is done for it. It comes from the cache and costs no request.
+type observation struct {
+	// statefulSet is empty, with no UID, while there is none of the fleet's own.
+	statefulSet *appsv1.StatefulSet
+	// members are that StatefulSet's pods, names their names.
+	members []member
+	names   map[string]bool
+	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
+	redisTrouble string
+	// drained are the last words of pods that are gone.
+	drained []drained
+	// waited is for how long each pod that cannot keep users has been waited for, by its name. Those that should be there and
+	// are not are among them.
+	waited map[string]time.Duration
+	now    time.Time
+}
+
+// observe looks at everything that a pass looks at.
+func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) (observation, error) {
+	pods, err := r.pods(ctx, c)
+	if err != nil {
+		return observation{}, err
+	}
+	seen, err := r.observeMembers(ctx, r.Client, c, pods)
+	if err != nil {
+		return seen, err
+	}
+	key := client.ObjectKeyFromObject(c)
+	seen.waited = r.waits.since(key, seen.awaited(c), seen.now)
+	seen.redisTrouble, err = r.redisTrouble(ctx, c)
+	if err != nil {
+		return seen, err
+	}
+	seen.drained = r.drains.take(key, c.CreationTimestamp.Time)
+	return seen, nil
+}
+
+// observeMembers looks at the StatefulSet, as the reader has it, and at those of the pods that it made.
+func (r *Reconciler) observeMembers(ctx context.Context, reader client.Reader, c *v1alpha1.LiveStashCluster, pods []corev1.Pod) (observation, error) {
+	seen := observation{statefulSet: &appsv1.StatefulSet{}, now: r.Clock.Now()}
+	err := reader.Get(ctx, client.ObjectKeyFromObject(c), seen.statefulSet)
+	if client.IgnoreNotFound(err) != nil {
+		return seen, fmt.Errorf("looking up the StatefulSet: %w", err)
+	}
+	if err != nil || !metav1.IsControlledBy(seen.statefulSet, c) {
+		seen.statefulSet = &appsv1.StatefulSet{}
+		return seen, nil
+	}
+	seen.members = membersOf(pods, seen.statefulSet, r.Agents.Answers(client.ObjectKeyFromObject(c)))
+	seen.names = make(map[string]bool, len(seen.members))
+	for i := range seen.members {
+		seen.names[seen.members[i].Name] = true
+	}
+	return seen, nil
+}
+
+// awaited are the names of the pods that cannot keep users, or that are not there and should be.
+func (o *observation) awaited(c *v1alpha1.LiveStashCluster) []string {
+	var awaited []string
+	for i := range o.members {
+		if m := &o.members[i]; o.unable(c, m) != "" {
+			awaited = append(awaited, m.Name)
+		}
+	}
+	return append(awaited, o.absent(c.Name)...)
+}
+
+// absent are the names of the pods that the StatefulSet should have and has not.
+func (o *observation) absent(fleetName string) []string {
+	var absent []string
+	for ordinal := range o.replicas() {
+		if name := fmt.Sprintf("%s-%d", fleetName, ordinal); !o.names[name] {
+			absent = append(absent, name)
+		}
+	}
+	return absent
+}
+
+// replicas is how many pods the StatefulSet is to have.
+func (o *observation) replicas() int32 {
+	if o.statefulSet.Spec.Replicas == nil {
+		return 0
+	}
+	return *o.statefulSet.Spec.Replicas
+}
+
+// settled is whether the StatefulSet controller has acted on the StatefulSet as it is.
+func (o *observation) settled() bool {
+	set := o.statefulSet
+	return set.UID != "" && set.Generation == set.Status.ObservedGeneration
+}
+
+// heldPorts are those that pods listen on, old templates' and new.
+func (o *observation) heldPorts() render.Ports {
+	var held render.Ports
+	for i := range o.members {
+		pod := o.members[i].Pod
+		held.HTTP = appendPort(held.HTTP, portOf(pod, fleet.HTTPPort))
+		held.Agent = appendPort(held.Agent, portOf(pod, fleet.AgentPort))
+		held.Distribution = appendPort(held.Distribution, portOf(pod, fleet.DistributionPort))
+	}
+	return held
+}
+
+func appendPort(ports []int32, port int32) []int32 {
+	if port == 0 || slices.Contains(ports, port) {
+		return ports
+	}
+	return append(ports, port)
+}
+
+// targets are the pods that have an agent and an address.
+func (o *observation) targets() []observe.Target {
+	var targets []observe.Target
+	for i := range o.members {
+		if m := &o.members[i]; m.agentPort != 0 && m.Status.PodIP != "" {
+			targets = append(targets, observe.Target{UID: m.UID, Pod: m.Name, IP: m.Status.PodIP, Port: m.agentPort})
+		}
+	}
+	return targets
+}
+
+// trouble says why one of the pods does not get on; empty when all do.
+func (o *observation) trouble() string {
+	for i := range o.members {
+		if trouble := podTrouble(o.members[i].Pod); trouble != "" {
+			return trouble
+		}
+	}
+	return ""
+}
+
+// waits remembers since when something is waited for. What is forgotten, as when the operator restarts, is waited for anew.
+type waits struct {
+	mutex sync.Mutex
+	of    map[types.NamespacedName]map[string]time.Time
+}
+
+// since is for how long each of these has been waited for. All others of that fleet are forgotten.
+func (w *waits) since(fleet types.NamespacedName, awaited []string, now time.Time) map[string]time.Duration {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if len(awaited) == 0 {
+		delete(w.of, fleet)
+		return nil
+	}
+	before, begun, waited := w.of[fleet], map[string]time.Time{}, map[string]time.Duration{}
+	for _, name := range awaited {
+		began, known := before[name]
+		if !known {
+			began = now
+		}
+		begun[name], waited[name] = began, now.Sub(began)
+	}
+	if w.of == nil {
+		w.of = map[types.NamespacedName]map[string]time.Time{}
+	}
+	w.of[fleet] = begun
+	return waited
+}
+
+// drains keeps what gone pods said until a pass has told it.
+type drains struct {
+	mutex sync.Mutex
+	of    map[types.NamespacedName][]drained
+}
+
+func (d *drains) add(cluster types.NamespacedName, more ...drained) {
+	if len(more) == 0 {
+		return
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if d.of == nil {
+		d.of = map[types.NamespacedName][]drained{}
+	}
+	d.of[cluster] = append(d.of[cluster], more...)
+}
+
+// take are those of the pods that were made since the LiveStashCluster was: one of the same name may have been deleted before.
+func (d *drains) take(cluster types.NamespacedName, since time.Time) []drained {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	taken := d.of[cluster]
+	delete(d.of, cluster)
+	return slices.DeleteFunc(taken, func(one drained) bool { return one.made.Before(since) })
+}

@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rolloutStatus is status.rollouts' newest entry, as far as these tests look.
+type rolloutStatus struct {
+	Outcome      string `json:"outcome"`
+	PodsReported int    `json:"podsReported"`
+	HandedOver   int    `json:"handedOver"`
+	Lost         int    `json:"lost"`
+}
+
+func (s space) rollouts() []rolloutStatus {
+	s.t.Helper()
+	var all []rolloutStatus
+	text := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.rollouts}")
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// rolledOut waits until as many rollouts are told, the newest one complete.
+func (s space) rolledOut(count int) rolloutStatus {
+	s.t.Helper()
+	var newest rolloutStatus
+	s.eventually(3*time.Minute, func() error {
+		all := s.rollouts()
+		if len(all) != count || all[0].Outcome != "Complete" {
+			return fmt.Errorf("the rollouts are %+v, want %d of which the newest is complete", all, count)
+		}
+		newest = all[0]
+		return nil
+	})
+	return newest
+}
+
+// A fleet of one pod gets a second one for the time of a rollout, which takes the stashes over and gives them back. Who asks
+// how many pods there are, as an autoscaler does, hears of one.
+func TestOnePodLosesNothing(t *testing.T) {
+	for _, adapter := range []string{"ETS", "Mnesia"} {
+		t.Run(adapter, func(t *testing.T) {
+			s := newSpace(t, "one-pod-"+strings.ToLower(adapter))
+			s.apply("adapter: " + adapter + "\nreplicas: 1")
+			s.settled()
+			if adapter == "ETS" {
+				s.rows("shop-0", 500)
+				s.stashes(500)
+			}
+			before := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}")
+			s.apply("adapter: " + adapter + "\nreplicas: 1\nenv: [{name: ROLLED, value: \"1\"}]")
+			most := 0
+			s.eventually(3*time.Minute, func() error {
+				told := s.must("", "get", "--raw", "/apis/livestash.dev/v1alpha1/namespaces/"+s.name+"/livestashclusters/shop/scale")
+				var scale struct {
+					Status struct {
+						Replicas int `json:"replicas"`
+					} `json:"status"`
+				}
+				if err := json.Unmarshal([]byte(told), &scale); err != nil {
+					return err
+				}
+				if scale.Status.Replicas > 1 {
+					t.Fatalf("the scale subresource tells of %d pods", scale.Status.Replicas)
+				}
+				pods := s.must("", "get", "pods", "-l", "livestash.dev/cluster=shop", "-o", "name")
+				most = max(most, len(strings.Fields(pods)))
+				now, _ := s.kubectl("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}")
+				if now == before || most < 2 || pods != "pod/shop-0" {
+					return fmt.Errorf("the pods are %q, at most there were %d", pods, most)
+				}
+				return nil
+			})
+			s.settled()
+			told := s.rolledOut(1)
+			if told.Lost != 0 || told.PodsReported != 2 {
+				t.Errorf("the rollout tells %+v, want two pods that lost nothing", told)
+			}
+			if adapter == "ETS" {
+				s.stashes(500)
+			}
+		})
+	}
+}
+
+// Without room for another pod the rollout waits, says in the quota's words what it waits for, and loses nothing.
+func TestQuotaWithoutRoomForTheSurgePod(t *testing.T) {
+	s := newSpace(t, "quota")
+	s.must("", "create", "quota", "tight", "--hard=pods=1")
+	s.apply("adapter: ETS\nreplicas: 1")
+	s.settled()
+	s.rows("shop-0", 100)
+	before := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}")
+	s.apply("adapter: ETS\nreplicas: 1\nenv: [{name: ROLLED, value: \"1\"}]")
+	s.eventually(2*time.Minute, func() error {
+		if got := s.condition("Progressing"); !strings.Contains(got, "exceeded quota: tight") {
+			return fmt.Errorf("Progressing is %q", got)
+		}
+		return nil
+	})
+	if now := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}"); now != before {
+		t.Error("the only pod was replaced all the same")
+	}
+	s.stashes(100)
+	s.must("", "delete", "quota", "tight")
+	s.settled()
+	if told := s.rolledOut(1); told.Lost != 0 {
+		t.Errorf("the rollout tells %+v", told)
+	}
+	s.stashes(100)
+}
+
+// A template that is taken back in the middle of its rollout: both are told as they were, and the good pods stay.
+func TestRolloutIsTakenBack(t *testing.T) {
+	s := newSpace(t, "back")
+	s.apply("adapter: ETS\nreplicas: 3")
+	s.settled()
+	kept := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}")
+	s.apply("adapter: ETS\nreplicas: 3\nimage: example.invalid/no/such/image:1")
+	s.eventually(2*time.Minute, func() error {
+		if got := s.condition("Stalled"); !strings.HasPrefix(got, "True ") || !strings.Contains(got, "shop-2") {
+			return fmt.Errorf("Stalled is %q", got)
+		}
+		return nil
+	})
+	// Whatever comes back meanwhile comes back with the template that is good.
+	s.must("", "delete", "pod", "shop-1")
+	s.eventually(2*time.Minute, func() error {
+		if ready := s.must("", "get", "pod", "shop-1", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`); ready != "True" {
+			return fmt.Errorf("shop-1 is not ready: %q", ready)
+		}
+		return nil
+	})
+	s.apply("adapter: ETS\nreplicas: 3")
+	s.settled()
+	s.eventually(time.Minute, func() error {
+		all := s.rollouts()
+		if len(all) != 2 || all[0].Outcome != "Complete" || all[1].Outcome != "Reverted" {
+			return fmt.Errorf("the rollouts are %+v", all)
+		}
+		return nil
+	})
+	if now := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}"); now != kept {
+		t.Error("shop-0 was replaced, though its template never changed in the end")
+	}
+}
+
+// kubectl's own restart goes the operator's way: one pod after the other.
+func TestKubectlRolloutRestart(t *testing.T) {
+	s := newSpace(t, "kubectl-restart")
+	s.apply("adapter: ETS\nreplicas: 2")
+	s.settled()
+	s.rows("shop-0", 50)
+	s.rows("shop-1", 50)
+	s.stashes(100)
+	s.must("", "rollout", "restart", "statefulset/shop")
+	if told := s.rolledOut(1); told.PodsReported != 2 || told.Lost != 0 {
+		t.Errorf("the rollout tells %+v, want two pods that lost nothing", told)
+	}
+	s.stashes(100)
+}
+
+// Objects of others are neither changed nor deleted, and what does not hang on them goes on. When they are gone, the
+// operator gets on by itself.
+func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
+	s := newSpace(t, "others")
+	s.must("", "create", "serviceaccount", "shop")
+	before := s.must("", "get", "serviceaccount", "shop", "-o", "json")
+	s.apply("adapter: ETS\nreplicas: 1")
+	s.eventually(time.Minute, func() error {
+		if got := s.condition("ReconcileSucceeded"); !strings.HasPrefix(got, "False NameConflict ServiceAccount shop exists") {
+			return fmt.Errorf("ReconcileSucceeded is %q", got)
+		}
+		_, err := s.kubectl("", "get", "service", "shop")
+		return err
+	})
+	if sets := s.must("", "get", "statefulsets", "-o", "name"); sets != "" {
+		t.Errorf("pods would run as somebody else's account: %s", sets)
+	}
+	if after := s.must("", "get", "serviceaccount", "shop", "-o", "json"); after != before {
+		t.Errorf("the account was\n%s\nand is\n%s", before, after)
+	}
+	s.must("", "delete", "serviceaccount", "shop")
+	s.eventually(30*time.Second, func() error {
+		_, err := s.kubectl("", "get", "statefulset", "shop")
+		return err
+	})
+	s.settled()
+}
+
+// A change of the ports serves throughout: whoever has the old port is reached and asked under it.
+func TestPortsChangeWhileItServes(t *testing.T) {
+	s := newSpace(t, "ports")
+	s.apply("adapter: ETS\nreplicas: 2")
+	s.settled()
+	s.rows("shop-0", 50)
+	s.rows("shop-1", 50)
+	s.stashes(100)
+	s.must(strings.Replace(s.fleet("adapter: ETS\nreplicas: 2\nagent: {port: 9600}"), "readinessPath: /healthz", "readinessPath: /healthz, port: 4100", 1), "apply", "-f", "-")
+	held := false
+	s.eventually(3*time.Minute, func() error {
+		ports := s.must("", "get", "networkpolicy", "shop", "-o", "jsonpath={.spec.ingress[0].ports[*].port}")
+		held = held || ports == "4000 4100 9568 9600"
+		if !held || ports != "4100 9600" {
+			return fmt.Errorf("the policy opens %q, held both: %v", ports, held)
+		}
+		if healthy := s.condition("AgentHealthy"); !strings.HasPrefix(healthy, "True") {
+			t.Fatalf("AgentHealthy is %q", healthy)
+		}
+		return nil
+	})
+	s.settled()
+	if told := s.rolledOut(1); told.Lost != 0 || told.PodsReported != 2 {
+		t.Errorf("the rollout tells %+v", told)
+	}
+	s.stashes(100)
+}
