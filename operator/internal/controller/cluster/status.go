@@ -128,6 +128,9 @@ func progressing(p *pass, outcome error) metav1.Condition {
 		condition.Reason, condition.Message = v1alpha1.ReasonPodNotMade, p.refusal
 	case trouble != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonPodFailing, trouble
+	case p.plan.Phase == rollout.Complete && !p.seen.settled():
+		// This pass may have begun a rollout: whoever waits for the new spec must not be told of the pods as they were.
+		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, "the StatefulSet has changed, and its controller has not acted on that yet"
 	case p.plan.Phase == rollout.Complete && observed.ReadyReplicas >= desired && observed.Replicas == desired:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
 	case p.plan.Phase == rollout.Complete:
