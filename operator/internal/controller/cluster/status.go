@@ -134,7 +134,7 @@ func progressing(p *pass, outcome error) metav1.Condition {
 	case p.plan.Phase == rollout.Complete && observed.ReadyReplicas >= desired && observed.Replicas == desired:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
 	case p.plan.Phase == rollout.Complete:
-		condition.Message = podsReady(observed.ReadyReplicas, desired)
+		condition.Message = because(podsReady(observed.ReadyReplicas, desired), p.seen.firstUnable(p.cluster))
 	case p.plan.Phase == rollout.Scaling:
 		condition.Message = because(fmt.Sprintf("%d pods of %d", observed.Replicas, desired), p.plan.Waiting)
 	default:
