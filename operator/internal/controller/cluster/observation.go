@@ -30,9 +30,9 @@ type Agents interface {
 type observation struct {
 	// statefulSet is empty, with no UID, while there is none of the fleet's own.
 	statefulSet *appsv1.StatefulSet
-	// members are that StatefulSet's pods, names their names.
-	members []member
-	names   map[string]bool
+	// members are that StatefulSet's pods, names their names, ready those of the pods that serve.
+	members      []member
+	names, ready map[string]bool
 	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
 	redisTrouble string
 	// drained are the last words of pods that are gone.
@@ -75,9 +75,10 @@ func (r *Reconciler) observeMembers(ctx context.Context, reader client.Reader, c
 		return seen, nil
 	}
 	seen.members = membersOf(pods, seen.statefulSet, r.Agents.Answers(client.ObjectKeyFromObject(c)))
-	seen.names = make(map[string]bool, len(seen.members))
+	seen.names, seen.ready = make(map[string]bool, len(seen.members)), make(map[string]bool, len(seen.members))
 	for i := range seen.members {
-		seen.names[seen.members[i].Name] = true
+		m := &seen.members[i]
+		seen.names[m.Name], seen.ready[m.Name] = true, podReady(m.Pod) && !m.terminating()
 	}
 	return seen, nil
 }

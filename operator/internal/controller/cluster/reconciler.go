@@ -57,6 +57,8 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
+	// counts are when statuses were last written.
+	counts counts
 }
 
 // pass is one run of the steps for one LiveStashCluster.
