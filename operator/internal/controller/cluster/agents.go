@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// mostPods is how many pods the status lists, mostText how long what it says of one may be: an object must stay small.
+	// mostPods is how many pods the status lists, mostText how many bytes what it says of one may have: an object must stay small.
 	mostPods = 256
 	mostText = 128
 )
@@ -28,7 +28,7 @@ func podStatuses(c *v1alpha1.LiveStashCluster, seen *observation) (pods []v1alph
 	var most int64
 	for i := range seen.members {
 		m := &seen.members[i]
-		status := v1alpha1.PodStatus{Name: m.Name, Updated: m.updated, Ready: podReady(m.Pod), Problem: shortened(seen.unable(c, m))}
+		status := v1alpha1.PodStatus{Name: m.Name, Updated: m.updated, Ready: podReady(m.Pod), Problem: shortened(seen.unable(c, m), mostText)}
 		if m.agentPort != 0 && m.answer.Err == nil {
 			told := m.answer.Status
 			status.Ready, status.Draining = status.Ready && told.Ready, told.Draining
@@ -55,14 +55,6 @@ func well(pod v1alpha1.PodStatus) int {
 	return 1
 }
 
-func shortened(text string) string {
-	runes := []rune(text)
-	if len(runes) <= mostText {
-		return text
-	}
-	return string(runes[:mostText-1]) + "…"
-}
-
 // setAgentConditions sets the conditions that only the agents can tell.
 func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen *observation) {
 	told := []metav1.Condition{clustered(c, seen), storeReady(c, seen), agentHealthy(seen.members)}
@@ -81,8 +73,7 @@ func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashClu
 			condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonScaledToZero
 			condition.Message = "spec.replicas is 0: there is nobody to tell"
 		}
-		condition.ObservedGeneration = c.Generation
-		meta.SetStatusCondition(conditions, condition)
+		setConditions(conditions, c, []metav1.Condition{condition})
 	}
 }
 

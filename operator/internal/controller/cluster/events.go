@@ -29,18 +29,21 @@ func (r *Reconciler) tellTransitions(before, c *v1alpha1.LiveStashCluster) {
 			continue
 		}
 		if told := transition(*was, now); told.reason != "" {
-			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", note(told.message))
+			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", shortened(told.message, mostNote))
 		}
 	}
 }
 
-// note is a message as the API server takes it in an event: of at most 1,024 bytes.
-func note(message string) string {
-	const most = 1024 - len("…")
-	if len(message) <= most {
-		return message
+// mostNote is how many bytes the API server takes as an event's message.
+const mostNote = 1024
+
+// shortened is a text of at most that many bytes.
+func shortened(text string, most int) string {
+	const end = "…"
+	if len(text) <= most {
+		return text
 	}
-	return strings.ToValidUTF8(message[:most], "") + "…"
+	return strings.ToValidUTF8(text[:most-len(end)], "") + end
 }
 
 // transition is what to tell of a condition that was was (empty: not known yet) and is now.

@@ -72,8 +72,9 @@ func everything() []client.Object {
 	shop.Status = v1alpha1.LiveStashClusterStatus{
 		ReadyReplicas:   2,
 		UpdatedReplicas: 1,
-		LastRollout: &v1alpha1.RolloutStatus{
-			To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), SessionsBefore: 10, HandedOff: 7, NotHandedOff: 1,
+		Rollouts: []v1alpha1.RolloutStatus{
+			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1},
+			{To: "a", Started: metav1.Unix(500, 0), Finished: ptr.To(metav1.Unix(560, 0)), StashesBefore: 90},
 		},
 		Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue},
@@ -90,7 +91,7 @@ func everything() []client.Object {
 func TestMetricsTellTheStatus(t *testing.T) {
 	plain := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "cart"}}
 	plain.Spec.Adapter, plain.Spec.Paused = v1alpha1.AdapterRedis, true
-	plain.Status.LastRollout = &v1alpha1.RolloutStatus{To: "b", Started: metav1.Unix(2000, 0)}
+	plain.Status.Rollouts = []v1alpha1.RolloutStatus{{To: "b", Started: metav1.Unix(2000, 0)}}
 
 	got, err := scrape(t, &Metrics{Reader: cached(t, append(everything(), plain)...).Build(), Version: "1.2.3", Elected: elected()})
 	if err != nil {

@@ -113,6 +113,7 @@ func TestForeignChangesAreUndone(t *testing.T) {
 	set.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-01T00:00:00Z"
 	suite.Must(t, api.Patch(t.Context(), set, client.MergeFrom(before)))
 	suite.Eventually(t, func() error {
+		acted(t, cluster, "a", "a") // more replicas are taken back one at a time
 		if err := get(t, set); err != nil {
 			return err
 		}
@@ -158,12 +159,11 @@ func TestChangedSpecReachesChildren(t *testing.T) {
 }
 
 func TestSteadyClusterCostsNoRequests(t *testing.T) {
-	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+	cluster, _ := fleetAtRest(t, 2, func(spec *v1alpha1.LiveStashClusterSpec) {
 		// Values that the API server writes in another way than the user.
 		spec.Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("0.5"), corev1.ResourceMemory: quantity("1024Mi")}}
-		spec.PodTemplate = podTemplate(t, `{"containers": [{"name": "log", "image": "b", "emptyDir": null}], "tolerations": [{"key": "a"}]}`)
+		spec.PodTemplate = podTemplate(t, `{"containers": [{"name": "log", "image": "b", "securityContext": null}], "tolerations": [{"key": "a"}]}`)
 	})
-	reconciled(t, cluster)
 	// Let the passes that the first writes brought about end.
 	time.Sleep(time.Second)
 
@@ -372,6 +372,9 @@ func TestPausedClusterIsNotTouched(t *testing.T) {
 		}
 		return nil
 	})
+	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPaused)
+	condition(t, cluster, v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonPaused)
+	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled)
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
 	suite.Must(t, get(t, set))
 	if *set.Spec.Replicas != 2 || !apierrors.IsNotFound(get(t, service)) {
@@ -398,28 +401,22 @@ func setStatus(t *testing.T, cluster *v1alpha1.LiveStashCluster, status appsv1.S
 }
 
 func TestStatusFollowsTheStatefulSetAndScaleWorks(t *testing.T) {
-	cluster := newCluster(t, suite.Namespace(t, api), nil)
-	reconciled(t, cluster)
-	suite.Must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 2, UpdatedReplicas: 2}))
+	cluster, pods := fleetAtRest(t, 2, nil)
 	condition(t, cluster, v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonAllReady)
 	condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonComplete)
 
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-0", Labels: map[string]string{
-			"app.kubernetes.io/name": "liveview", "app.kubernetes.io/instance": "shop", "app.kubernetes.io/component": "fleet", "livestash.dev/cluster": "shop",
-		}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
-	}
-	suite.Must(t, api.Create(t.Context(), pod))
+	pod := pods[0]
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "app", Image: "a", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 	}}
-	suite.Must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 2, ReadyReplicas: 1, UpdatedReplicas: 2}))
 	suite.Must(t, api.Status().Update(t.Context(), pod))
+	acted(t, cluster, "a", "a")
 	message := condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonPodFailing)
 	if !strings.Contains(message, "pod shop-0") || !strings.Contains(message, "check spec.image") {
 		t.Errorf("the condition says %q", message)
 	}
+	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodFailing)
 
 	scale := &autoscalingv1.Scale{}
 	suite.Must(t, api.SubResource("scale").Get(t.Context(), cluster, scale))

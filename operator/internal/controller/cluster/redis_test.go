@@ -188,7 +188,7 @@ func TestANewRedisPassword(t *testing.T) {
 		t.Error("a Redis that restarts now would not take both passwords")
 	}
 
-	operatorTime.Ahead.Add(int64(2 * keepOldPassword))
+	later(t, cluster, 2*keepOldPassword)
 	rolledOut(t, ns, "shop")
 	suite.Eventually(t, func() error {
 		if got := redisServers.hashes(redisAddress(cluster)); !slices.Equal(got, both[:1]) {
@@ -215,22 +215,10 @@ func TestAGeneratedRedisPasswordIsChanged(t *testing.T) {
 	})
 }
 
-// fleetPod makes a pod of the fleet as the StatefulSet controller would.
-func fleetPod(t *testing.T, cluster *v1alpha1.LiveStashCluster) *corev1.Pod {
-	t.Helper()
-	template := fleetTemplate(t, cluster)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-0", Labels: template.Labels, Annotations: template.Annotations},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
-	}
-	suite.Must(t, api.Create(t.Context(), pod))
-	return pod
-}
-
 // Pods of two stores would give users old stashes: the last one with the old store goes before the first one with the new.
 func TestNoTwoStoresAtOnce(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
-	pod := fleetPod(t, cluster)
+	pod := fleetPod(t, cluster, 0, "a")
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis.example.com"}}
 	})
@@ -264,7 +252,7 @@ func TestNoTwoStoresAtOnce(t *testing.T) {
 // Other adapters do not find stashes of Redis: pods go over one by one, and Redis stays until the last one has.
 func TestFromRedisToAnotherAdapter(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
-	pod := fleetPod(t, cluster)
+	pod := fleetPod(t, cluster, 0, "a")
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterETS })
 	suite.Eventually(t, func() error {
 		if _, redis := fleetTemplate(t, cluster).Annotations[fleet.StoreAnnotation]; redis {
@@ -300,7 +288,7 @@ func TestAnotherPasswordIsNoOtherStore(t *testing.T) {
 		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &v1alpha1.SecretKeyReference{Name: "mine", Key: "url"}}}
 	})
 	before := fleetTemplate(t, cluster)
-	fleetPod(t, cluster)
+	fleetPod(t, cluster, 0, "a")
 	secret.Data["url"] = []byte("redis://:b@redis")
 	suite.Must(t, api.Update(t.Context(), secret))
 	suite.Eventually(t, func() error {

@@ -36,12 +36,16 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	}
 	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
-	if p.plan.Phase == rollout.Complete {
+	if p.plan.Phase != rollout.Complete {
+		p.DueIn(lookAtRollout)
+	}
+	absent := p.seen.absent(p.cluster.Name)
+	if len(absent) == 0 || !p.seen.settled() {
 		return nil
 	}
-	p.DueIn(lookAtRollout)
+	p.DueIn(missingFor)
 	late := func(name string) bool { return p.seen.waited[name] >= missingFor }
-	if !p.seen.settled() || !slices.ContainsFunc(p.seen.absent(p.cluster.Name), late) {
+	if !slices.ContainsFunc(absent, late) {
 		return nil
 	}
 	var err error

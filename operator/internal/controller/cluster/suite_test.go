@@ -25,6 +25,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
 )
 
 // The operator runs against a real API server. There are no other controllers: nothing makes pods, nothing deletes what
@@ -38,7 +39,7 @@ var (
 	operatorTime suite.Clock
 	// requests counts what the operator asks of the API server, watches and the events' recorder apart.
 	requests atomic.Int64
-	// agents is what the agents say.
+	// agents is what the agents say, to an observer like the operator's.
 	agents = &saidByAgents{}
 	// redisServers are the Redis servers that the operator talks to.
 	redisServers = &toldToRedis{}
@@ -86,12 +87,18 @@ func runSuite(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	told := NewNews()
+	observer := &observe.Observer{Agents: agents, Changed: told.Tell}
+	if err := mgr.Add(observer); err != nil {
+		return 0, err
+	}
 	underTest = &Reconciler{
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain:      "cluster.local",
-		Agents:             agents,
+		Agents:             observer,
+		News:               told.Told,
 		Redis:              redisServers,
 		RedisImage:         "valkey",
 		RedisExporterImage: "redis_exporter",
@@ -151,6 +158,8 @@ func newCluster(t *testing.T, namespace string, change func(*v1alpha1.LiveStashC
 		change(&cluster.Spec)
 	}
 	suite.Must(t, api.Create(t.Context(), cluster))
+	// Passes over what no test looks at any more would be in the way of those that count requests.
+	t.Cleanup(func() { _ = api.Delete(context.Background(), cluster) })
 	return cluster
 }
 
