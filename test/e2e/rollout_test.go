@@ -53,19 +53,19 @@ func (s space) held(want int, pods ...string) {
 	})
 }
 
-// rolledOut waits until as many rollouts are told, the newest one complete.
-func (s space) rolledOut(count int) rolloutStatus {
+// rolledOut waits until the first rollout is complete.
+func (s space) rolledOut() rolloutStatus {
 	s.t.Helper()
-	var newest rolloutStatus
+	var first rolloutStatus
 	s.eventually(3*time.Minute, func() error {
 		all := s.rollouts()
-		if len(all) != count || all[0].Outcome != "Complete" {
-			return fmt.Errorf("the rollouts are %+v, want %d of which the newest is complete", all, count)
+		if len(all) != 1 || all[0].Outcome != "Complete" {
+			return fmt.Errorf("the rollouts are %+v, want one that is complete", all)
 		}
-		newest = all[0]
+		first = all[0]
 		return nil
 	})
-	return newest
+	return first
 }
 
 // A fleet of one pod gets a second one for the time of a rollout, which takes the stashes over and gives them back. Who asks
@@ -104,7 +104,7 @@ func TestOnePodLosesNothing(t *testing.T) {
 				return nil
 			})
 			s.settled()
-			told := s.rolledOut(1)
+			told := s.rolledOut()
 			if told.Lost != 0 || told.PodsReported != 2 {
 				t.Errorf("the rollout tells %+v, want two pods that lost nothing", told)
 			}
@@ -136,7 +136,7 @@ func TestQuotaWithoutRoomForTheSurgePod(t *testing.T) {
 	s.held(100, "shop-0")
 	s.must("", "delete", "quota", "tight")
 	s.settled()
-	if told := s.rolledOut(1); told.Lost != 0 {
+	if told := s.rolledOut(); told.Lost != 0 {
 		t.Errorf("the rollout tells %+v", told)
 	}
 	s.held(100, "shop-0")
@@ -185,7 +185,7 @@ func TestKubectlRolloutRestart(t *testing.T) {
 	s.rows("shop-0", 50)
 	s.rows("shop-1", 50)
 	s.must("", "rollout", "restart", "statefulset/shop")
-	if told := s.rolledOut(1); told.PodsReported != 2 || told.Lost != 0 {
+	if told := s.rolledOut(); told.PodsReported != 2 || told.Lost != 0 {
 		t.Errorf("the rollout tells %+v, want two pods that lost nothing", told)
 	}
 	s.held(100, "shop-0", "shop-1")
@@ -240,7 +240,7 @@ func TestPortsChangeWhileItServes(t *testing.T) {
 		return nil
 	})
 	s.settled()
-	if told := s.rolledOut(1); told.Lost != 0 || told.PodsReported != 2 {
+	if told := s.rolledOut(); told.Lost != 0 || told.PodsReported != 2 {
 		t.Errorf("the rollout tells %+v", told)
 	}
 	s.held(100, "shop-0", "shop-1")

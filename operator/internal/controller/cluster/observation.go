@@ -35,8 +35,6 @@ type observation struct {
 	names, ready map[string]bool
 	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
 	redisTrouble string
-	// drained are the last words of pods that are gone.
-	drained []drained
 	// waited is for how long each pod that cannot keep users has been waited for, by its name. Those that should be there and
 	// are not are among them.
 	waited map[string]time.Duration
@@ -59,7 +57,6 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	if err != nil {
 		return seen, err
 	}
-	seen.drained = r.drains.take(key, c.CreationTimestamp.Time)
 	return seen, nil
 }
 
@@ -103,6 +100,15 @@ func (o *observation) absent(fleetName string) []string {
 		}
 	}
 	return absent
+}
+
+// longestAbsent is for how long a pod that should be there has been missed. 0: none is.
+func (o *observation) longestAbsent(fleetName string) time.Duration {
+	var longest time.Duration
+	for _, name := range o.absent(fleetName) {
+		longest = max(longest, o.waited[name], 1)
+	}
+	return longest
 }
 
 // replicas is how many pods the StatefulSet is to have.

@@ -21,6 +21,7 @@ import (
 // updateStatus writes what is seen of the fleet, and how the pass ended, when either has changed.
 func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) error {
 	before := p.cluster.DeepCopy()
+	p.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster), p.cluster.CreationTimestamp.Time)
 	p.cluster.Status = statusOf(p, outcome)
 	if wait := r.counts.wait(before, p.cluster, p.seen.now); wait > 0 {
 		p.DueIn(wait)
@@ -29,12 +30,12 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 	if !equality.Semantic.DeepEqual(before.Status, p.cluster.Status) {
 		written, err := reconcile.WriteStatus(ctx, r.Client, before, p.cluster)
 		if !written {
-			r.drains.add(client.ObjectKeyFromObject(p.cluster), p.seen.drained...)
+			r.drains.add(client.ObjectKeyFromObject(p.cluster), p.drained...)
 			return client.IgnoreNotFound(err)
 		}
 		r.tellTransitions(before, p.cluster)
 	}
-	r.tellDrained(p.cluster, p.seen.drained)
+	r.tellDrained(p.cluster, p.drained)
 	return nil
 }
 
@@ -69,7 +70,7 @@ func setConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster,
 
 // turn is what the history is told.
 func (p *pass) turn() turn {
-	now := turn{reports: p.seen.drained, now: p.seen.now}
+	now := turn{reports: p.drained, now: p.seen.now}
 	if p.seen.settled() {
 		now.revision = p.seen.statefulSet.Status.UpdateRevision
 		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0
