@@ -16,10 +16,10 @@ func (s space) rows(pod string, count int) {
 	}
 }
 
-// stashes waits until the status counts as many stashes.
+// stashes waits until the status counts as many stashes, which it does once a minute.
 func (s space) stashes(want int) {
 	s.t.Helper()
-	s.eventually(time.Minute, func() error {
+	s.eventually(3*time.Minute, func() error {
 		if got := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.stashes}"); got != fmt.Sprint(want) {
 			return fmt.Errorf("%s stashes, want %d", got, want)
 		}

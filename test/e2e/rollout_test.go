@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,19 +30,42 @@ func (s space) rollouts() []rolloutStatus {
 	return all
 }
 
-// rolledOut waits until as many rollouts are told, the newest one complete.
-func (s space) rolledOut(count int) rolloutStatus {
+// held is how many rows the pods hold, by their own word: the status follows once a minute.
+func (s space) held(want int, pods ...string) {
 	s.t.Helper()
-	var newest rolloutStatus
-	s.eventually(3*time.Minute, func() error {
-		all := s.rollouts()
-		if len(all) != count || all[0].Outcome != "Complete" {
-			return fmt.Errorf("the rollouts are %+v, want %d of which the newest is complete", all, count)
+	s.eventually(time.Minute, func() error {
+		sum := 0
+		for _, pod := range pods {
+			out, err := s.rpc(pod, ":ets.info(:live_stash_server_storage, :size)")
+			if err != nil {
+				return fmt.Errorf("%s: %w: %s", pod, err, out)
+			}
+			rows, err := strconv.Atoi(out)
+			if err != nil {
+				return err
+			}
+			sum += rows
 		}
-		newest = all[0]
+		if sum != want {
+			return fmt.Errorf("%v hold %d rows, want %d", pods, sum, want)
+		}
 		return nil
 	})
-	return newest
+}
+
+// rolledOut waits until the first rollout is complete.
+func (s space) rolledOut() rolloutStatus {
+	s.t.Helper()
+	var first rolloutStatus
+	s.eventually(3*time.Minute, func() error {
+		all := s.rollouts()
+		if len(all) != 1 || all[0].Outcome != "Complete" {
+			return fmt.Errorf("the rollouts are %+v, want one that is complete", all)
+		}
+		first = all[0]
+		return nil
+	})
+	return first
 }
 
 // A fleet of one pod gets a second one for the time of a rollout, which takes the stashes over and gives them back. Who asks
@@ -54,7 +78,6 @@ func TestOnePodLosesNothing(t *testing.T) {
 			s.settled()
 			if adapter == "ETS" {
 				s.rows("shop-0", 500)
-				s.stashes(500)
 			}
 			before := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}")
 			s.apply("adapter: " + adapter + "\nreplicas: 1\nenv: [{name: ROLLED, value: \"1\"}]")
@@ -81,12 +104,12 @@ func TestOnePodLosesNothing(t *testing.T) {
 				return nil
 			})
 			s.settled()
-			told := s.rolledOut(1)
+			told := s.rolledOut()
 			if told.Lost != 0 || told.PodsReported != 2 {
 				t.Errorf("the rollout tells %+v, want two pods that lost nothing", told)
 			}
 			if adapter == "ETS" {
-				s.stashes(500)
+				s.held(500, "shop-0")
 			}
 		})
 	}
@@ -110,13 +133,13 @@ func TestQuotaWithoutRoomForTheSurgePod(t *testing.T) {
 	if now := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}"); now != before {
 		t.Error("the only pod was replaced all the same")
 	}
-	s.stashes(100)
+	s.held(100, "shop-0")
 	s.must("", "delete", "quota", "tight")
 	s.settled()
-	if told := s.rolledOut(1); told.Lost != 0 {
+	if told := s.rolledOut(); told.Lost != 0 {
 		t.Errorf("the rollout tells %+v", told)
 	}
-	s.stashes(100)
+	s.held(100, "shop-0")
 }
 
 // A template that is taken back in the middle of its rollout: both are told as they were, and the good pods stay.
@@ -161,12 +184,11 @@ func TestKubectlRolloutRestart(t *testing.T) {
 	s.settled()
 	s.rows("shop-0", 50)
 	s.rows("shop-1", 50)
-	s.stashes(100)
 	s.must("", "rollout", "restart", "statefulset/shop")
-	if told := s.rolledOut(1); told.PodsReported != 2 || told.Lost != 0 {
+	if told := s.rolledOut(); told.PodsReported != 2 || told.Lost != 0 {
 		t.Errorf("the rollout tells %+v, want two pods that lost nothing", told)
 	}
-	s.stashes(100)
+	s.held(100, "shop-0", "shop-1")
 }
 
 // Objects of others are neither changed nor deleted, and what does not hang on them goes on. When they are gone, the
@@ -204,7 +226,6 @@ func TestPortsChangeWhileItServes(t *testing.T) {
 	s.settled()
 	s.rows("shop-0", 50)
 	s.rows("shop-1", 50)
-	s.stashes(100)
 	s.must(strings.Replace(s.fleet("adapter: ETS\nreplicas: 2\nagent: {port: 9600}"), "readinessPath: /healthz", "readinessPath: /healthz, port: 4100", 1), "apply", "-f", "-")
 	held := false
 	s.eventually(3*time.Minute, func() error {
@@ -219,8 +240,8 @@ func TestPortsChangeWhileItServes(t *testing.T) {
 		return nil
 	})
 	s.settled()
-	if told := s.rolledOut(1); told.Lost != 0 || told.PodsReported != 2 {
+	if told := s.rolledOut(); told.Lost != 0 || told.PodsReported != 2 {
 		t.Errorf("the rollout tells %+v", told)
 	}
-	s.stashes(100)
+	s.held(100, "shop-0", "shop-1")
 }

@@ -8,7 +8,8 @@ type LiveStashClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// replicas is the number of pods that exist. A pod that is there for a rollout only (spec.rollout.surge) does not count.
+	// replicas is the number of pods that exist, of those that spec.replicas asks for: a pod that is there for a rollout
+	// only (spec.rollout.surge), or that is on its way out, does not count.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 

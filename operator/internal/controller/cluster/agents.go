@@ -86,7 +86,7 @@ func clustered(c *v1alpha1.LiveStashCluster, seen *observation) metav1.Condition
 	for i := range seen.members {
 		m := &seen.members[i]
 		peers := m.answer.Status.Peers
-		missing := seen.missingPods(m.answer)
+		missing := missingPods(m.answer, seen.names)
 		switch {
 		case m.answer.Err != nil:
 			gaps = append(gaps, m.Name+" does not tell")

@@ -112,7 +112,7 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 		return "has not told yet how it is"
 	}
 	status := m.answer.Status
-	missing := o.missingPods(m.answer)
+	missing := missingPods(m.answer, o.ready)
 	switch {
 	case status.Draining:
 		return "is being drained"
@@ -126,12 +126,12 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 	return ""
 }
 
-// missingPods are the pods that exist and that this one's node does not see. DNS goes on naming those that are gone for a
-// while, which is nobody's loss.
-func (o *observation) missingPods(a observe.Answer) []string {
+// missingPods are those of the pods that the one who answered does not see. DNS also names pods that are gone for a while, and
+// those that do not run yet: whom nobody can see is nobody's loss.
+func missingPods(a observe.Answer, pods map[string]bool) []string {
 	var missing []string
 	for _, node := range a.Status.Peers.MissingNodes {
-		if pod := podOf(node); o.names[pod] {
+		if pod := podOf(node); pods[pod] {
 			missing = append(missing, pod)
 		}
 	}

@@ -30,13 +30,11 @@ type Agents interface {
 type observation struct {
 	// statefulSet is empty, with no UID, while there is none of the fleet's own.
 	statefulSet *appsv1.StatefulSet
-	// members are that StatefulSet's pods, names their names.
-	members []member
-	names   map[string]bool
+	// members are that StatefulSet's pods, names their names, ready those of the pods that serve.
+	members      []member
+	names, ready map[string]bool
 	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
 	redisTrouble string
-	// drained are the last words of pods that are gone.
-	drained []drained
 	// waited is for how long each pod that cannot keep users has been waited for, by its name. Those that should be there and
 	// are not are among them.
 	waited map[string]time.Duration
@@ -59,7 +57,6 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	if err != nil {
 		return seen, err
 	}
-	seen.drained = r.drains.take(key, c.CreationTimestamp.Time)
 	return seen, nil
 }
 
@@ -75,9 +72,10 @@ func (r *Reconciler) observeMembers(ctx context.Context, reader client.Reader, c
 		return seen, nil
 	}
 	seen.members = membersOf(pods, seen.statefulSet, r.Agents.Answers(client.ObjectKeyFromObject(c)))
-	seen.names = make(map[string]bool, len(seen.members))
+	seen.names, seen.ready = make(map[string]bool, len(seen.members)), make(map[string]bool, len(seen.members))
 	for i := range seen.members {
-		seen.names[seen.members[i].Name] = true
+		m := &seen.members[i]
+		seen.names[m.Name], seen.ready[m.Name] = true, podReady(m.Pod) && !m.terminating()
 	}
 	return seen, nil
 }
@@ -112,6 +110,15 @@ func (o *observation) absent(fleetName string) []string {
 		}
 	}
 	return absent
+}
+
+// longestAbsent is for how long a pod that should be there has been missed. 0: none is.
+func (o *observation) longestAbsent(fleetName string) time.Duration {
+	var longest time.Duration
+	for _, name := range o.absent(fleetName) {
+		longest = max(longest, o.waited[name], 1)
+	}
+	return longest
 }
 
 // replicas is how many pods the StatefulSet is to have.

@@ -28,6 +28,7 @@ var shop = types.NamespacedName{Namespace: "web", Name: "shop"}
 func deletedAt(m *member, at time.Time) { m.DeletionTimestamp = ptr.To(metav1.NewTime(at)) }
 
 func TestUnable(t *testing.T) {
+	// shop-2 serves, shop-1 does not.
 	misses := func(pods ...string) func(*member) {
 		return func(m *member) {
 			m.answer.Status.Peers = agentclient.Peers{Expected: 2, Connected: 2 - len(pods), Missing: len(pods)}
@@ -54,7 +55,8 @@ func TestUnable(t *testing.T) {
 		"not ready by its agent's word": {v1alpha1.AdapterETS, func(m *member) { m.answer.Status.Ready, m.answer.Status.Reason = false, "It boots." }, "says: It boots."},
 		"without its store":             {v1alpha1.AdapterRedis, func(m *member) { m.answer.Status.Store = agentclient.Store{Reason: "Refused."} }, "has no store: Refused."},
 		"without a peer":                {v1alpha1.AdapterETS, misses("shop-2"), "does not see shop-2"},
-		"without a peer, copies":        {v1alpha1.AdapterMnesia, misses("shop-2", "shop-1"), "does not see shop-2; shop-1"},
+		"without a peer, copies":        {v1alpha1.AdapterMnesia, misses("shop-2"), "does not see shop-2"},
+		"without one that starts":       {v1alpha1.AdapterETS, misses("shop-1"), ""},
 		"without a peer that is gone":   {v1alpha1.AdapterETS, misses("shop-3"), ""},
 		"no peer is needed":             {v1alpha1.AdapterRedis, misses("shop-2"), ""},
 	}
@@ -62,7 +64,10 @@ func TestUnable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &v1alpha1.LiveStashCluster{}
 			cluster.Spec.Adapter = c.adapter
-			seen := fleetOf(3, func(m []member) { c.change(&m[0]) })
+			seen := fleetOf(3, func(m []member) {
+				m[1].Status.Conditions = nil
+				c.change(&m[0])
+			})
 			if got := seen.unable(cluster, &seen.members[0]); got != c.want {
 				t.Errorf("shop-0 %q, want %q", got, c.want)
 			}
@@ -166,6 +171,17 @@ func TestAwaited(t *testing.T) {
 	seen.statefulSet.Spec.Replicas = ptr.To[int32](5)
 	if diff := cmp.Diff([]string{"shop-1", "shop-3", "shop-4"}, seen.awaited(cluster)); diff != "" {
 		t.Errorf("awaited (-want +got):\n%s", diff)
+	}
+	if got := seen.longestAbsent("shop"); got <= 0 {
+		t.Error("nobody knows that two are not there")
+	}
+	seen.waited = map[string]time.Duration{"shop-1": time.Hour, "shop-3": time.Second, "shop-4": time.Minute}
+	if got := seen.longestAbsent("shop"); got != time.Minute {
+		t.Errorf("the longest was missed for %s", got)
+	}
+	seen.statefulSet.Spec.Replicas = ptr.To[int32](3)
+	if got := seen.longestAbsent("shop"); got != 0 {
+		t.Errorf("somebody is missed for %s", got)
 	}
 }
 

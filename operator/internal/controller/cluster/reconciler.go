@@ -57,6 +57,8 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
+	// counts are when statuses were last written.
+	counts counts
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -81,6 +83,8 @@ type pass struct {
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
 	podMonitor string
+	// drained are the last words of pods that are gone, which the status is about to tell.
+	drained []drained
 	// refusal is what the API server says when a pod is not made, for example a quota's words. Empty: nothing is known.
 	refusal string
 	// wroteStatefulSet is whether this pass has changed the StatefulSet.

@@ -423,8 +423,14 @@ func TestStatusFollowsTheStatefulSetAndScaleWorks(t *testing.T) {
 	if scale.Spec.Replicas != 2 || scale.Status.Replicas != 2 {
 		t.Errorf("the scale subresource says %+v", scale)
 	}
-	scale.Spec.Replicas, scale.ResourceVersion = 3, "" // the status may just have been written
-	suite.Must(t, api.SubResource("scale").Update(t.Context(), cluster.DeepCopy(), client.WithSubResourceBody(scale)))
+	// The operator may write the status between the two requests.
+	suite.Eventually(t, func() error {
+		if err := api.SubResource("scale").Get(t.Context(), cluster, scale); err != nil {
+			return err
+		}
+		scale.Spec.Replicas = 3
+		return api.SubResource("scale").Update(t.Context(), cluster.DeepCopy(), client.WithSubResourceBody(scale))
+	})
 	suite.Must(t, get(t, cluster))
 	reconciled(t, cluster)
 	if cluster.DesiredReplicas() != 3 || cluster.Status.Selector == "" {

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -36,21 +37,17 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	}
 	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
-	if p.plan.Phase != rollout.Complete {
+	absent := p.seen.longestAbsent(p.cluster.Name)
+	switch {
+	case absent >= missingFor && p.seen.settled():
+		p.DueIn(lookAgain)
+		var err error
+		p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet, p.seen.now.Add(-absent))
+		return err
+	case p.plan.Phase != rollout.Complete || absent > 0:
 		p.DueIn(lookAtRollout)
 	}
-	absent := p.seen.absent(p.cluster.Name)
-	if len(absent) == 0 || !p.seen.settled() {
-		return nil
-	}
-	p.DueIn(missingFor)
-	late := func(name string) bool { return p.seen.waited[name] >= missingFor }
-	if !slices.ContainsFunc(absent, late) {
-		return nil
-	}
-	var err error
-	p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet)
-	return err
+	return nil
 }
 
 // desired is how many pods there should be.
@@ -133,15 +130,15 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 }
 
 // whyNotMade is what the API server said when the StatefulSet controller last failed to make a pod, for example a quota's words.
-// Empty: nothing is known. Only an event tells it.
-func (r *Reconciler) whyNotMade(ctx context.Context, set *appsv1.StatefulSet) (string, error) {
+// Empty: nothing has been said since then. Only an event tells it.
+func (r *Reconciler) whyNotMade(ctx context.Context, set *appsv1.StatefulSet, since time.Time) (string, error) {
 	events := &corev1.EventList{}
 	err := r.Live.List(ctx, events, client.InNamespace(set.Namespace),
 		client.MatchingFields{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"})
 	if err != nil {
 		return "", ignoreForbidden(err)
 	}
-	newest := corev1.Event{}
+	newest := corev1.Event{LastTimestamp: metav1.NewTime(since.Add(-missingFor))}
 	for _, event := range events.Items {
 		if event.LastTimestamp.After(newest.LastTimestamp.Time) {
 			newest = event

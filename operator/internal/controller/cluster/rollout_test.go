@@ -302,15 +302,18 @@ func TestWhyAPodIsNotMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, pods := fleetAtRest(t, 2, nil)
 			set := fleetSet(t, cluster)
-			for i, message := range []string{"exceeded quota: old", `create Pod shop-1 failed: pods "shop-1" is forbidden: exceeded quota: small`} {
+			failed := func(message string, at metav1.Time) {
 				event := &corev1.Event{
 					ObjectMeta:     metav1.ObjectMeta{Namespace: cluster.Namespace, GenerateName: "shop."},
 					InvolvedObject: corev1.ObjectReference{Kind: "StatefulSet", Namespace: set.Namespace, Name: set.Name, UID: set.UID},
-					Reason:         "FailedCreate", Message: message, LastTimestamp: metav1.Unix(int64(1000+i), 0),
+					Reason:         "FailedCreate", Message: message, LastTimestamp: at,
 				}
 				suite.Must(t, api.Create(t.Context(), event))
 			}
+			failed("exceeded quota: of another time", metav1.NewTime(time.Now().Add(-time.Hour)))
 			takes(t, cluster, pods)
+			failed("exceeded quota: old", metav1.NewTime(time.Now().Add(-time.Second)))
+			failed(`create Pod shop-1 failed: pods "shop-1" is forbidden: exceeded quota: small`, metav1.Now())
 			conditionSays(t, cluster, v1alpha1.ConditionProgressing, v1alpha1.ReasonPodNotMade, `pods "shop-1" is forbidden: exceeded quota: small`)
 			conditionSays(t, cluster, v1alpha1.ConditionStalled, v1alpha1.ReasonPodNotMade, `pods "shop-1" is forbidden: exceeded quota: small`)
 

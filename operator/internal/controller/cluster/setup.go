@@ -212,6 +212,7 @@ func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue wor
 func (r *Reconciler) clusterGone(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	cluster := e.Object.(*v1alpha1.LiveStashCluster)
 	r.drains.take(client.ObjectKeyFromObject(cluster), time.Time{})
+	r.counts.forget(cluster.UID)
 	r.tellLoss(cluster, "the LiveStashCluster was deleted")
 }
 

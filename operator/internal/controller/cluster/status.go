@@ -21,16 +21,21 @@ import (
 // updateStatus writes what is seen of the fleet, and how the pass ended, when either has changed.
 func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) error {
 	before := p.cluster.DeepCopy()
+	p.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster), p.cluster.CreationTimestamp.Time)
 	p.cluster.Status = statusOf(p, outcome)
+	if wait := r.counts.wait(before, p.cluster, p.seen.now); wait > 0 {
+		p.DueIn(wait)
+		p.cluster.Status = before.Status
+	}
 	if !equality.Semantic.DeepEqual(before.Status, p.cluster.Status) {
 		written, err := reconcile.WriteStatus(ctx, r.Client, before, p.cluster)
 		if !written {
-			r.drains.add(client.ObjectKeyFromObject(p.cluster), p.seen.drained...)
+			r.drains.add(client.ObjectKeyFromObject(p.cluster), p.drained...)
 			return client.IgnoreNotFound(err)
 		}
 		r.tellTransitions(before, p.cluster)
 	}
-	r.tellDrained(p.cluster, p.seen.drained)
+	r.tellDrained(p.cluster, p.drained)
 	return nil
 }
 
@@ -40,12 +45,9 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	status := *c.Status.DeepCopy()
 	status.ObservedGeneration = c.Generation
 	status.Selector = labels.SelectorFromSet(render.SelectorLabels(c)).String()
-	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = set.Replicas, set.ReadyReplicas, set.UpdatedReplicas
-	if desired := c.DesiredReplicas(); p.plan.Surging && p.seen.replicas() == desired+1 {
-		// An autoscaler must not see the pod that is there for the rollout only.
-		status.Replicas, status.ReadyReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired)
-		status.UpdatedReplicas = min(set.UpdatedReplicas, desired)
-	}
+	// An autoscaler must not see the pod that is there for a rollout only.
+	desired := c.DesiredReplicas()
+	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired), min(set.UpdatedReplicas, desired)
 	status.Pods, status.Stashes = podStatuses(c, &p.seen)
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor = p.redis, p.podMonitor
@@ -68,7 +70,7 @@ func setConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster,
 
 // turn is what the history is told.
 func (p *pass) turn() turn {
-	now := turn{reports: p.seen.drained, now: p.seen.now}
+	now := turn{reports: p.drained, now: p.seen.now}
 	if p.seen.settled() {
 		now.revision = p.seen.statefulSet.Status.UpdateRevision
 		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0

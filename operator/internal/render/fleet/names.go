@@ -11,10 +11,12 @@ const (
 	// AppContainer is the name of the application's container.
 	AppContainer = "app"
 
-	// HTTPPort, DistributionPort and AgentPort are the names of that container's ports.
-	HTTPPort         = "http"
+	// HTTPPort is the name of that container's port for users.
+	HTTPPort = "http"
+	// DistributionPort is the name of its port for the other nodes.
 	DistributionPort = "distribution"
-	AgentPort        = "agent"
+	// AgentPort is the name of its agent's port.
+	AgentPort = "agent"
 
 	// SecretsDigestAnnotation is on the pods: render.Inputs.SecretsDigest.
 	SecretsDigestAnnotation = "livestash.dev/secrets-digest"
