@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -188,6 +190,35 @@ func TestFewerPodsGoOneAtATime(t *testing.T) {
 	condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonComplete)
 	if got := *fleetSet(t, cluster).Spec.Replicas; got != 2 {
 		t.Errorf("%d replicas", got)
+	}
+}
+
+// The pod that was to go may have been replaced by another one meanwhile, and the template by another one in this pass.
+func TestOnlyThePodThatWasSeenIsDeleted(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = true })
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-1"}}
+	pod.Spec = corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app", Image: "a"}}}
+	suite.Must(t, api.Create(t.Context(), pod))
+	cases := []struct {
+		what    string
+		uid     types.UID
+		wrote   bool
+		refused bool
+		stops   []string
+	}{
+		{"one of the same name is there", "former", false, true, nil},
+		{"the StatefulSet has just been written", pod.UID, true, false, nil},
+		{"it is its turn", pod.UID, false, false, []string{"shop-1"}},
+	}
+	for _, c := range cases {
+		p := &pass{cluster: cluster, seen: fleetOf(2, nil), plan: rollout.Plan{Delete: []string{"shop-1"}}, wroteStatefulSet: c.wrote}
+		p.seen.members[1].Namespace, p.seen.members[1].UID = cluster.Namespace, c.uid
+		if err := underTest.replacePods(t.Context(), p); apierrors.IsConflict(err) != c.refused || err != nil && !c.refused {
+			t.Errorf("%s: replacePods = %v", c.what, err)
+		}
+		if diff := cmp.Diff(c.stops, terminating(t, cluster)); diff != "" {
+			t.Errorf("%s, pods that stop (-want +got):\n%s", c.what, diff)
+		}
 	}
 }
 
