@@ -356,6 +356,51 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.beam.extraFlags", "must not set the node name, the cookie"},
 		},
 		{
+			name: "a surge that there is not",
+			spec: `{image: a, adapter: ETS, rollout: {surge: Sometimes}}`,
+			says: []string{"spec.rollout.surge", `"Auto", "Always", "Never"`},
+		},
+		{
+			name: "more than all pods unavailable",
+			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "150%"}}`,
+			says: []string{"spec.disruptionBudget.maxUnavailable", "a percentage from 0% to 100% in quotes"},
+		},
+		{
+			name: "fewer than no pods unavailable",
+			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: -1}}`,
+			says: []string{"spec.disruptionBudget.maxUnavailable", "a number of pods from 0 on"},
+		},
+		{
+			name: "a number in quotes unavailable",
+			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "1"}}`,
+			says: []string{"spec.disruptionBudget.maxUnavailable", "for example 1 or '25%'"},
+		},
+		{
+			name: "fewer than no pods in quotes unavailable",
+			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "-1"}}`,
+			says: []string{"spec.disruptionBudget.maxUnavailable", "for example 1 or '25%'"},
+		},
+		{
+			name: "some pods unavailable",
+			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: x}}`,
+			says: []string{"spec.disruptionBudget.maxUnavailable", "for example 1 or '25%'"},
+		},
+		{
+			name: "external Redis with TLS as a word",
+			spec: `{image: a, adapter: Redis, redis: {external: {host: redis, tls: true}}}`,
+			says: []string{"spec.redis.external.tls", "must be of type object"},
+		},
+		{
+			name: "external Redis with authorities and TLS off",
+			spec: `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: false}, caSecretRef: {name: ca, key: ca.crt}}}}`,
+			says: []string{"spec.redis.external", "only read with tls.enabled: true"},
+		},
+		{
+			name: "external Redis with TLS beside the URL",
+			spec: `{image: a, adapter: Redis, redis: {external: {tls: {enabled: true}, urlSecretRef: {name: r, key: url}}}}`,
+			says: []string{"spec.redis.external", "tls are only read with host"},
+		},
+		{
 			name: "two variables of one name",
 			spec: `{image: a, adapter: ETS, env: [{name: A, value: x}, {name: A, value: y}]}`,
 			says: []string{"spec.env[1]", "Duplicate value"},
@@ -418,6 +463,15 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"no agent":                  `{image: a, adapter: ETS, agent: {enabled: false}}`,
 		"no agent, no PodMonitor":   `{image: a, adapter: ETS, agent: {enabled: false}, monitoring: {podMonitor: {labels: {a: b}}}}`,
 		"a PodMonitor":              `{image: a, adapter: ETS, monitoring: {podMonitor: {enabled: true, interval: 1m30s}}}`,
+		"external redis, TLS off":   `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: false}}}}`,
+		"external redis, own CA":    `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: true}, caSecretRef: {name: ca, key: ca.crt}}}}`,
+		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
+		"a surge always":            `{image: a, adapter: ETS, rollout: {surge: Always}}`,
+		"no surge":                  `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Never}}`,
+		"a quarter unavailable":     `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "25%"}}`,
+		"all unavailable":           `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "100%"}}`,
+		"none unavailable":          `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: 0}}`,
+		"three unavailable":         `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: 3}}`,
 		"a distribution port below": `{image: a, adapter: ETS, clustering: {distributionPort: 4359}}`,
 	}
 	for name, spec := range cases {
@@ -527,6 +581,19 @@ func TestPodTemplateIsKeptWhole(t *testing.T) {
 	containers, _, _ := unstructured.NestedSlice(created.Object, "spec", "podTemplate", "spec", "containers")
 	if len(containers) != 1 || containers[0].(map[string]any)["lifecycle"] == nil {
 		t.Errorf("the container's lifecycle is gone: %v", containers)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	created, err := clusters.Create(t.Context(), clusterObject(t, "", `{image: a, adapter: ETS, rollout: {}}`), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if surge, _, _ := unstructured.NestedString(created.Object, "spec", "rollout", "surge"); surge != "Auto" {
+		t.Errorf("surge is %q", surge)
+	}
+	if most, _, _ := unstructured.NestedInt64(created.Object, "spec", "disruptionBudget", "maxUnavailable"); most != 1 {
+		t.Errorf("maxUnavailable is %d", most)
 	}
 }
 

@@ -20,14 +20,15 @@ func (r *Reconciler) finish(ctx context.Context, p *pass) error {
 	b := p.benchmark
 	if b.Status.FinishedAt == nil {
 		b.Status.FinishedAt = r.now()
-		if err := r.closeReport(ctx, p); err != nil {
+		err := r.closeReport(ctx, p)
+		if err == nil {
+			err = r.removeSamples(ctx, b)
+		}
+		if err != nil {
 			b.Status.FinishedAt = nil // so that it is tried again
 			return err
 		}
 		b.Status.Phase = v1alpha1.BenchmarkFinished
-		if err := r.removeSamples(ctx, b); err != nil {
-			return err
-		}
 		r.recordings.forget(client.ObjectKeyFromObject(b))
 	}
 	p.doing = fmt.Sprintf("over, runs: %d", len(b.Status.Runs))

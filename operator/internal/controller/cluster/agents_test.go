@@ -58,7 +58,7 @@ var said = time.Unix(1000, 0)
 
 // fleetOf are as many pods that can keep users, of which each sees all others, changed by change.
 func fleetOf(size int, change func([]member)) observation {
-	seen := observation{statefulSet: &appsv1.StatefulSet{}, names: map[string]bool{}, now: said}
+	seen := observation{statefulSet: &appsv1.StatefulSet{}, names: map[string]bool{}, ready: map[string]bool{}, now: said}
 	seen.statefulSet.Spec.Replicas = ptr.To(int32(size))
 	for i := range size {
 		name := fmt.Sprintf("shop-%d", i)
@@ -71,6 +71,10 @@ func fleetOf(size int, change func([]member)) observation {
 	}
 	if change != nil {
 		change(seen.members)
+	}
+	for i := range seen.members {
+		m := &seen.members[i]
+		seen.ready[m.Name] = podReady(m.Pod) && !m.terminating()
 	}
 	return seen
 }

@@ -91,6 +91,16 @@ func (o *observation) awaited(c *v1alpha1.LiveStashCluster) []string {
 	return append(awaited, o.absent(c.Name)...)
 }
 
+// firstUnable says which pod cannot keep users, and why; empty when all can that are there.
+func (o *observation) firstUnable(c *v1alpha1.LiveStashCluster) string {
+	for i := range o.members {
+		if why := o.unable(c, &o.members[i]); why != "" {
+			return o.members[i].Name + " " + why
+		}
+	}
+	return ""
+}
+
 // absent are the names of the pods that the StatefulSet should have and has not.
 func (o *observation) absent(fleetName string) []string {
 	var absent []string

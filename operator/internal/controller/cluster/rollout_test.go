@@ -44,11 +44,11 @@ func newImage(t *testing.T, cluster *v1alpha1.LiveStashCluster, image string) {
 	})
 }
 
-// replaced ends a pod that stops, and makes the one that takes its place. It does not serve yet.
-func replaced(t *testing.T, cluster *v1alpha1.LiveStashCluster, pod *corev1.Pod, revision, report string) *corev1.Pod {
+// replaced ends a pod that stops, and makes the one of revision b that takes its place. It does not serve yet.
+func replaced(t *testing.T, cluster *v1alpha1.LiveStashCluster, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	gone(t, pod, report)
-	return fleetPod(t, cluster, ordinal(pod.Name), revision)
+	gone(t, pod, heldTen)
+	return fleetPod(t, cluster, ordinal(pod.Name), "b")
 }
 
 const heldTen = `{"livestash":1,"sessionsBefore":10,"socketsClosed":10,"handedOff":4,"notHandedOff":1,"reason":"No peer took it."}`
@@ -56,6 +56,8 @@ const heldTen = `{"livestash":1,"sessionsBefore":10,"socketsClosed":10,"handedOf
 func TestRolloutTakesOnePodAfterTheOther(t *testing.T) {
 	cluster, pods := fleetAtRest(t, 2, nil)
 	newImage(t, cluster, "ghcr.io/acme/shop:2")
+	// Whoever waits for Ready must not be told of the fleet as it was.
+	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRollingOut)
 	looks(t, cluster, "before the StatefulSet controller has told which pods are outdated")
 	acted(t, cluster, "a", "b")
 	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
@@ -67,7 +69,7 @@ func TestRolloutTakesOnePodAfterTheOther(t *testing.T) {
 
 	acted(t, cluster, "a", "b")
 	looks(t, cluster, "while shop-1 stops")
-	second := replaced(t, cluster, pods[1], "b", heldTen)
+	second := replaced(t, cluster, pods[1])
 	acted(t, cluster, "a", "b")
 	looks(t, cluster, "while shop-1 starts")
 	well := wellAmong(2, "shop-1")
@@ -85,7 +87,7 @@ func TestRolloutTakesOnePodAfterTheOther(t *testing.T) {
 
 	agents.say(second.Status.PodIP, well)
 	stops(t, cluster, "shop-0")
-	first := replaced(t, cluster, pods[0], "b", heldTen)
+	first := replaced(t, cluster, pods[0])
 	serves(t, first, wellAmong(2, "shop-0"))
 	acted(t, cluster, "a", "b")
 	hasStrategy(t, cluster, appsv1.RollingUpdateStatefulSetStrategyType, 2)
@@ -127,7 +129,7 @@ func TestRolloutOfOnePod(t *testing.T) {
 		t.Errorf("the StatefulSet tells of %d pods, the LiveStashCluster of %d", got, cluster.Status.Replicas)
 	}
 
-	first := replaced(t, cluster, pods[0], "b", heldTen)
+	first := replaced(t, cluster, pods[0])
 	acted(t, cluster, "a", "b")
 	looks(t, cluster, "while shop-0 starts")
 	serves(t, first, wellAmong(2, "shop-0"))
@@ -154,7 +156,7 @@ func TestRolloutOfABrokenImage(t *testing.T) {
 	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
 	acted(t, cluster, "a", "b")
 	stops(t, cluster, "shop-1")
-	broken := replaced(t, cluster, pods[1], "b", heldTen)
+	broken := replaced(t, cluster, pods[1])
 	broken.Status = waiting("ImagePullBackOff")
 	suite.Must(t, api.Status().Update(t.Context(), broken))
 	acted(t, cluster, "a", "b")
@@ -275,7 +277,9 @@ type brokenReader struct {
 	err error
 }
 
-func (b brokenReader) List(context.Context, client.ObjectList, ...client.ListOption) error { return b.err }
+func (b brokenReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return b.err
+}
 
 // Only an event tells why a pod is not made.
 func TestWhyAPodIsNotMade(t *testing.T) {

@@ -130,10 +130,13 @@ func progressing(p *pass, outcome error) metav1.Condition {
 		condition.Reason, condition.Message = v1alpha1.ReasonPodNotMade, p.refusal
 	case trouble != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonPodFailing, trouble
+	case p.plan.Phase == rollout.Complete && !p.seen.settled():
+		// This pass may have begun a rollout: whoever waits for the new spec must not be told of the pods as they were.
+		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, "the StatefulSet has changed, and its controller has not acted on that yet"
 	case p.plan.Phase == rollout.Complete && observed.ReadyReplicas >= desired && observed.Replicas == desired:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
 	case p.plan.Phase == rollout.Complete:
-		condition.Message = podsReady(observed.ReadyReplicas, desired)
+		condition.Message = because(podsReady(observed.ReadyReplicas, desired), p.seen.firstUnable(p.cluster))
 	case p.plan.Phase == rollout.Scaling:
 		condition.Message = because(fmt.Sprintf("%d pods of %d", observed.Replicas, desired), p.plan.Waiting)
 	default:

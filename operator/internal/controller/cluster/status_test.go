@@ -32,7 +32,7 @@ func TestConditions(t *testing.T) {
 		return with(func(s *appsv1.StatefulSetStatus) { s.Replicas, s.ReadyReplicas, s.UpdatedReplicas = 1, ready, updated })
 	}
 	oneAway := with(func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 2 })
-	broken := func(p *pass) { p.seen.members[2].Pod.Status = waiting("ImagePullBackOff") }
+	broken := func(p *pass) { p.seen.members[2].Status = waiting("ImagePullBackOff") }
 	cases := map[string]struct {
 		replicas int32
 		set      *appsv1.StatefulSetStatus
@@ -48,6 +48,7 @@ func TestConditions(t *testing.T) {
 		"two away":        {3, with(func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 1 }), nil, nil, "False TooFewReady", "True WaitingForPods", "True Reconciled"},
 		"rolling out":     {3, with(func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 1 }), nil, nil, "True AllReady", "True RollingOut", "True Reconciled"},
 		"not acted on":    {3, with(func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration = 3 }), nil, nil, "True AllReady", "True RollingOut", "True Reconciled"},
+		"just written":    {3, with(func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration = 3 }), func(p *pass) { p.plan.Phase = rollout.Complete }, nil, "True AllReady", "True RollingOut", "True Reconciled"},
 		"scaling up":      {5, &done, nil, nil, "False TooFewReady", "True Scaling", "True Reconciled"},
 		"scaling down":    {1, &done, nil, nil, "True AllReady", "True Scaling", "True Reconciled"},
 		"one pod alone":   {1, alone(0, 1), nil, nil, "False TooFewReady", "True WaitingForPods", "True Reconciled"},
@@ -119,7 +120,7 @@ func TestStatusDoesNotCountTheSurgePod(t *testing.T) {
 func TestStalled(t *testing.T) {
 	done := &appsv1.StatefulSetStatus{ObservedGeneration: 4, Replicas: 3, ReadyReplicas: 3, UpdatedReplicas: 3}
 	paused := &reconcile.Problem{Reason: v1alpha1.ReasonPaused, Message: "paused"}
-	broken := func(p *pass) { p.seen.members[2].Pod.Status = waiting("ImagePullBackOff") }
+	broken := func(p *pass) { p.seen.members[2].Status = waiting("ImagePullBackOff") }
 	cases := map[string]struct {
 		change  func(*pass)
 		outcome error
@@ -200,6 +201,7 @@ func TestAnObjectStaysSmall(t *testing.T) {
 		m.Name = fmt.Sprintf("%s-%03d", long, i)
 		p.seen.names[m.Name] = true
 	}
+	p.seen.ready = p.seen.names
 	for i := range p.seen.members {
 		status := &p.seen.members[i].answer.Status
 		status.Ready, status.Stashes, status.LargestStashBytes = false, 1<<40, 1<<40

@@ -6,10 +6,12 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -100,6 +102,9 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 		"the cookie set in a patch":   {`{"containers": [{"name": "app", "env": [{"name": "RELEASE_COOKIE", "value": "x", "valueFrom": null}]}]}`, "RELEASE_COOKIE"},
 		"its ports replaced":          {`{"containers": [{"name": "app", "ports": [{"$patch": "replace"}]}]}`, "changes the port http"},
 		"a field that is no pod spec": {`{"tolerations": "none"}`, "not a valid pod spec"},
+		"an unknown field":            {`{"nodeSelektor": {"disk": "ssd"}}`, `unknown field "nodeSelektor"`},
+		"one deep inside":             {`{"containers": [{"name": "log", "imagee": "x"}]}`, `unknown field "containers[0].imagee"`},
+		"one beside a directive":      {`{"containers": [{"name": "log", "$patch": "delete", "imagee": "x"}]}`, `unknown field "containers[0].imagee"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +117,42 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), c.says) {
 				t.Errorf("the error does not say %q: %v", c.says, err)
+			}
+		})
+	}
+}
+
+// A strategic merge patch may say how it is to be merged. That is no field of a pod spec.
+func TestOverrideMayHaveDirectives(t *testing.T) {
+	cases := map[string]struct {
+		spec string
+		// is whether the pods are as the patch wants them.
+		is func(corev1.PodSpec) bool
+	}{
+		"an entry deleted": {`{"volumes": [{"name": "tmp", "$patch": "delete"}]}`, func(pod corev1.PodSpec) bool {
+			return !slices.ContainsFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == "tmp" })
+		}},
+		"an object replaced": {`{"securityContext": {"$patch": "replace", "runAsUser": 1000}}`, func(pod corev1.PodSpec) bool {
+			return *pod.SecurityContext.RunAsUser == 1000 && pod.SecurityContext.FSGroup == nil
+		}},
+		"keys kept": {`{"securityContext": {"$retainKeys": ["runAsUser"], "runAsUser": 1000}}`, func(pod corev1.PodSpec) bool {
+			return *pod.SecurityContext.RunAsUser == 1000
+		}},
+		"an order": {`{"$setElementOrder/containers": [{"name": "app"}, {"name": "log"}], "containers": [{"name": "log", "image": "x"}]}`, func(pod corev1.PodSpec) bool {
+			return slices.ContainsFunc(pod.Containers, func(container corev1.Container) bool { return container.Name == "log" })
+		}},
+		"a field removed": {`{"terminationGracePeriodSeconds": null}`, func(pod corev1.PodSpec) bool { return pod.TerminationGracePeriodSeconds == nil }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster := rendertest.Cluster(t, "smallest")
+			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			set, err := StatefulSet(cluster, rendertest.Inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.is(set.Spec.Template.Spec) {
+				t.Errorf("the pods are not as wanted: %+v", set.Spec.Template.Spec)
 			}
 		})
 	}

@@ -1,0 +1,60 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+)
+
+// unreliable is an API server that does not answer about the object of that name.
+type unreliable struct {
+	client.Reader
+	silentAbout string
+}
+
+var errNoAnswer = errors.New("no answer")
+
+func (u *unreliable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if key.Name == u.silentAbout {
+		return errNoAnswer
+	}
+	return u.Reader.Get(ctx, key, object, options...)
+}
+
+// A benchmark is not over before its report says so and its samples are gone: what fails is done by a later pass.
+func TestABenchmarkIsClosedLater(t *testing.T) {
+	for what, name := range map[string]func(*v1alpha1.LiveStashBenchmark) string{"report": reportName, "samples": samplesName} {
+		t.Run(what, func(t *testing.T) {
+			// The operator that runs leaves it alone.
+			b := newBenchmark(t, suite.Namespace(t, api), "late", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
+			b.Status.Runs = []v1alpha1.BenchmarkRunStatus{{Name: "ets", Phase: v1alpha1.RunFinished, Verdict: v1alpha1.VerdictPassed}}
+			live := &unreliable{Reader: api, silentAbout: name(b)}
+			r := &Reconciler{Client: api, Live: live, Clock: &operatorTime}
+
+			p := &pass{benchmark: b}
+			if err := r.finish(t.Context(), p); !errors.Is(err, errNoAnswer) {
+				t.Fatalf("finish = %v", err)
+			}
+			if b.Status.FinishedAt != nil || b.Status.Phase == v1alpha1.BenchmarkFinished {
+				t.Errorf("it is over: %+v", b.Status)
+			}
+
+			live.silentAbout = ""
+			if err := r.finish(t.Context(), p); !errors.Is(err, errWait) {
+				t.Fatalf("finish = %v", err)
+			}
+			if b.Status.FinishedAt == nil || b.Status.Phase != v1alpha1.BenchmarkFinished {
+				t.Errorf("it is not over: %+v", b.Status)
+			}
+			written := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Status.Report.ConfigMap}}
+			refresh(t, written)
+		})
+	}
+}
