@@ -39,6 +39,9 @@ type Target struct {
 	Pod  string
 	IP   string
 	Port int32
+	// Serves is whether the pod takes users, by the kubelet's word. One that has just come to is asked at once: that it did not
+	// answer while it started says nothing.
+	Serves bool
 }
 
 // Answer is what is known of a pod by its agent.
@@ -126,7 +129,7 @@ func (o *Observer) setPace(f *fleet, pace Pace, now time.Time) {
 	}
 }
 
-// track makes sure that a pod is asked: at once when it is new or has another address.
+// track makes sure that a pod is asked: at once when it is new, has another address, or serves now.
 func (o *Observer) track(f *fleet, target Target, now time.Time) {
 	p := f.pods[target.UID]
 	if p == nil {
@@ -139,6 +142,7 @@ func (o *Observer) track(f *fleet, target Target, now time.Time) {
 		return
 	}
 	p.answer.Target = target
+	p.misses, p.answer.Err, p.answer.Since = 0, nil, time.Time{}
 	if p.place != nowhere {
 		o.lines.take(p)
 		o.lines.put(p, now)

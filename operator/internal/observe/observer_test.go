@@ -288,6 +288,29 @@ func TestTwoMisses(t *testing.T) {
 	})
 }
 
+// What a pod did not answer while it started says nothing of one that serves.
+func TestAPodThatServesNowIsAskedAtOnce(t *testing.T) {
+	observing(t, func(t *testing.T, o *Observer, agents *fakeAgents, _ *changes) {
+		targets := pods(1)
+		agents.set(func() { agents.hanging[first] = true })
+		o.Track(shop, Resting, targets)
+		after(time.Minute)
+		if o.Answers(shop)[uid].Err == nil {
+			t.Fatal("a pod that does not answer has no error")
+		}
+		agents.set(func() { agents.hanging[first] = false })
+		targets[0].Serves = true
+		o.Track(shop, Resting, targets)
+		if answer, known := o.Answers(shop)[uid]; known && answer.Err != nil {
+			t.Errorf("what it did not answer while it started is held against it: %v", answer.Err)
+		}
+		after(time.Second)
+		if answer := o.Answers(shop)[uid]; answer.At.IsZero() || answer.Err != nil {
+			t.Errorf("a second after it serves, %+v is known", answer)
+		}
+	})
+}
+
 // TestSlowAgent takes longer than a look, but it answers.
 func TestSlowAgent(t *testing.T) {
 	observing(t, func(t *testing.T, o *Observer, agents *fakeAgents, changed *changes) {

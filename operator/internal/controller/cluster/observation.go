@@ -159,7 +159,7 @@ func (o *observation) targets() []observe.Target {
 	var targets []observe.Target
 	for i := range o.members {
 		if m := &o.members[i]; m.agentPort != 0 && m.Status.PodIP != "" {
-			targets = append(targets, observe.Target{UID: m.UID, Pod: m.Name, IP: m.Status.PodIP, Port: m.agentPort})
+			targets = append(targets, observe.Target{UID: m.UID, Pod: m.Name, IP: m.Status.PodIP, Port: m.agentPort, Serves: podReady(m.Pod)})
 		}
 	}
 	return targets
