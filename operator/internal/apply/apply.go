@@ -46,7 +46,7 @@ func (a Applier) All(ctx context.Context, owner client.Object, objects []client.
 			failures = append(failures, err)
 		}
 		failed[kindAndName(object)] = err != nil
-		if answer != nil {
+		if answer != nil && err == nil {
 			applied = append(applied, answer)
 		}
 	}

@@ -233,6 +233,9 @@ func (f *fleet) alone() bool {
 
 // nextMode is the mode that a pod that comes back now should meet.
 func (f *fleet) nextMode() Mode {
+	if f.Replicas == 0 && len(f.Pods) == 0 {
+		return Replace // Nobody has seen the wanted template, and still it is the only one that is wanted.
+	}
 	_, broken := f.find(func(p Pod) bool { return p.outdated() && p.broken() })
 	switch {
 	case !f.outdated() && !f.isStuck():

@@ -2,10 +2,10 @@
 // controller never deletes a pod for a new template (see Mode), and spec.replicas of the StatefulSet is written from here.
 //
 // The package is pure. Next takes what is seen and returns what to do now; all state lives in the cluster, so an operator that dies
-// at any point goes on where it was. What is seen may be old: whoever carries out a plan that deletes pods or lowers Replicas reads
-// the StatefulSet and its pods live first, asks Next again, and does it only when the plan is still the same. A pod is deleted with the UID that it was
-// seen with, so that the one that took its name is spared, and the StatefulSet is written with the resourceVersion that it was seen
-// with, so that an old view does not take back what a newer one has decided.
+// at any point goes on where it was. What is seen may be old: whoever carries out a plan that takes a pod reads the StatefulSet and
+// its pods live first, asks Next again, and does it only when the plan is still the same. A pod is deleted with the UID that it was
+// seen with, so that the one that took its name is spared. After a write of the StatefulSet the next plan is made when that write is
+// seen, so that an old view does not take back what a newer one has decided.
 package rollout
 
 // Mode is how the StatefulSet treats a pod that comes back. In neither does it replace one by itself.

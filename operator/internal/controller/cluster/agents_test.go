@@ -229,14 +229,18 @@ func TestPace(t *testing.T) {
 	cluster.Spec.Replicas = ptr.To[int32](2)
 	resting, rolling := rollout.Plan{Phase: rollout.Complete}, rollout.Plan{Phase: rollout.Rolling}
 	waited := map[string]time.Duration{"shop-1": 0}
+	stuck, long := rollout.Plan{Phase: rollout.Stuck}, map[string]time.Duration{"shop-1": soon}
 	for name, c := range map[string]struct {
 		p    pass
 		want observe.Pace
 	}{
-		"at rest":                  {pass{plan: resting}, observe.Resting},
-		"a rollout":                {pass{plan: rolling}, observe.Rolling},
-		"at rest, but one is away": {pass{plan: resting, seen: observation{waited: waited}}, observe.Rolling},
+		"at rest":                             {pass{plan: resting}, observe.Resting},
+		"a rollout":                           {pass{plan: rolling}, observe.Rolling},
+		"at rest, but one is away":            {pass{plan: resting, seen: observation{waited: waited}}, observe.Rolling},
+		"at rest, one has been away for long": {pass{plan: resting, seen: observation{waited: long}}, observe.Resting},
+		"a rollout that is stuck":             {pass{plan: stuck, seen: observation{waited: long}}, observe.Resting},
 	} {
+		c.p.cluster = cluster
 		if got := c.p.pace(); got != c.want {
 			t.Errorf("%s: asked at pace %v, want %v", name, got, c.want)
 		}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,8 @@ type drained struct {
 type turn struct {
 	// revision is the one that the StatefulSet's template has. Empty while its controller has not told.
 	revision string
+	// before is the one that the whole fleet was last rolled out to.
+	before string
 	// complete is whether every pod has it and can keep users.
 	complete bool
 	// reports are the last words of pods that went since the last turn.
@@ -37,13 +40,13 @@ type turn struct {
 func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 	switch {
 	case t.revision == "":
-	case status.Revision == "":
+	case status.Revision == "" && (t.before == "" || t.before == t.revision):
 		status.Revision = t.revision
 	case status.Revision != t.revision:
 		if open := openRollout(status); open != nil {
 			end(open, outcomeBefore(*open, t.revision), t.now)
 		}
-		begun := v1alpha1.RolloutStatus{From: status.Revision, To: t.revision, Started: seconds(t.now)}
+		begun := v1alpha1.RolloutStatus{From: cmp.Or(status.Revision, t.before), To: t.revision, Started: seconds(t.now)}
 		status.Rollouts = append([]v1alpha1.RolloutStatus{begun}, status.Rollouts[:min(len(status.Rollouts), mostRollouts-1)]...)
 		status.Revision = t.revision
 	}

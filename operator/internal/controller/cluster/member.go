@@ -76,6 +76,14 @@ func portOf(pod *corev1.Pod, name string) int32 {
 	return 0
 }
 
+// wait is what the wait for the pod is remembered by: another pod of its name is waited for anew, and so is its end.
+func (m *member) wait() string {
+	if m.terminating() {
+		return string(m.UID) + " stops"
+	}
+	return string(m.UID)
+}
+
 func (m *member) terminating() bool { return !m.DeletionTimestamp.IsZero() }
 
 // lost is whether the pod's node does not answer any more: the pod should have stopped long ago.
@@ -120,10 +128,25 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 		return "says: " + status.Reason
 	case !status.Store.Ready:
 		return "has no store: " + status.Store.Reason
-	case store.For(c).Home() != store.Elsewhere && len(missing) > 0:
+	case store.For(c).Home() == store.Elsewhere:
+		return "" // users are kept elsewhere: peers need not see each other
+	case len(missing) > 0:
 		return "does not see " + few(missing)
+	case status.Peers.Connected < o.peersOf(m):
+		return fmt.Sprintf("sees only %d of %d peers", status.Peers.Connected, o.peersOf(m))
 	}
 	return ""
+}
+
+// peersOf is how many other pods serve whose nodes a pod's should see. One whose DNS tells of nobody misses nobody.
+func (o *observation) peersOf(m *member) int {
+	peers := 0
+	for i := range o.members {
+		if other := &o.members[i]; other.Name != m.Name && other.agentPort != 0 && o.ready[other.Name] {
+			peers++
+		}
+	}
+	return peers
 }
 
 // missingPods are those of the pods that the one who answered does not see. DNS also names pods that are gone for a while, and
@@ -146,6 +169,16 @@ func podOf(node string) string {
 	_, host, _ := strings.Cut(node, "@")
 	pod, _, _ := strings.Cut(host, ".")
 	return cmp.Or(pod, node)
+}
+
+// readySince is since when the pod serves.
+func readySince(pod *corev1.Pod) time.Time {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 func podReady(pod *corev1.Pod) bool {

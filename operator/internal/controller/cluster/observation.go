@@ -35,8 +35,7 @@ type observation struct {
 	names, ready map[string]bool
 	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
 	redisTrouble string
-	// waited is for how long each pod that cannot keep users has been waited for, by its name. Those that should be there and
-	// are not are among them.
+	// waited is for how long what is awaited has been waited for: see awaited.
 	waited map[string]time.Duration
 	now    time.Time
 }
@@ -80,12 +79,12 @@ func (r *Reconciler) observeMembers(ctx context.Context, reader client.Reader, c
 	return seen, nil
 }
 
-// awaited are the names of the pods that cannot keep users, or that are not there and should be.
+// awaited are the pods that cannot keep users, by their wait, and those that are not there and should be, by their name.
 func (o *observation) awaited(c *v1alpha1.LiveStashCluster) []string {
 	var awaited []string
 	for i := range o.members {
 		if m := &o.members[i]; o.unable(c, m) != "" {
-			awaited = append(awaited, m.Name)
+			awaited = append(awaited, m.wait())
 		}
 	}
 	return append(awaited, o.absent(c.Name)...)
@@ -119,6 +118,17 @@ func (o *observation) longestAbsent(fleetName string) time.Duration {
 		longest = max(longest, o.waited[name], 1)
 	}
 	return longest
+}
+
+// heard is whether every agent whose pod serves has been asked. After a restart of the operator, none has: what was told before
+// stands until then.
+func (o *observation) heard() bool {
+	for i := range o.members {
+		if m := &o.members[i]; m.agentPort != 0 && o.ready[m.Name] && m.answer.At.IsZero() && m.answer.Err == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // replicas is how many pods the StatefulSet is to have.

@@ -4,7 +4,9 @@ package cluster
 import (
 	"context"
 	"errors"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -134,7 +136,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LiveStashCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
-		r.Agents.Forget(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !cluster.DeletionTimestamp.IsZero() {
@@ -154,6 +156,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
 }
 
+// forget drops all that is remembered of a fleet whose LiveStashCluster is gone.
+func (r *Reconciler) forget(cluster types.NamespacedName) {
+	r.Agents.Forget(cluster)
+	r.waits.since(cluster, nil, time.Time{})
+	r.drains.take(cluster, time.Time{})
+}
+
 // newPass is a pass that knows what is seen, and what the status told last.
 func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pass {
 	return &pass{
@@ -171,10 +180,23 @@ func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pa
 
 // pace is how often the agents are asked: often while somebody waits for them.
 func (p *pass) pace() observe.Pace {
-	if p.plan.Phase != rollout.Complete || len(p.seen.waited) > 0 {
+	if p.waits() {
 		return observe.Rolling
 	}
 	return observe.Resting
+}
+
+// waits is whether the next thing may happen any second: a rollout goes on, or a pod has not been waited for long.
+func (p *pass) waits() bool {
+	if p.cluster.Spec.Paused {
+		return false
+	}
+	for _, waited := range p.seen.waited {
+		if waited < soon {
+			return true
+		}
+	}
+	return p.plan.Phase != rollout.Complete && p.plan.Phase != rollout.Stuck
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {

@@ -416,7 +416,6 @@ func TestStatusFollowsTheStatefulSetAndScaleWorks(t *testing.T) {
 	if !strings.Contains(message, "pod shop-0") || !strings.Contains(message, "check spec.image") {
 		t.Errorf("the condition says %q", message)
 	}
-	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodFailing)
 
 	scale := &autoscalingv1.Scale{}
 	suite.Must(t, api.SubResource("scale").Get(t.Context(), cluster, scale))

@@ -19,10 +19,14 @@ import (
 )
 
 const (
+	// settling is how long all others must have been ready when such a pod is taken: stores go on joining for a moment.
+	settling = 5 * time.Second
 	// newsOf is how old the words of all other agents may be when a pod is taken that can keep users.
 	newsOf = 3 * time.Second
 	// lookAtRollout is how often a rollout that waits is looked at: what agents say is no event.
 	lookAtRollout = time.Second
+	// soon is how long a pod that cannot keep users is expected to be able any second.
+	soon = time.Minute
 	// missingFor is after how long it is looked up why a pod is not made.
 	missingFor = 3 * time.Second
 )
@@ -44,8 +48,10 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 		var err error
 		p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet, p.seen.now.Add(-absent))
 		return err
-	case p.plan.Phase != rollout.Complete || absent > 0:
+	case p.waits() || absent > 0:
 		p.DueIn(lookAtRollout)
+	case len(p.seen.waited) > 0:
+		p.DueIn(lookAgain)
 	}
 	return nil
 }
@@ -76,7 +82,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		pod := rollout.Pod{
 			Name: m.Name, Ordinal: m.ordinal, Updated: m.updated, Terminating: m.terminating(), Able: unable == "",
 			Broken:  m.broken(),
-			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.Name] > patience,
+			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.wait()] > patience,
 		}
 		if unable != "" {
 			pod.Why = m.Name + " " + unable
@@ -112,7 +118,10 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	}
 	for i := range p.seen.members {
 		m := &p.seen.members[i]
-		if m.Name != p.plan.Takes && m.agentPort != 0 && p.seen.unable(p.cluster, m) == "" && p.seen.now.Sub(m.answer.At) > newsOf {
+		if m.Name == p.plan.Takes || m.agentPort == 0 || p.seen.unable(p.cluster, m) != "" {
+			continue
+		}
+		if p.seen.now.Sub(m.answer.At) > newsOf || p.seen.now.Sub(readySince(m.Pod)) < settling {
 			return false, nil
 		}
 	}

@@ -124,6 +124,8 @@ func TestRolloutOfOnePod(t *testing.T) {
 	acted(t, cluster, "a", "b")
 	looks(t, cluster, "while the second pod starts")
 	serves(t, second, wellAmong(2, "shop-1"))
+	looks(t, cluster, "while the first pod does not see the second")
+	serves(t, pods[0], wellAmong(2, "shop-0"))
 	acted(t, cluster, "a", "b")
 	stops(t, cluster, "shop-0")
 	suite.Must(t, get(t, cluster))
@@ -164,7 +166,7 @@ func TestRolloutOfABrokenImage(t *testing.T) {
 	acted(t, cluster, "a", "b")
 	hasStrategy(t, cluster, appsv1.RollingUpdateStatefulSetStrategyType, 2)
 	acted(t, cluster, "a", "b")
-	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodFailing)
+	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRolloutStuck)
 	looks(t, cluster, "while the new template is broken")
 
 	newImage(t, cluster, "ghcr.io/acme/shop:3")

@@ -200,7 +200,8 @@ func (r *Reconciler) readersOfSecret(ctx context.Context, secret client.Object) 
 // podGone keeps the last words of a pod for the next pass.
 func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	pod := e.Object.(*corev1.Pod)
-	if report, found := drainReport(pod); found {
+	owner := metav1.GetControllerOf(pod)
+	if report, found := drainReport(pod); found && owner != nil && owner.Kind == "StatefulSet" && owner.Name == pod.Labels[render.ClusterLabel] {
 		for _, request := range clusterOf(ctx, pod) {
 			r.drains.add(request.NamespacedName, drained{pod: pod.Name, made: pod.CreationTimestamp.Time, report: report})
 			queue.Add(request)

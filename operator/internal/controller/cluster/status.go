@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,10 +50,12 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	// An autoscaler must not see the pod that is there for a rollout only.
 	desired := c.DesiredReplicas()
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired), min(set.UpdatedReplicas, desired)
-	status.Pods, status.Stashes = podStatuses(c, &p.seen)
+	if p.seen.heard() || len(status.Pods) == 0 {
+		status.Pods, status.Stashes = podStatuses(c, &p.seen)
+		setAgentConditions(&status.Conditions, c, &p.seen)
+	}
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor = p.redis, p.podMonitor
-	setAgentConditions(&status.Conditions, c, &p.seen)
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
 	setConditions(&status.Conditions, c, summary(status.Conditions, stalled(p, outcome)))
 	return status
@@ -72,7 +76,7 @@ func setConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster,
 func (p *pass) turn() turn {
 	now := turn{reports: p.drained, now: p.seen.now}
 	if p.seen.settled() {
-		now.revision = p.seen.statefulSet.Status.UpdateRevision
+		now.revision, now.before = p.seen.statefulSet.Status.UpdateRevision, p.seen.statefulSet.Status.CurrentRevision
 		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0
 	}
 	return now
@@ -153,21 +157,26 @@ func because(doing, waiting string) string {
 	return doing + "; " + waiting
 }
 
-// stalled says what somebody has to do something about. Without a reason, nothing.
+// passing are the reasons of problems that most often pass by themselves.
+var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing, v1alpha1.ReasonRedisPasswordWaits}
+
+// stalled says what somebody has to do something about. Without a reason, nothing: what is wrong with a pod may pass, as when a
+// node is being added, and is given a minute for it.
 func stalled(p *pass, outcome error) news {
 	var known *reconcile.Problem
 	var taken *apply.ConflictError
 	trouble := p.seen.trouble()
+	longest := slices.Max(append(slices.Collect(maps.Values(p.seen.waited)), 0))
 	switch {
-	case errors.As(outcome, &known) && known.Reason != v1alpha1.ReasonPaused, errors.As(outcome, &taken):
+	case errors.As(outcome, &known) && !slices.Contains(passing, known.Reason), errors.As(outcome, &taken):
 		reason, message := reconcile.ReasonAndMessage(outcome)
 		return news{reason: reason, message: message}
-	case p.refusal != "":
-		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
-	case trouble != "":
-		return news{reason: v1alpha1.ReasonPodFailing, message: trouble}
 	case p.plan.Phase == rollout.Stuck:
 		return news{reason: v1alpha1.ReasonRolloutStuck, message: p.plan.Waiting}
+	case p.refusal != "":
+		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
+	case trouble != "" && longest >= soon:
+		return news{reason: v1alpha1.ReasonPodFailing, message: trouble}
 	}
 	return news{}
 }
@@ -200,5 +209,5 @@ func reconcileSucceeded(outcome error) metav1.Condition {
 }
 
 func podsReady(ready, desired int32) string {
-	return fmt.Sprintf("%d of %d pods ready", ready, desired)
+	return fmt.Sprintf("%d of %d pods ready", min(ready, desired), desired)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -121,6 +122,10 @@ func TestStalled(t *testing.T) {
 	done := &appsv1.StatefulSetStatus{ObservedGeneration: 4, Replicas: 3, ReadyReplicas: 3, UpdatedReplicas: 3}
 	paused := &reconcile.Problem{Reason: v1alpha1.ReasonPaused, Message: "paused"}
 	broken := func(p *pass) { p.seen.members[2].Status = waiting("ImagePullBackOff") }
+	brokenForLong := func(p *pass) {
+		broken(p)
+		p.seen.waited = map[string]time.Duration{"shop-2": soon}
+	}
 	cases := map[string]struct {
 		change  func(*pass)
 		outcome error
@@ -135,9 +140,10 @@ func TestStalled(t *testing.T) {
 			news{reason: v1alpha1.ReasonNameConflict, message: (&apply.ConflictError{Owner: "LiveStashCluster", Objects: []string{"Service shop"}}).Error()}},
 		"a quota": {func(p *pass) { p.refusal = "exceeded quota" }, nil,
 			news{reason: v1alpha1.ReasonPodNotMade, message: "exceeded quota"}},
-		"an image": {broken, nil,
+		"an image, a moment ago": {broken, nil, news{}},
+		"an image": {brokenForLong, nil,
 			news{reason: v1alpha1.ReasonPodFailing, message: "pod shop-2, container app: ImagePullBackOff; the image img cannot be had: check spec.image and spec.imagePullSecrets"}},
-		"an image, and paused": {broken, paused,
+		"an image, and paused": {brokenForLong, paused,
 			news{reason: v1alpha1.ReasonPodFailing, message: "pod shop-2, container app: ImagePullBackOff; the image img cannot be had: check spec.image and spec.imagePullSecrets"}},
 		"a pod that is never ready": {func(p *pass) { p.plan = rollout.Plan{Phase: rollout.Stuck, Waiting: "shop-2 is not ready"} }, nil,
 			news{reason: v1alpha1.ReasonRolloutStuck, message: "shop-2 is not ready"}},
