@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -77,20 +75,4 @@ func show(w *watch, word string) {
 		pod.DeletionTimestamp = &metav1.Time{}
 	}
 	w.seePod(pod, kind == '.')
-}
-
-// Agents of both kinds are read: those that name the peers they miss, and those that count them.
-func TestPeers(t *testing.T) {
-	for _, text := range []string{
-		`{"expected":["a@h","b@h","c@h"],"connected":["a@h","b@h"],"missing":["c@h"]}`,
-		`{"expected":3,"connected":2,"missing":1,"missingNodes":["c@h"]}`,
-	} {
-		var got peers
-		if err := json.Unmarshal([]byte(text), &got); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(peers{Connected: 2, Missing: 1}, got); diff != "" {
-			t.Errorf("of %s:\n%s", text, diff)
-		}
-	}
 }
