@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,4 +92,21 @@ func ownSecrets(c *v1alpha1.LiveStashCluster) []string {
 		names = append(names, tls.AuthorityName(c), tls.SecretName(c))
 	}
 	return append(names, store.For(c).OwnSecrets(c)...)
+}
+
+// ensureOfOthersKind applies an object of another operator's kind, and returns whether it is there. When the kind is not served,
+// which is the problem missing, or the name is taken, that is told when everything else is done.
+func (r *Reconciler) ensureOfOthersKind(ctx context.Context, p *pass, wanted client.Object, missing *reconcile.Problem) (bool, error) {
+	_, err := r.applier().One(ctx, p.cluster, wanted)
+	var taken *apply.ConflictError
+	switch {
+	case meta.IsNoMatchError(err):
+		p.DueIn(lookAgain)
+		p.postpone(missing)
+		return false, nil
+	case errors.As(err, &taken):
+		p.postpone(taken)
+		return false, nil
+	}
+	return err == nil, err
 }

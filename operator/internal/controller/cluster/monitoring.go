@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
@@ -25,26 +23,19 @@ func (r *Reconciler) ensurePodMonitor(ctx context.Context, p *pass) error {
 	if wanted == nil {
 		return r.removePodMonitor(ctx, p)
 	}
-	_, err := r.applier().One(ctx, p.cluster, wanted)
-	var taken *apply.ConflictError
-	switch {
-	case meta.IsNoMatchError(err):
-		p.DueIn(lookAgain)
-		p.postpone(&reconcile.Problem{
-			Reason: v1alpha1.ReasonPodMonitorMissing,
-			Message: fmt.Sprintf("spec.monitoring.podMonitor needs prometheus-operator, and this cluster does not serve %s %s: install prometheus-operator or kube-prometheus-stack, or set enabled to false",
-				fleet.PodMonitorKind.GroupVersion(), fleet.PodMonitorKind.Kind),
-			Watched: true,
-		})
-	case errors.As(err, &taken):
-		p.postpone(taken)
-	case err != nil:
+	there, err := r.ensureOfOthersKind(ctx, p, wanted, &reconcile.Problem{
+		Reason: v1alpha1.ReasonPodMonitorMissing,
+		Message: fmt.Sprintf("spec.monitoring.podMonitor needs prometheus-operator, and this cluster does not serve %s %s: install prometheus-operator or kube-prometheus-stack, or set enabled to false",
+			fleet.PodMonitorKind.GroupVersion(), fleet.PodMonitorKind.Kind),
+		Watched: true,
+	})
+	if err != nil {
 		return err
-	default:
-		p.podMonitor = wanted.GetName()
-		return nil
 	}
 	p.podMonitor = ""
+	if there {
+		p.podMonitor = wanted.GetName()
+	}
 	return nil
 }
 

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -248,24 +246,13 @@ func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
 	if wanted == nil {
 		return nil
 	}
-	group := wanted.GroupVersionKind().GroupVersion().String()
-	_, err := r.applier().One(ctx, p.cluster, wanted)
-	var taken *apply.ConflictError
-	switch {
-	case meta.IsNoMatchError(err):
-		p.DueIn(lookAgain)
-		p.postpone(&reconcile.Problem{
-			Reason: v1alpha1.ReasonRedisOperatorMissing,
-			Message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
-				group, wanted.GetKind()),
-			Watched: true,
-		})
-	case errors.As(err, &taken):
-		p.postpone(taken)
-	default:
-		return err
-	}
-	return nil
+	_, err := r.ensureOfOthersKind(ctx, p, wanted, &reconcile.Problem{
+		Reason: v1alpha1.ReasonRedisOperatorMissing,
+		Message: fmt.Sprintf("spec.redis.operator needs redis-operator, and this cluster does not serve %s %s: install redis-operator, or set spec.redis.managed",
+			wanted.GroupVersionKind().GroupVersion(), wanted.GetKind()),
+		Watched: true,
+	})
+	return err
 }
 
 // removeOperatedRedis deletes what redis-operator was asked for when another store is in use.
