@@ -47,7 +47,7 @@ func TestObservability(t *testing.T) {
 	s.observedLoad("visits", "cart", "redis", "10s")
 	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nresources: {limits: {memory: 512Mi}}\nenv: [{name: ROLLED, value: \"1\"}]")
 	s.eventually(4*time.Minute, func() error {
-		if finished := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.lastRollout.finished}"); finished == "" {
+		if finished := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.rollouts[0].finished}"); finished == "" {
 			return fmt.Errorf("the rollout is not over")
 		}
 		return nil

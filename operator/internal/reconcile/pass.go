@@ -60,7 +60,7 @@ func (p *Pass) End(err error, tell func(error) error) (ctrl.Result, error) {
 	if statusErr := tell(err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
-	if err != nil && !healsByItself(err) {
+	if err != nil && !HealsByItself(err) {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: p.again}, nil

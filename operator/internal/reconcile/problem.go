@@ -20,10 +20,10 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Message }
 
-// healsByItself is whether the next pass comes without a retry. Of several errors, each must.
-func healsByItself(err error) bool {
+// HealsByItself is whether the next pass comes without a retry. Of several errors, each must.
+func HealsByItself(err error) bool {
 	if several, are := err.(interface{ Unwrap() []error }); are {
-		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !healsByItself(one) })
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !HealsByItself(one) })
 	}
 	var known *Problem
 	var taken *apply.ConflictError
@@ -33,7 +33,7 @@ func healsByItself(err error) bool {
 // Worse is the error to tell first of two that did not hold up a pass, of which either may be nil: one that calls for a retry
 // must not hide behind one that does not.
 func Worse(first, second error) error {
-	if first == nil || second != nil && healsByItself(first) && !healsByItself(second) {
+	if first == nil || second != nil && HealsByItself(first) && !HealsByItself(second) {
 		return second
 	}
 	return first

@@ -65,8 +65,8 @@ var (
 
 // removeUnwanted deletes the children that the spec no longer asks for: what pods mount when none has it any more.
 func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
-	if len(p.oldStorePods) > 0 {
-		return nil // they use what is no longer wanted
+	if len(p.oldStorePods) > 0 || p.unfinished != nil && !reconcile.HealsByItself(p.unfinished) {
+		return nil // pods use what is no longer wanted, or may still be made of it
 	}
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
 		return err

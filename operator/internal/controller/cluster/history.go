@@ -11,8 +11,12 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
 
-// mostRollouts is how many rollouts the status keeps.
-const mostRollouts = 10
+const (
+	// mostRollouts is how many rollouts the status keeps.
+	mostRollouts = 10
+	// lateWords is how long after its end a rollout takes words of pods: a pod may be seen to be gone before it is heard.
+	lateWords = 10 * time.Second
+)
 
 // drained is the last word of a pod that is gone.
 type drained struct {
@@ -35,7 +39,7 @@ type turn struct {
 	now     time.Time
 }
 
-// history is status.revision and status.rollouts after a turn. The first template of a fleet is no rollout. Pods that stop while
+// history is status.revision and status.rollouts after a turn. The first template of a fleet is no rollout. Pods that stop when
 // none goes on are not in any.
 func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 	switch {
@@ -52,16 +56,24 @@ func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 	}
 	open := openRollout(status)
 	if open == nil {
+		if last := status.Rollouts; len(last) > 0 && t.now.Sub(last[0].Finished.Time) < lateWords {
+			add(&last[0], t.reports)
+		}
 		return
 	}
-	for _, d := range t.reports {
-		open.PodsReported++
-		open.StashesBefore += d.report.SessionsBefore
-		open.HandedOver += d.report.HandedOff
-		open.Lost += d.report.NotHandedOff
-	}
+	add(open, t.reports)
 	if t.revision == open.To && t.complete {
 		end(open, v1alpha1.RolloutComplete, t.now)
+	}
+}
+
+// add adds what pods said to a rollout's figures.
+func add(rollout *v1alpha1.RolloutStatus, reports []drained) {
+	for _, d := range reports {
+		rollout.PodsReported++
+		rollout.StashesBefore += d.report.SessionsBefore
+		rollout.HandedOver += d.report.HandedOff
+		rollout.Lost += d.report.NotHandedOff
 	}
 }
 

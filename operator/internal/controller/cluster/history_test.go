@@ -25,8 +25,11 @@ func TestHistory(t *testing.T) {
 		"the first template":            {turns: []turn{{revision: "a"}, {revision: "a", complete: true, reports: said}}, revision: "a"},
 		"a controller that lags behind": {turns: []turn{{revision: "a"}, {revision: ""}, {revision: "a"}}, revision: "a"},
 		"another template":              {turns: []turn{{revision: "a"}, {revision: "b"}}, revision: "b", want: []v1alpha1.RolloutStatus{{From: "a", To: "b", Started: at(1)}}},
-		"pods speak, also with the last": {turns: []turn{{revision: "a"}, {revision: "b"}, {revision: "b", reports: said[:1]}, {revision: "b", complete: true, reports: said[1:]}, {revision: "b", complete: true, reports: said}}, revision: "b", want: []v1alpha1.RolloutStatus{
+		"pods speak, also with the last": {turns: []turn{{revision: "a"}, {revision: "b"}, {revision: "b", reports: said[:1]}, {revision: "b", complete: true, reports: said[1:]}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {revision: "b", complete: true, reports: said}}, revision: "b", want: []v1alpha1.RolloutStatus{
 			{From: "a", To: "b", Started: at(1), Finished: ended(3), Outcome: v1alpha1.RolloutComplete, PodsReported: 2, StashesBefore: 15, HandedOver: 9, Lost: 1},
+		}},
+		"a last word that comes late": {turns: []turn{{revision: "a"}, {revision: "b"}, {revision: "b", complete: true}, {revision: "b", complete: true, reports: said[1:]}}, revision: "b", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutComplete, PodsReported: 1, StashesBefore: 5, HandedOver: 5},
 		}},
 		"back in the middle: what is replaced now is told too": {turns: []turn{{revision: "a"}, {revision: "b"}, {revision: "a"}, {reports: said[:1]}, {revision: "a", complete: true}}, revision: "a", want: []v1alpha1.RolloutStatus{
 			{From: "b", To: "a", Started: at(2), Finished: ended(4), Outcome: v1alpha1.RolloutComplete, PodsReported: 1, StashesBefore: 10, HandedOver: 4, Lost: 1},

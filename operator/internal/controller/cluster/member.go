@@ -102,6 +102,16 @@ func (m *member) broken() string {
 	return lastingTrouble(m.Pod)
 }
 
+// unstarted is whether nothing of the application has run in the pod yet.
+func (m *member) unstarted() bool {
+	for _, container := range m.Status.ContainerStatuses {
+		if container.Name == fleet.AppContainer {
+			return container.State.Waiting != nil
+		}
+	}
+	return !podReady(m.Pod)
+}
+
 // unable says why a pod cannot keep its users' state now, nor take that of others, as the rest of a sentence that begins with
 // its name. Empty: it can.
 func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {

@@ -303,3 +303,32 @@ func TestCachedSecretsHoldNoValues(t *testing.T) {
 		return nil
 	})
 }
+
+// A pod that waits for what its old template promised is replaced at once, unless the new template has turned out to be no better.
+func TestUnstartedPodsOfAnOldTemplate(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{}
+	cluster.Spec.Adapter = v1alpha1.AdapterETS
+	unstarted := func(m *member, updated bool, reason string) {
+		m.updated, m.Status.Conditions = updated, nil
+		m.Status.ContainerStatuses = waiting(reason).ContainerStatuses
+	}
+	cases := map[string]struct {
+		change func([]member)
+		broken bool
+	}{
+		"of the old template":    {func(m []member) { unstarted(&m[0], false, "PodInitializing") }, true},
+		"of the wanted template": {func(m []member) { unstarted(&m[0], true, "PodInitializing") }, false},
+		"it serves":              {func(m []member) { m[0].updated = false }, false},
+		"it stops":               {func(m []member) { unstarted(&m[0], false, "PodInitializing"); deletedAt(&m[0], said) }, false},
+		"the wanted template does not work": {func(m []member) {
+			unstarted(&m[0], false, "PodInitializing")
+			unstarted(&m[1], true, "ImagePullBackOff")
+		}, false},
+	}
+	for name, c := range cases {
+		seen := fleetOf(2, c.change)
+		if got := seen.rollout(cluster, 2).Pods[0].Broken; (got != "") != c.broken {
+			t.Errorf("%s: broken = %q", name, got)
+		}
+	}
+}

@@ -76,6 +76,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 	if o.statefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		seen.Mode = rollout.Replace
 	}
+	proven := !slices.ContainsFunc(o.members, func(m member) bool { return m.updated && m.broken() != "" })
 	for i := range o.members {
 		m := &o.members[i]
 		unable := o.unable(c, m)
@@ -86,6 +87,11 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		}
 		if unable != "" {
 			pod.Why = m.Name + " " + unable
+		}
+		// A pod that waits for what its template promised, such as a Redis that takes its password, need not be waited for when
+		// another template is wanted, unless that one has turned out to be no better.
+		if pod.Broken == "" && proven && !m.updated && !m.terminating() && m.unstarted() {
+			pod.Broken = m.Name + " has not started, and its template is no longer the wanted one"
 		}
 		seen.Pods = append(seen.Pods, pod)
 	}
