@@ -52,7 +52,6 @@ const (
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
 	ReasonPodNotMade        = "PodNotMade"
-	ReasonPodLost           = "PodLost"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"

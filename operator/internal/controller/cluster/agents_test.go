@@ -58,8 +58,8 @@ var said = time.Unix(1000, 0)
 
 // fleetOf are as many pods that can keep users, of which each sees all others, changed by change.
 func fleetOf(size int, change func([]member)) observation {
-	seen := observation{statefulSet: &appsv1.StatefulSet{}, names: map[string]bool{}, ready: map[string]bool{}, now: said}
-	seen.statefulSet.Spec.Replicas = ptr.To(int32(size))
+	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(size))}}
+	var members []member
 	for i := range size {
 		name := fmt.Sprintf("shop-%d", i)
 		m := member{Pod: &corev1.Pod{}, ordinal: int32(i), agentPort: 9568, updated: true}
@@ -67,16 +67,12 @@ func fleetOf(size int, change func([]member)) observation {
 		m.Status.PodIP = fmt.Sprintf("10.0.%d.%d", i/256, i%256)
 		m.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		m.answer.At, m.answer.Status = said, wellAmong(size, name)
-		seen.members, seen.names[name] = append(seen.members, m), true
+		members = append(members, m)
 	}
 	if change != nil {
-		change(seen.members)
+		change(members)
 	}
-	for i := range seen.members {
-		m := &seen.members[i]
-		seen.ready[m.Name] = podReady(m.Pod) && !m.terminating()
-	}
-	return seen
+	return newObservation(set, members, said)
 }
 
 // wellAmong is what an agent says when all is well in a fleet of that size.

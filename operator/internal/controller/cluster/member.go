@@ -142,21 +142,10 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 		return "" // users are kept elsewhere: peers need not see each other
 	case len(missing) > 0:
 		return "does not see " + few(missing)
-	case status.Peers.Connected < o.peersOf(m):
-		return fmt.Sprintf("sees only %d of %d peers", status.Peers.Connected, o.peersOf(m))
+	case status.Peers.Connected < o.agents-1: // one whose DNS tells of nobody misses nobody
+		return fmt.Sprintf("sees only %d of %d peers", status.Peers.Connected, o.agents-1)
 	}
 	return ""
-}
-
-// peersOf is how many other pods serve whose nodes a pod's should see. One whose DNS tells of nobody misses nobody.
-func (o *observation) peersOf(m *member) int {
-	peers := 0
-	for i := range o.members {
-		if other := &o.members[i]; other.Name != m.Name && other.agentPort != 0 && o.ready[other.Name] {
-			peers++
-		}
-	}
-	return peers
 }
 
 // missingPods are those of the pods that the one who answered does not see. DNS also names pods that are gone for a while, and

@@ -33,6 +33,8 @@ type observation struct {
 	// members are that StatefulSet's pods, names their names, ready those of the pods that serve.
 	members      []member
 	names, ready map[string]bool
+	// agents is how many of those that serve have one: each one's node should see all of the others'.
+	agents int
 	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
 	redisTrouble string
 	// waited is for how long what is awaited has been waited for: see awaited.
@@ -61,22 +63,29 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 
 // observeMembers looks at the StatefulSet, as the reader has it, and at those of the pods that it made.
 func (r *Reconciler) observeMembers(ctx context.Context, reader client.Reader, c *v1alpha1.LiveStashCluster, pods []corev1.Pod) (observation, error) {
-	seen := observation{statefulSet: &appsv1.StatefulSet{}, now: r.Clock.Now()}
-	err := reader.Get(ctx, client.ObjectKeyFromObject(c), seen.statefulSet)
+	set := &appsv1.StatefulSet{}
+	err := reader.Get(ctx, client.ObjectKeyFromObject(c), set)
 	if client.IgnoreNotFound(err) != nil {
-		return seen, fmt.Errorf("looking up the StatefulSet: %w", err)
+		return observation{}, fmt.Errorf("looking up the StatefulSet: %w", err)
 	}
-	if err != nil || !metav1.IsControlledBy(seen.statefulSet, c) {
-		seen.statefulSet = &appsv1.StatefulSet{}
-		return seen, nil
+	if err != nil || !metav1.IsControlledBy(set, c) {
+		return newObservation(&appsv1.StatefulSet{}, nil, r.Clock.Now()), nil
 	}
-	seen.members = membersOf(pods, seen.statefulSet, r.Agents.Answers(client.ObjectKeyFromObject(c)))
-	seen.names, seen.ready = make(map[string]bool, len(seen.members)), make(map[string]bool, len(seen.members))
-	for i := range seen.members {
-		m := &seen.members[i]
-		seen.names[m.Name], seen.ready[m.Name] = true, podReady(m.Pod) && !m.terminating()
+	return newObservation(set, membersOf(pods, set, r.Agents.Answers(client.ObjectKeyFromObject(c))), r.Clock.Now()), nil
+}
+
+// newObservation is what is seen of a StatefulSet and its pods.
+func newObservation(set *appsv1.StatefulSet, members []member, now time.Time) observation {
+	seen := observation{statefulSet: set, members: members, names: map[string]bool{}, ready: map[string]bool{}, now: now}
+	for i := range members {
+		m := &members[i]
+		serves := podReady(m.Pod) && !m.terminating()
+		seen.names[m.Name], seen.ready[m.Name] = true, serves
+		if serves && m.agentPort != 0 {
+			seen.agents++
+		}
 	}
-	return seen, nil
+	return seen
 }
 
 // awaited are the pods that cannot keep users, by their wait, and those that are not there and should be, by their name.

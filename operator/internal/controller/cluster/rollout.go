@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// settling is how long all others must have been ready when such a pod is taken: stores go on joining for a moment.
-	settling = 5 * time.Second
 	// newsOf is how old the words of all other agents may be when a pod is taken that can keep users.
 	newsOf = 3 * time.Second
+	// settling is how long all others must have been ready when such a pod is taken: stores go on joining for a moment.
+	settling = 5 * time.Second
 	// lookAtRollout is how often a rollout that waits is looked at: what agents say is no event.
 	lookAtRollout = time.Second
 	// soon is how long a pod that cannot keep users is expected to be able any second.
@@ -33,11 +33,14 @@ const (
 
 // planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
 func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
-	p.plan = rollout.Next(p.seen.rollout(p.cluster, p.desired()))
-	if sure, err := r.sure(ctx, p); err != nil {
+	seen := p.seen.rollout(p.cluster, p.desired())
+	p.plan = rollout.Next(seen)
+	sure, err := r.sure(ctx, p)
+	if err != nil {
 		return err
-	} else if !sure {
-		p.plan = p.plan.Wait(p.seen.rollout(p.cluster, p.desired()))
+	}
+	if !sure {
+		p.plan = p.plan.Wait(seen)
 	}
 	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
@@ -45,7 +48,6 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	switch {
 	case absent >= missingFor && p.seen.settled():
 		p.DueIn(lookAgain)
-		var err error
 		p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet, p.seen.now.Add(-absent))
 		return err
 	case p.waits() || absent > 0:
