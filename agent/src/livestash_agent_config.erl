@@ -14,6 +14,8 @@
     | drain_batch_interval
     | drain_close_timeout
     | drain_handoff_timeout
+    | drain_keep_for
+    | drain_keep_bytes
     | app_port
     | adapter
     | redis_url
@@ -47,6 +49,8 @@ variables() ->
         {drain_batch_interval, "LIVESTASH_DRAIN_BATCH_INTERVAL_MS", {0, ?DAY}, 200},
         {drain_close_timeout, "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS", {0, ?DAY}, 30000},
         {drain_handoff_timeout, "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", {0, ?DAY}, 20000},
+        {drain_keep_for, "LIVESTASH_DRAIN_KEEP_FOR_MS", {0, 7 * ?DAY}, 3600000},
+        {drain_keep_bytes, "LIVESTASH_DRAIN_KEEP_BYTES", {0, 1 bsl 50}, 268435456},
         {app_port, "PORT", {1, 65535}, undefined},
         {adapter, "LIVE_STASH_ADAPTER", adapter, none},
         {redis_url, "LIVE_STASH_REDIS_URL", text, undefined},
