@@ -55,7 +55,7 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 		setAgentConditions(&status.Conditions, c, &p.seen)
 	}
 	history(&status, p.turn())
-	status.Redis, status.PodMonitor = p.redis, p.podMonitor
+	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
 	setConditions(&status.Conditions, c, summary(status.Conditions, stalled(p, outcome)))
 	return status
