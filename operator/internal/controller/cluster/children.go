@@ -51,6 +51,17 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// dismissPods tells the pods of a fleet that is to have none that nobody comes back whom they could wait for: their agents look for
+// the headless Service in DNS. So it goes before they are told to stop.
+func (r *Reconciler) dismissPods(ctx context.Context, p *pass) error {
+	if p.inputs.Replicas > 0 {
+		return nil
+	}
+	service := &corev1.Service{TypeMeta: render.ServiceType, ObjectMeta: render.ObjectMeta(p.cluster, render.HeadlessName(p.cluster))}
+	_, err := r.applier().Remove(ctx, p.cluster, service)
+	return err
+}
+
 // prunedKinds are the kinds of the children that a spec can do without. podInputs are those of them that pods mount.
 var (
 	prunedKinds = []schema.GroupVersionKind{

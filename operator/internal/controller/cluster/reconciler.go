@@ -109,6 +109,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
+		{Name: "dismiss pods", Run: r.dismissPods},
 		{Name: "apply children", Run: r.applyChildren},
 		{Name: "ensure operated Redis", Run: r.ensureOperatedRedis},
 		{Name: "ensure PodMonitor", Run: r.ensurePodMonitor},
