@@ -184,7 +184,7 @@ func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *a
 		Tests:         tests,
 		Clients:       clients,
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
-		Agents:        agents,
+		Agents:        observe.NewPool(agents, 0),
 		Logs:          runner.PodLogs{Clients: clients},
 		Job:           &runner.Job{Reader: tests, HTTP: runner.NewHTTP()},
 		ClusterDomain: domain,

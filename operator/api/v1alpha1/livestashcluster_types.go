@@ -92,7 +92,9 @@ type LiveStashClusterSpec struct {
 	Adapter Adapter `json:"adapter"`
 
 	// ttl is how long a stash outlives its last use, as a duration with a unit ("90s", "5m", "1h"), rounded up to
-	// whole seconds. At least 1s; with BrowserMemory at most 24h. Default 5m, LiveStash's own.
+	// whole seconds. A page that is connected uses its stash. With BrowserMemory it does not: there, ttl is how old a
+	// stash may be, and should be as long as a session. A drain keeps stashes longer: see drain.keepFor. At least 1s; with
+	// BrowserMemory at most 24h. Default 5m, LiveStash's own.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
