@@ -10,8 +10,8 @@
 
 -spec json() -> iodata().
 json() ->
-    {Ready, Reason} = livestash_agent_ready:check(),
-    [{StoreReady, StoreReason}, {Stashes, Bytes}, Peers] = livestash_agent_tasks:answers([
+    [{Ready, Reason}, {StoreReady, StoreReason}, {Stashes, Bytes}, Peers] = livestash_agent_tasks:answers([
+        {fun livestash_agent_ready:check/0, {false, "This node is too busy to tell whether it is ready."}},
         {fun() -> store(livestash_agent_store:ready()) end, {false, "This node is too busy to tell of its store."}},
         {fun livestash_agent_store:size/0, {0, 0}},
         {fun livestash_agent_mesh:peers/0, #{expected => nodes(), connected => nodes(), missing => []}}

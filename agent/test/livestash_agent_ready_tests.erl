@@ -128,7 +128,7 @@ nothing_that_hangs_delays_an_answer() ->
             [?assert(quickest(Vm, Path) < ?PROMISED) || Path <- ["/readyz", "/status"]],
             ok = call(Vm, sys, resume, [Name])
         end
-     || Name <- [livestash_agent_mesh, livestash_agent_reunion, livestash_agent_network, livestash_agent_ready]
+     || Name <- [livestash_agent_mesh, livestash_agent_reunion, livestash_agent_ready]
     ],
     eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
     stop(Vm).
