@@ -53,6 +53,9 @@ type Reconciler struct {
 	// Namespace is the operator's own. Empty when it runs outside of the cluster.
 	Namespace string
 
+	// Readers are the namespaces that may read the metrics of fleets, and what their agents tell. render.AllNamespaces: anybody.
+	Readers []string
+
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
@@ -177,6 +180,7 @@ func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pa
 			RedisImage:         r.RedisImage,
 			RedisExporterImage: r.RedisExporterImage,
 			OperatorNamespace:  r.Namespace,
+			Readers:            r.Readers,
 		},
 	}
 }

@@ -19,7 +19,8 @@ import (
 
 // Inputs are what the rendered objects in the tests are made with.
 var Inputs = render.Inputs{ClusterDomain: "cluster.local", SecretsDigest: "0123456789", AgentImage: "ghcr.io/livestash-dev/livestash-operator:0.1.0",
-	RedisImage: "valkey", RedisExporterImage: "redis_exporter", OperatorNamespace: "livestash-system", RedisAccessUID: "1-2-3", StoreDigest: "abcdef0123", Replicas: 2}
+	RedisImage: "valkey", RedisExporterImage: "redis_exporter", OperatorNamespace: "livestash-system", Readers: []string{"monitoring"},
+	RedisAccessUID: "1-2-3", StoreDigest: "abcdef0123", Replicas: 2}
 
 //go:embed *.yaml
 var clusters embed.FS
