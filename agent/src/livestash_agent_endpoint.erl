@@ -20,6 +20,8 @@
 -define(LOOK, 3000).
 %% A connection that is torn down before its client has answered may lose the close frame.
 -define(LEAVE, 1000).
+%% phoenix.js comes back after 10 ms, and then 50.
+-define(COME_BACK, 100).
 -define(KILL, 1000).
 %% How often is looked for those who came late. Nothing is accepted any more, so they are few.
 -define(SWEEPS, 5).
@@ -68,11 +70,14 @@ stop(Endpoints, Within) ->
 %% Its parent may be busy for long. It then comes to this before it hears of the endpoint's end by force, and does not
 %% start it again.
 terminate(#endpoint{module = Module, pid = Pid}) ->
-    Parent = livestash_agent_transport:parent(Pid),
-    %% By its name, unless the application gave it another id; by its pid, where children were started one by one.
-    case terminate_child(Parent, Module) orelse terminate_child(Parent, Pid) of
-        true -> true;
-        false -> [terminate_child(Parent, Id) || {Id, Child, _, _} <- supervisor:which_children(Parent), Child =:= Pid]
+    try
+        Parent = livestash_agent_transport:parent(Pid),
+        %% By its name, unless the application gave it another id; by its pid, where children were started one by one.
+        terminate_child(Parent, Module) orelse terminate_child(Parent, Pid) orelse
+            [terminate_child(Parent, Id) || {Id, Child, _, _} <- supervisor:which_children(Parent), Child =:= Pid]
+    catch
+        %% The endpoint, or its parent, has stopped by itself.
+        _:_ -> true
     end.
 
 terminate_child(Parent, Id) ->
@@ -116,6 +121,7 @@ sweep(_Endpoints, _Known, 0) ->
     [];
 sweep(Endpoints, Known, Sweeps) ->
     _ = await_ended([Pid || {_Kind, Pid} <- Known], now_ms() + ?LEAVE),
+    timer:sleep(?COME_BACK),
     Processes = processes(Endpoints),
     livestash_agent_transport:dismiss(Processes),
     case transports(Processes) -- Known of

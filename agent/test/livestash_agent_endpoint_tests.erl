@@ -74,10 +74,14 @@ role(Test, {socket, Module, Channel}) ->
     Test ! ready,
     idle(Test);
 role(Test, {labelled_socket, Module}) ->
-    connection(Module),
-    put('$process_label', {'Elixir.Phoenix.Socket', handler, nil}),
+    labelled(Module),
     Test ! ready,
     idle(Test);
+role(Test, {lingering_socket, Module}) ->
+    labelled(Module),
+    Test ! ready,
+    receive socket_drain -> Test ! {asked, self()} end,
+    receive go -> ok end;
 %% Serves requests or, when Handler says so, something else.
 role(Test, {bandit, Handler}) ->
     process_flag(trap_exit, true),
@@ -107,6 +111,10 @@ role(Test, plain) ->
 
 connection(Module) ->
     put('$initial_call', {Module, init, 1}).
+
+labelled(Module) ->
+    connection(Module),
+    put('$process_label', {'Elixir.Phoenix.Socket', handler, nil}).
 
 idle(Test) ->
     receive
@@ -268,28 +276,28 @@ nobody_is_let_in_test() ->
         ok = sys:resume(pid(slow, whereis(?MODULE)))
     end).
 
-%% Each socket that closes lets another one in.
+%% Before the socket closes, another one is there.
 latecomers_are_closed_too_test() ->
     with_endpoint(fun(Endpoints) ->
-        Channel = add(channels, channel),
-        First = add(connections, {socket, ?BANDIT, Channel}),
         Test = self(),
+        Channel = add(channels, channel),
         spawn_link(fun() ->
-            Monitor = monitor(process, First),
-            receive {'DOWN', Monitor, process, First, _} -> ok end,
-            Test ! {late, add(connections, {socket, ?BANDIT, Channel})},
-            receive {drained, _} = Drained -> Test ! Drained end
+            First = add(connections, {lingering_socket, ?BANDIT}),
+            Test ! ready,
+            receive {asked, First} -> ok end,
+            Late = add(connections, {socket, ?BANDIT, Channel}),
+            First ! go,
+            receive {drained, Late} -> Test ! closed end
         end),
+        receive ready -> ok end,
         ?assertEqual(2, close(Endpoints, 1)),
-        Late = receive {late, Pid} -> Pid end,
-        receive {drained, Late} -> ok end,
-        ?assertEqual([First], drained())
+        receive closed -> ok end
     end).
 
 %% Sessions of long polling, which live outside of the endpoint.
 
 long_polling_test_() ->
-    {setup, fun() -> application:unset_env(phoenix, json_library) end, fun(_) -> application:unset_env(phoenix, json_library) end, [
+    {setup, fun() -> ok end, fun(ok) -> application:unset_env(phoenix, json_library) end, [
         {"whose client is waiting", fun() ->
             with_sessions(fun(Endpoints) ->
                 {Poll, Answered} = poll(),
