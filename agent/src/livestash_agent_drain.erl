@@ -117,9 +117,16 @@ await_endpoints(#drain{began = Began} = Drain) ->
     ]),
     Alone.
 
-await_endpoints(Role, _Deadline, Drain) when Role =:= keep; Role =:= alone; Role =:= wait ->
-    keep(Drain);
-await_endpoints(_Role, Deadline, Drain) ->
+await_endpoints({_, _}, Deadline, Drain) ->
+    await_deadline(Deadline, Drain);
+await_endpoints(Role, Deadline, Drain) ->
+    case {may_wait_for_pod(Drain), Role} of
+        {true, _} -> keep(Drain);
+        {false, wait} -> await_deadline(Deadline, Drain);
+        {false, _} -> true
+    end.
+
+await_deadline(Deadline, Drain) ->
     case Deadline - now_ms() of
         Left when Left =< 0 ->
             false;
@@ -133,15 +140,13 @@ role(What) ->
 
 %% Keeps its users, and the stashes of the others, until a pod is there that stays. This one is ready again meanwhile: where
 %% no pod stays, Kubernetes sends clients to those that stop and are ready.
-keep(#drain{known = Known} = Drain) ->
-    case livestash_agent_succession:may_come_back(Known) andalso now_ms() < keep_deadline(Drain) of
-        true ->
-            livestash_agent_state:set_draining(keeping),
-            timer:sleep(?WAIT_FOR_POD),
-            await_endpoints(role(users), now_ms() + ?FOUND, Drain);
-        false ->
-            true
-    end.
+keep(Drain) ->
+    livestash_agent_state:set_draining(keeping),
+    timer:sleep(?WAIT_FOR_POD),
+    await_endpoints(role(users), now_ms() + ?FOUND, Drain).
+
+may_wait_for_pod(#drain{known = Known} = Drain) ->
+    now_ms() < keep_deadline(Drain) andalso livestash_agent_succession:may_come_back(Known).
 
 keep_deadline(#drain{began = Began}) ->
     {Stashes, _Bytes} = livestash_agent_store:size(),
