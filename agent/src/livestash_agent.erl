@@ -73,6 +73,7 @@ init([]) ->
     {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, [
         #{id => Module, start => {Module, start_link, []}}
      || Module <- [
+            livestash_agent_rank,
             livestash_agent_mesh,
             livestash_agent_journal,
             livestash_agent_reunion,
