@@ -27,16 +27,15 @@
 
 all_test_() ->
     {inparallel, [
-        {setup, fun() -> start(3) end, fun stop/1, fun(Vms) ->
-            [{timeout, 300, {"users of three nodes, two of which go", fun() -> seeds(Vms, mixed(40), 1000) end}}]
-        end},
-        {setup, fun() -> start(2) end, fun stop/1, fun(Vms) ->
-            [
-                {"pages that nobody has stopped", {timeout, 300, fun() -> seeds(Vms, [living || _ <- seq(40)], 3000) end}},
-                {"older pages that live on at a peer", {timeout, 300, fun() -> seeds(Vms, [older_there || _ <- seq(40)], 0) end}},
-                {"users of two nodes", {timeout, 300, fun() -> seeds(Vms, mixed(40), 0) end}}
-            ]
+        {setup, fun() -> start(Size) end, fun stop/1, fun(Vms) ->
+            {Name, {timeout, 1200, fun() -> seeds(Vms, Kinds, Rows) end}}
         end}
+     || {Name, Size, Kinds, Rows} <- [
+            {"users of three nodes, two of which go", 3, mixed(40), 1000},
+            {"users of two nodes", 2, mixed(40), 0},
+            {"pages that nobody has stopped", 2, [living || _ <- seq(40)], 3000},
+            {"older pages that live on at a peer", 2, [older_there || _ <- seq(40)], 0}
+        ]
     ]}.
 
 %% What a user is like. living: its page on the node that goes lives until somebody ends it; closing: its socket is
