@@ -27,20 +27,20 @@
 
 all_test_() ->
     {inparallel, [
-        {setup, fun() -> start(Size) end, fun stop/1, fun(Vms) ->
-            {Name, {timeout, 1200, fun() -> seeds(Vms, Kinds, Rows) end}}
-        end}
-     || {Name, Size, Kinds, Rows} <- [
-            {"users of three nodes, two of which go", 3, mixed(40), 1000},
-            {"users of two nodes", 2, mixed(40), 0},
-            {"pages that nobody has stopped", 2, [living || _ <- seq(40)], 3000},
-            {"older pages that live on at a peer", 2, [older_there || _ <- seq(40)], 0}
+        {Name, {timeout, 1200, fun() -> seeds(Run) end}}
+     || {Name, Run} <- [
+            {"users of three nodes, two of which go", fun(Seed) -> run(3, mixed(40), 1000, Seed) end},
+            {"users of two nodes", fun(Seed) -> run(2, mixed(40), 0, Seed) end},
+            {"pages that nobody has stopped", fun(Seed) -> run(2, [living || _ <- seq(40)], 3000, Seed) end},
+            {"older pages that live on at a peer", fun(Seed) -> run(2, [older_there || _ <- seq(40)], 0, Seed) end},
+            {"all nodes stop, and a pod comes", fun(Seed) -> run_out(3, 40, 300, Seed) end}
         ]
     ]}.
 
 %% What a user is like. living: its page on the node that goes lives until somebody ends it; closing: its socket is
 %% closed at some time; older_here: the newest page is on a node that stays, an older one lives on where the hand-over
-%% is; older_there: the other way round; staying: nothing of it is on the node that goes.
+%% is; older_there: the other way round; staying: nothing of it is on the node that goes; moving: its pages are
+%% anywhere.
 mixed(Count) ->
     Kinds = [living, closing, older_here, older_there, staying],
     [lists:nth(1 + N rem length(Kinds), Kinds) || N <- seq(Count)].
@@ -48,36 +48,42 @@ mixed(Count) ->
 seq(Count) ->
     lists:seq(1, Count).
 
-start(Size) ->
-    Vms = [?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}) || _ <- seq(Size)],
-    [?F:eventually(fun() -> ?F:call(Vm, erlang, module_loaded, [livestash_agent_handoff]) end) || Vm <- Vms],
-    [true = ?F:call(Vm, net_kernel, connect_node, [Node]) || Vm <- Vms, #{node := Node} <- Vms],
-    %% Hidden, because LiveStash asks every node that it sees.
-    [true = net_kernel:hidden_connect_node(Node) || #{node := Node} <- Vms],
-    %% Gives them the modules.
-    [true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0) || Vm <- Vms],
-    [ok = ?F:call(Vm, fun() -> ok end) || Vm <- Vms],
-    Vms.
-
-stop(Vms) ->
-    [?F:stop(Vm) || Vm <- Vms].
-
-seeds(Vms, Kinds, Rows) ->
+seeds(Run) ->
     First = number("LEDGER_SEED", 1),
     [
-        ?assertEqual({seed, Seed, []}, {seed, Seed, run(Vms, Kinds, Rows, Seed)})
+        ?assertEqual({seed, Seed, []}, {seed, Seed, Run(Seed)})
      || Seed <- lists:seq(First, First + number("LEDGER_RUNS", 1) - 1)
     ].
 
 number(Variable, Default) ->
     list_to_integer(os:getenv(Variable, integer_to_list(Default))).
 
+start(Environment) ->
+    Vm = #{node := Node} = ?F:start(#{environment => Environment#{"LIVE_STASH_ADAPTER" => "ets"}}),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [livestash_agent])) end),
+    true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0),
+    ok = ?F:call(Vm, fun() -> ok end),
+    %% Hidden, because LiveStash asks every node that it sees.
+    true = net_kernel:hidden_connect_node(Node),
+    Vm.
+
+connect(Vms, Others) ->
+    [?F:call(Vm, net_kernel, connect_node, [Node]) || Vm <- Vms, #{node := Node} <- Others].
+
 %% Returns what went wrong. All nodes but one go away, one after the other; Rows are of users who are not there.
-run(Vms, Kinds, Rows, Seed) ->
-    [?F:call(Vm, livestash_agent_handoff_tests, make_table, []) || Vm <- Vms],
-    [?F:call(Vm, livestash_agent_state, set_draining, [none]) || Vm <- Vms],
-    Nodes = [Node || #{node := Node} <- Vms],
+run(Size, Kinds, Rows, Seed) ->
+    Vms = [start(#{}) || _ <- seq(Size)],
+    connect(Vms, Vms),
     Away = ?F:call(hd(Vms), ?MODULE, fill, [Rows, Seed]),
+    Users = settle(Vms, Kinds, Seed),
+    Twice = drain_all(Vms, Users),
+    Wrong = results(Users, Away, lists:last(Vms)),
+    [?F:stop(Vm) || Vm <- Vms],
+    Wrong ++ Twice.
+
+%% The users have their first pages.
+settle(Vms, Kinds, Seed) ->
+    Nodes = [Node || #{node := Node} <- Vms],
     Users = [start_user(Seed, Number, Kind, Nodes) || {Number, Kind} <- lists:zip(seq(length(Kinds)), Kinds)],
     lists:foreach(
         fun(Round) ->
@@ -86,11 +92,47 @@ run(Vms, Kinds, Rows, Seed) ->
         end,
         [1, 2, 3]
     ),
-    Twice = drain_all(Vms, Users),
-    Wrong = lists:append([final(User, lists:last(Nodes)) || User <- Users]),
-    Keys = keys(lists:last(Vms)),
+    Users.
+
+%% Everybody comes to the last node.
+results(Users, Away, #{node := Node} = Vm) ->
+    Wrong = lists:append([final(User, Node) || User <- Users]),
+    Lost = Away -- keys(Vm),
     [stop_user(User) || User <- Users],
-    Wrong ++ Twice ++ [{lost, Key} || Key <- Away -- Keys].
+    Wrong ++ [{lost, Key} || Key <- Lost].
+
+%% All nodes are told to stop within two seconds; a new one comes two seconds later.
+run_out(Size, Count, Rows, Seed) ->
+    rand:seed(exsss, {Seed, Size, Count}),
+    {Dns, Names} = livestash_agent_dns:serve([], "app"),
+    Environment = Names#{
+        "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "500",
+        "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS" => "4000",
+        "LIVESTASH_TERMINATION_LOG" => "/dev/null"
+    },
+    Vms = [start(Environment) || _ <- seq(Size)],
+    connect(Vms, Vms),
+    Away = lists:append([?F:call(Vm, ?MODULE, fill, [Rows, {Seed, Node}]) || #{node := Node} = Vm <- Vms]),
+    Users = settle(Vms, [moving || _ <- seq(Count)], Seed),
+    Nodes = [Node || #{node := Node} <- Vms],
+    [
+        begin
+            Offset = rand:uniform(2000) - 1,
+            {ok, _} = ?F:call(Vm, timer, apply_after, [Offset, livestash_agent_drain, start, []]),
+            [erlang:send_after(Offset, User, {drain, Node, Nodes}) || User <- Users]
+        end
+     || #{node := Node} = Vm <- Vms
+    ],
+    timer:sleep(4000),
+    New = #{node := Name} = start(Environment),
+    connect([New], Vms),
+    tell(Users, {stay, [Name | Nodes]}),
+    [?F:eventually(fun() -> not is_process_alive(Peer) end) || #{peer := Peer} <- Vms],
+    timer:sleep(2000),
+    Wrong = results(Users, Away, New),
+    ?F:stop(New),
+    exit(Dns, kill),
+    Wrong.
 
 %% Returns the keys that two nodes had then.
 drain_all([_Last], _Users) ->
@@ -159,6 +201,7 @@ plan(Kind, [Goes | Stay] = Nodes) ->
         older_here -> [First, Goes, one_of(Stay)];
         older_there -> [First, one_of(Stay), Goes];
         staying -> [First, one_of(Nodes), one_of(Stay)];
+        moving -> [First, one_of(Nodes), one_of(Nodes)];
         _ -> [First, one_of(Nodes), Goes]
     end.
 
@@ -202,8 +245,10 @@ user(#{page := Page, older := Older} = User) ->
             user(drain(Node, User#{stay := Peers}));
         close ->
             user(disconnected(end_page(User)));
+        {stay, Nodes} ->
+            user(User#{stay := Nodes});
         return ->
-            user(return(one_of(maps:get(stay, User)), User));
+            user(return(open(maps:get(stay, User)), User));
         gone ->
             user(gone(User));
         {final, From, Node} ->
@@ -229,6 +274,23 @@ go_on(Node, 3, #{kind := Kind, page := Page} = User) when Kind =:= older_here; K
 go_on(Node, _Round, User) ->
     return(Node, User).
 
+%% A node to which clients are sent, if there is one.
+open(Nodes) ->
+    case lists:filter(fun is_open/1, Nodes) of
+        [] -> none;
+        Open -> one_of(Open)
+    end.
+
+is_open(Node) ->
+    try
+        lists:member(erpc:call(Node, livestash_agent_state, phase, [], 2000), [none, waiting, keeping])
+    catch
+        error:_ -> false
+    end.
+
+return(none, User) ->
+    erlang:send_after(100, self(), return),
+    User;
 return(Node, User) ->
     mount(Node, end_page(User)).
 
