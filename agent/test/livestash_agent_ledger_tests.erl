@@ -31,6 +31,11 @@ all_test_() ->
      || {Name, Run} <- [
             {"users of three nodes, two of which go", fun(Seed) -> run(3, mixed(40), 1000, Seed) end},
             {"users of two nodes", fun(Seed) -> run(2, mixed(40), 0, Seed) end},
+            {"users of three nodes, two of which go together", fun(Seed) -> run_together(3, mixed(40), 300, Seed) end},
+            {"older pages on a node that goes together with the newest's", fun(Seed) ->
+                run_together(3, [older_here || _ <- seq(40)], 0, Seed)
+            end},
+            {"births of pages travel on with their rows", fun(_Seed) -> births_travel_on() end},
             {"pages that nobody has stopped", fun(Seed) -> run(2, [living || _ <- seq(40)], 3000, Seed) end},
             {"older pages that live on at a peer", fun(Seed) -> run(2, [older_there || _ <- seq(40)], 0, Seed) end},
             {"all nodes stop, and a pod comes", fun(Seed) -> run_out(3, 40, 300, Seed) end}
@@ -40,7 +45,7 @@ all_test_() ->
 %% What a user is like. living: its page on the node that goes lives until somebody ends it; closing: its socket is
 %% closed at some time; older_here: the newest page is on a node that stays, an older one lives on where the hand-over
 %% is; older_there: the other way round; staying: nothing of it is on the node that goes; moving: its pages are
-%% anywhere.
+%% anywhere; older: the same, and an older one lives on.
 mixed(Count) ->
     Kinds = [living, closing, older_here, older_there, staying],
     [lists:nth(1 + N rem length(Kinds), Kinds) || N <- seq(Count)].
@@ -101,6 +106,52 @@ results(Users, Away, #{node := Node} = Vm) ->
     [stop_user(User) || User <- Users],
     Wrong ++ [{lost, Key} || Key <- Lost].
 
+%% All nodes but the last go away at the same time.
+run_together(Size, Kinds, Rows, Seed) ->
+    Vms = [start(#{}) || _ <- seq(Size)],
+    connect(Vms, Vms),
+    {Going, [#{node := Stays}] = [Last]} = lists:split(Size - 1, Vms),
+    Away = lists:append([?F:call(Vm, ?MODULE, fill, [Rows, {Seed, Node}]) || #{node := Node} = Vm <- Going]),
+    Users = settle(Vms, Kinds, Seed),
+    [?F:call(Vm, livestash_agent_state, set_draining, [handing_over]) || Vm <- Going],
+    [tell(Users, {drain, Node, [Stays]}) || #{node := Node} <- Going],
+    HandOver = fun(Vm) -> ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Stays], ?WITHIN]) end,
+    Ends = [spawn_monitor(fun() -> HandOver(Vm) end) || Vm <- Going],
+    [
+        receive
+            {'DOWN', Monitor, process, Pid, normal} -> ok
+        end
+     || {Pid, Monitor} <- Ends
+    ],
+    [true = ?F:call(Vm, ets, delete, [?TABLE]) || Vm <- Going],
+    tell(Users, gone),
+    timer:sleep(2000),
+    Wrong = results(Users, Away, Last),
+    [?F:stop(Vm) || Vm <- Vms],
+    Wrong.
+
+%% A row moves twice, to a node that has never seen the node of its page; after that an older page writes elsewhere.
+births_travel_on() ->
+    [First, Second, Old] = Vms = [start(#{}) || _ <- seq(3)],
+    connect(Vms, Vms),
+    Older = ?F:call(Old, erlang, spawn, [timer, sleep, [infinity]]),
+    timer:sleep(?ROUND),
+    Keys = ?F:call(First, ?MODULE, fill, [100, births]),
+    timer:sleep(?ROUND),
+    move_all(First, [Second, Old]),
+    ?F:stop(First),
+    New = [start(#{}) || _ <- seq(2)],
+    connect(New, [Second, Old | New]),
+    move_all(Second, [Old | New]),
+    [?F:call(Old, ets, insert_new, [?TABLE, {state, Key, Older, until(), #{value => older}, nil}]) || Key <- Keys],
+    move_all(Old, New),
+    Rows = [Row || Vm <- New, Row <- ?F:call(Vm, ets, tab2list, [?TABLE])],
+    [?F:stop(Vm) || Vm <- [Second, Old | New]],
+    [{Key, away} || Key <- Keys] -- [{Key, Value} || {state, Key, _, _, #{value := Value}, _} <- Rows].
+
+move_all(Vm, Peers) ->
+    #{left := 0} = ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Node || #{node := Node} <- Peers], ?WITHIN]).
+
 %% All nodes are told to stop within two seconds; a new one comes two seconds later.
 run_out(Size, Count, Rows, Seed) ->
     rand:seed(exsss, {Seed, Size, Count}),
@@ -113,7 +164,7 @@ run_out(Size, Count, Rows, Seed) ->
     Vms = [start(Environment) || _ <- seq(Size)],
     connect(Vms, Vms),
     Away = lists:append([?F:call(Vm, ?MODULE, fill, [Rows, {Seed, Node}]) || #{node := Node} = Vm <- Vms]),
-    Users = settle(Vms, [moving || _ <- seq(Count)], Seed),
+    Users = settle(Vms, [lists:nth(1 + N rem 2, [moving, older]) || N <- seq(Count)], Seed),
     Nodes = [Node || #{node := Node} <- Vms],
     [
         begin
@@ -184,7 +235,7 @@ start_user(Seed, Number, Kind, Nodes) ->
             page => none,
             %% The node of the newest page, which LiveStash's hint names.
             hint => none,
-            %% A page that the user has left, and that lives on.
+            %% A page that the user has left, and that lives on, for a while at least.
             older => none,
             pages => 0,
             stashes => 0,
@@ -202,11 +253,15 @@ plan(Kind, [Goes | Stay] = Nodes) ->
         older_there -> [First, one_of(Stay), Goes];
         staying -> [First, one_of(Nodes), one_of(Stay)];
         moving -> [First, one_of(Nodes), one_of(Nodes)];
+        older -> [First | lists:sublist(shuffled(Nodes), 2)];
         _ -> [First, one_of(Nodes), Goes]
     end.
 
 one_of(Elements) ->
     lists:nth(rand:uniform(length(Elements)), Elements).
+
+shuffled(Elements) ->
+    [Element || {_, Element} <- lists:sort([{rand:uniform(), Element} || Element <- Elements])].
 
 %% True in so many of a hundred cases.
 sometimes(Percent) ->
@@ -248,7 +303,7 @@ user(#{page := Page, older := Older} = User) ->
         {stay, Nodes} ->
             user(User#{stay := Nodes});
         return ->
-            user(return(open(maps:get(stay, User)), User));
+            user(return(open(User), User));
         gone ->
             user(gone(User));
         {final, From, Node} ->
@@ -265,7 +320,7 @@ user(#{page := Page, older := Older} = User) ->
 %% To the next page.
 go_on(none, _Round, User) ->
     User;
-go_on(Node, 3, #{kind := Kind, page := Page} = User) when Kind =:= older_here; Kind =:= older_there ->
+go_on(Node, 3, #{kind := Kind, page := Page} = User) when Kind =:= older; Kind =:= older_here; Kind =:= older_there ->
     Next = mount(Node, User#{page := none, older := Page}),
     Page ! {live_on, 20 + rand:uniform(200)},
     receive
@@ -274,9 +329,10 @@ go_on(Node, 3, #{kind := Kind, page := Page} = User) when Kind =:= older_here; K
 go_on(Node, _Round, User) ->
     return(Node, User).
 
-%% A node to which clients are sent, if there is one.
-open(Nodes) ->
-    case lists:filter(fun is_open/1, Nodes) of
+%% A node to which clients are sent, if there is one. Where an older page has written, LiveStash would give what that
+%% has written.
+open(#{stay := Nodes, older := Older}) ->
+    case [Node || Node <- Nodes, Older =:= none orelse node(Older) =/= Node, is_open(Node)] of
         [] -> none;
         Open -> one_of(Open)
     end.
@@ -361,20 +417,16 @@ drain(Node, #{kind := Kind, page := Page, older := Older} = User) ->
         _ when Here -> erlang:send_after(Later, self(), close);
         _ -> [erlang:send_after(Later, self(), return) || sometimes(30)]
     end,
-    end_older(is_pid(Older) andalso node(Older) =:= Node andalso Kind =:= older_there, User).
-
-end_older(false, User) ->
-    User;
-end_older(true, #{older := Older} = User) ->
-    kill(Older),
-    User#{older := none}.
+    Ends = is_pid(Older) andalso node(Older) =:= Node andalso lists:member(Kind, [older, older_there]),
+    [kill(Older) || Ends],
+    User.
 
 %% The node has stopped.
 gone(#{page := Page, older := Older, stay := Stay} = User) ->
-    Others = end_older(is_pid(Older) andalso not lists:member(node(Older), Stay), User),
+    [kill(Older) || is_pid(Older), not lists:member(node(Older), Stay)],
     case is_pid(Page) andalso not lists:member(node(Page), Stay) of
-        true -> disconnected(end_page(Others));
-        false -> Others
+        true -> disconnected(end_page(User));
+        false -> User
     end.
 
 %% A page: what LiveStash's ETS adapter does in it.
