@@ -18,6 +18,7 @@
 %% Milliseconds. Births of pages are told apart when they are that far from each other.
 -define(APART, 700).
 -define(BACK_AFTER, 2000).
+-define(PAUSE, 5000).
 
 all_test_() ->
     {inparallel, [
@@ -27,7 +28,8 @@ all_test_() ->
             {"three nodes at once", #{nodes => 3, within => 0, back => same}},
             {"three nodes, nearly at once, and a pod with a new name", #{nodes => 3, within => 2000, back => other}},
             {"three nodes, one of which is killed", #{nodes => 3, within => 1000, back => other, fault => kill}},
-            {"three nodes, one of which freezes", #{nodes => 3, within => 1000, back => other, fault => freeze}}
+            {"three nodes, one of which freezes", #{nodes => 3, within => 1000, back => other, fault => freeze}},
+            {"three nodes, one of which is slow to wake up again", #{nodes => 3, within => 1000, back => other, fault => pause}}
         ]
     ]}.
 
@@ -54,7 +56,7 @@ run(#{nodes := Size, within := Within, back := Back} = Scenario, Seed) ->
     Fails = fail(maps:get(fault, Scenario, none), lists:nth(Fault, Vms), FaultAt),
     timer:sleep(max(0, ?BACK_AFTER - FaultAt)),
     New = come_back(Back, Vms, Environment),
-    [ended(Vm) || Vm <- Vms, not is_map_key(Vm, Fails)],
+    [ended(Vm, New) || Vm <- Vms, not is_map_key(Vm, Fails)],
     Found = maps:from_list([{Key, Value} || {state, Key, _, _, #{value := Value}, _} <- rows(New)]),
     ?F:stop(New),
     [os:cmd("kill -KILL " ++ Pid) || #{pid := Pid} <- maps:keys(Fails)],
@@ -135,6 +137,10 @@ fail(none, _Vm, At) ->
 fail(Fault, #{peer := Peer, pid := Pid} = Vm, At) ->
     timer:sleep(At),
     case is_process_alive(Peer) of
+        true when Fault =:= pause ->
+            "" = os:cmd("kill -STOP " ++ Pid),
+            {ok, _} = timer:apply_after(?PAUSE, os, cmd, ["kill -CONT " ++ Pid]),
+            #{};
         true ->
             Keys = [element(2, Row) || Row <- rows(Vm)],
             "" = os:cmd(signal(Fault) ++ Pid),
@@ -147,19 +153,16 @@ signal(kill) -> "kill -KILL ";
 signal(freeze) -> "kill -STOP ".
 
 %% A pod that has the name of one of those that stop begins only when that one has ended.
-come_back(other, Vms, Environment) ->
-    join(start(unique_name(), Environment), Vms);
+come_back(other, _Vms, Environment) ->
+    start(unique_name(), Environment);
 come_back(same, Vms, Environment) ->
     ?F:eventually(fun() -> lists:any(fun has_ended/1, Vms) end),
     [#{name := Name} | _] = lists:filter(fun has_ended/1, Vms),
-    join(start(Name, Environment), Vms).
-
-join(New, Vms) ->
-    [?F:call(New, net_kernel, connect_node, [Node]) || #{node := Node} = Vm <- Vms, not has_ended(Vm)],
-    New.
+    start(Name, Environment).
 
 has_ended(#{peer := Peer}) ->
     not is_process_alive(Peer).
 
-ended(Vm) ->
-    ?F:eventually(fun() -> has_ended(Vm) end).
+%% Until then the new node connects to it again and again, as the agent does with those that DNS names.
+ended(#{node := Node} = Vm, New) ->
+    ?F:eventually(fun() -> has_ended(Vm) orelse not is_boolean(?F:call(New, net_kernel, connect_node, [Node])) end).
