@@ -59,6 +59,7 @@ start(_Type, _Arguments) ->
     ok = livestash_agent_browser:attach(),
     ok = livestash_agent_recovery:attach(),
     ok = livestash_agent_signal:install(),
+    ok = livestash_agent_shutdown:install(),
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 
 -spec stop(term()) -> ok.

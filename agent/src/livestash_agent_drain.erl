@@ -3,7 +3,7 @@
 %% endpoints, hands its stashes over to peers, reports, and stops.
 -module(livestash_agent_drain).
 
--export([start/0]).
+-export([start/0, run/0]).
 
 %% Milliseconds.
 -define(ASK_PEER, 500).
@@ -24,13 +24,33 @@
 %% Starts the drain in a process that is independent of the agent, and stops the node after it, whatever becomes of it.
 -spec start() -> pid().
 start() ->
-    spawn(fun guard/0).
+    spawn(fun() ->
+        try
+            run()
+        after
+            init:stop()
+        end
+    end).
 
+%% Drains, once in the life of this node, and returns when that is over. Whoever comes second waits for the first.
+-spec run() -> ok.
+run() ->
+    {Pid, Monitor} = spawn_monitor(fun guard/0),
+    receive
+        {'DOWN', Monitor, process, Pid, _Reason} -> ok
+    end.
+
+%% A name is taken by one process at a time.
 guard() ->
-    try
-        watch(spawn_monitor(fun drain/0))
-    after
-        init:stop()
+    try register(?MODULE, self()) of
+        true -> livestash_agent_state:phase() =:= done orelse watch(spawn_monitor(fun drain/0))
+    catch
+        error:badarg -> await(monitor(process, ?MODULE))
+    end.
+
+await(Monitor) ->
+    receive
+        {'DOWN', Monitor, process, _First, _Reason} -> ok
     end.
 
 watch({Pid, Monitor}) ->
@@ -41,7 +61,8 @@ watch({Pid, Monitor}) ->
             logger:error("livestash agent: the drain failed, this node stops without the rest of it: ~tp", [Reason])
     after limit() ->
         logger:error("livestash agent: the drain took too long, this node stops without the rest of it.")
-    end.
+    end,
+    livestash_agent_state:set_draining(done).
 
 limit() ->
     Parts = [drain_endpoint_wait, drain_close_timeout, drain_handoff_timeout],

@@ -74,8 +74,10 @@ stopped(Monitor, Deadline) ->
         false
     end.
 
+%% Those that are loaded, because the application controller, which knows those that run, answers nobody when the VM has
+%% begun to stop.
 applications() ->
-    [Application || {Application, _, _} <- application:which_applications(?ASK_SUPERVISOR)].
+    [Application || {Application, _, _} <- application:loaded_applications()].
 
 application(Application) ->
     case application_controller:get_master(Application) of
