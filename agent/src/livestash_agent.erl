@@ -80,7 +80,8 @@ init([]) ->
             livestash_agent_mesh,
             livestash_agent_journal,
             livestash_agent_reunion,
-            livestash_agent_network
+            livestash_agent_network,
+            livestash_agent_notice
         ] ++ redis(livestash_agent_config:get(adapter)) ++ [
             livestash_agent_ready,
             livestash_agent_http

@@ -7,6 +7,7 @@
 
 -define(F, livestash_agent_fixture).
 -define(TABLE, live_stash_server_storage).
+-define(EARLY, "timeout 60 erl -noshell -name early@127.0.0.1 -mode embedded >/dev/null 2>&1; echo ended $?").
 
 %% Called in other VMs.
 -export([start/2, stop/1, init/1, note/1]).
@@ -24,6 +25,7 @@ all_test_() ->
             {"SIGTERM during a stop", fun signal_during_stop/0},
             {"a stop during the drain of SIGTERM", fun stop_during_drain/0},
             {"an agent that has given up", fun given_up/0},
+            {"a SIGTERM that came before the VM could handle it", fun lost_signal/0},
             {"the agent alone is stopped", fun agent_stopped/0},
             {"an application with a function of its own for the end", fun own_function/0}
         ]
@@ -80,6 +82,20 @@ given_up() ->
     ok = ?F:call(Vm, init, stop, []),
     drained(Vm, Peer),
     stop_all(Vms).
+
+%% The helper's file comes, or is there when the agent starts.
+lost_signal() ->
+    Folder = lists:concat([os:getenv("TESTS"), "/volume.", erlang:unique_integer([positive])]),
+    ok = filelib:ensure_dir(Folder ++ "/ebin/x"),
+    Code = filelib:wildcard(os:getenv("EBIN") ++ "/*"),
+    [{ok, _} = file:copy(File, Folder ++ "/ebin/" ++ filename:basename(File)) || File <- Code],
+    Flags = "-pa " ++ Folder ++ "/ebin -eval [livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]].",
+    #{peer := Process} = Vm = boot(#{"ERL_AFLAGS" => Flags}, []),
+    ok = file:write_file(Folder ++ "/stopping", ""),
+    ?F:eventually(fun() -> not is_process_alive(Process) end),
+    ?assertMatch({_, _}, binary:match(report(Vm), <<"\"livestash\":1,">>)),
+    Next = lists:concat(["RELEASE_NODE=early@127.0.0.1 LIVESTASH_AGENT_PORT=", ?F:free_port(), " ERL_AFLAGS='", Flags, "' "]),
+    ?assertEqual("ended 0\n", os:cmd(Next ++ ?EARLY)).
 
 agent_stopped() ->
     [Vm, Peer] = Vms = fleet(#{}),
