@@ -38,27 +38,25 @@ start() ->
         end
     end).
 
-%% Drains this node, once, and returns when that is done. Waits for a drain that has already begun.
+%% Drains, once in the life of this node, and returns when that is over. Whoever comes second waits for the first.
 -spec run() -> ok.
 run() ->
     {Pid, Monitor} = spawn_monitor(fun guard/0),
     receive
-        {'DOWN', Monitor, process, Pid, _} -> ok
+        {'DOWN', Monitor, process, Pid, _Reason} -> ok
     end.
 
+%% A name is taken by one process at a time.
 guard() ->
-    case whereis(?MODULE) of
-        undefined -> guard(catch register(?MODULE, self()));
-        Other -> await(Other)
+    try register(?MODULE, self()) of
+        true -> livestash_agent_state:phase() =:= done orelse watch(spawn_monitor(fun drain/0))
+    catch
+        error:badarg -> await(monitor(process, ?MODULE))
     end.
 
-guard(true) -> livestash_agent_state:phase() =:= done orelse watch(spawn_monitor(fun drain/0));
-guard(_Taken) -> guard().
-
-await(Other) ->
-    Monitor = monitor(process, Other),
+await(Monitor) ->
     receive
-        {'DOWN', Monitor, process, Other, _} -> ok
+        {'DOWN', Monitor, process, _First, _Reason} -> ok
     end.
 
 watch({Pid, Monitor}) ->
@@ -69,7 +67,8 @@ watch({Pid, Monitor}) ->
             logger:error("livestash agent: the drain failed, this node stops without the rest of it: ~tp", [Reason])
     after limit() + ?SLACK ->
         logger:error("livestash agent: the drain took too long, this node stops without the rest of it.")
-    end.
+    end,
+    livestash_agent_state:set_draining(done).
 
 limit() ->
     Parts = [drain_endpoint_wait, drain_close_timeout, drain_handoff_timeout],

@@ -35,8 +35,8 @@
 -define(BATCH_ROWS, 500).
 -define(BATCH_BYTES, 262144).
 %% Batches that are being sent at the same time: with the limits above it bounds the memory that a hand-over takes, and
-%% what the calls of users wait for. More of them are hardly faster.
--define(MAX_SENDING, 2).
+%% what the calls of users wait for. More of them are faster only on machines that have nothing else to do.
+-define(MAX_SENDING, 1).
 %% Rows that peers have taken and that are still here, for ?OVERLAP milliseconds: a lookup asks one node after the
 %% other, on a busy machine a call takes long to get its turn, and a row that is deleted before that is found nowhere.
 -define(MAX_RESTING, 100000).
@@ -196,10 +196,11 @@ passes(Pass, Classes, Moved) ->
     case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
         {0, _, _} ->
             result(Total, 0, "");
-        {_, [], _} ->
-            result(Total, Left, "No peer took the remaining rows.");
+        %% Whose answers do not come in time look useless then.
         {_, _, true} ->
             result(Total, Left, "The time for handing over was up.");
+        {_, [], _} ->
+            result(Total, Left, "No peer took the remaining rows.");
         {_, _, false} when Stuck ->
             result(Total, Left, "No peer took the remaining rows.");
         {_, _, false} ->
