@@ -89,5 +89,5 @@ init([]) ->
         ]
     ]}}.
 
-redis(redis) -> [livestash_agent_redis];
+redis(redis) -> [livestash_agent_redis, livestash_agent_pages];
 redis(_Adapter) -> [].
