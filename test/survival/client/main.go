@@ -10,11 +10,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/livestash-dev/livestash/test/internal/browser"
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
 func main() {
-	sessions := crowd.NewServer(crowd.Browser())
+	sessions := crowd.NewServer(browser.Usual())
 	server := &http.Server{Addr: ":8080", Handler: sessions.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
