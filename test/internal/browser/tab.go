@@ -80,6 +80,9 @@ func (t *Tab) join(ctx context.Context, address string) error {
 	return nil
 }
 
+// Twin is a second tab with the same page, as when a user duplicates one. It has no socket yet.
+func (t *Tab) Twin() *Tab { return &Tab{View: t.Clone(), pace: t.pace} }
+
 // Drop ends the connection at once, without a close frame.
 func (t *Tab) Drop() { t.socket.Drop() }
 
@@ -111,10 +114,8 @@ func (t *Tab) Live(ctx context.Context, habits Habits) End {
 			}
 		case <-stash.C:
 			stash.Reset(habits.NextStash())
-			if !t.Stashing() && habits.Stashes() {
-				habits.Sent()
+			if t.stash(ctx, habits) {
 				silence.Reset(t.pace.Reply)
-				t.send(ctx, t.Stash)
 			}
 		case <-silence.C:
 			return t.gaveUp("no answer to a stash", asked)
@@ -130,6 +131,16 @@ func (t *Tab) Live(ctx context.Context, habits Habits) End {
 			return End{Since: time.Now(), Asked: true}
 		}
 	}
+}
+
+// stash sends a stash, if the user wants to.
+func (t *Tab) stash(ctx context.Context, habits Habits) bool {
+	if t.Stashing() || !habits.Stashes() {
+		return false
+	}
+	habits.Sent()
+	t.send(ctx, t.Stash)
+	return true
 }
 
 // send writes to the socket. A failure shows in the socket's end.

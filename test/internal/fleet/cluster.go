@@ -1,4 +1,6 @@
-package main
+// Package fleet is one LiveStashCluster under test, in a Kubernetes that is there for nothing else: what it asks for, what its pods
+// are, and what can be done to it.
+package fleet
 
 import (
 	"context"
@@ -16,19 +18,20 @@ import (
 // pollEvery is how often a state of the cluster is looked at. It is the API server's work on the machine that is measured.
 const pollEvery = 300 * time.Millisecond
 
-// cluster is the Kubernetes of the test. What a user does goes through kubectl and helm, what is only watched does not.
-type cluster struct {
+// Cluster is the Kubernetes of the test. What a user does goes through kubectl and helm, what is only watched does not.
+type Cluster struct {
 	kubernetes.Interface
-	// dynamic is for LiveStashClusters.
-	dynamic dynamic.Interface
+	// Dynamic is for LiveStashClusters.
+	Dynamic dynamic.Interface
 	// path of the kubeconfig.
 	kubeconfig string
 }
 
-func openCluster() (*cluster, error) {
+// Open opens the cluster that KUBECONFIG names.
+func Open() (*Cluster, error) {
 	path := os.Getenv("KUBECONFIG")
 	if path == "" {
-		return nil, fmt.Errorf("KUBECONFIG is not set: run `make survival`, or set it to a cluster for tests that has the images")
+		return nil, fmt.Errorf("KUBECONFIG is not set: run `make survival` or `make soak`, or set it to a cluster for tests that has the images")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
@@ -43,20 +46,21 @@ func openCluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
-	return &cluster{Interface: client, dynamic: other, kubeconfig: path}, nil
+	return &Cluster{Interface: client, Dynamic: other, kubeconfig: path}, nil
 }
 
-func (c *cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
+// Kubectl runs kubectl with input on its standard input.
+func (c *Cluster) Kubectl(ctx context.Context, input string, args ...string) (string, error) {
 	return program.Run(ctx, input, "kubectl", args...)
 }
 
-// raw is the answer to a GET of a path of the API.
-func (c *cluster) raw(ctx context.Context, path string) ([]byte, error) {
+// Raw is the answer to a GET of a path of the API.
+func (c *Cluster) Raw(ctx context.Context, path string) ([]byte, error) {
 	return c.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
 }
 
-// eventually waits until check has nothing to say.
-func eventually(ctx context.Context, within time.Duration, check func(context.Context) error) error {
+// Eventually waits until check has nothing to say.
+func Eventually(ctx context.Context, within time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
@@ -69,5 +73,15 @@ func eventually(ctx context.Context, within time.Duration, check func(context.Co
 		case <-ctx.Done():
 			return fmt.Errorf("after %s: %w", within, err)
 		}
+	}
+}
+
+// Pause waits, unless the context ends.
+func Pause(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

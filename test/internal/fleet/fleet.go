@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -20,117 +20,124 @@ import (
 )
 
 const (
-	fleetName    = "shop"
-	fleetPods    = "livestash.dev/cluster=" + fleetName + ",app.kubernetes.io/component=fleet"
-	appContainer = "app"
-	beam         = "beam.smp"
-	httpPort     = "4000"
-	agentPort    = "9568"
+	// Name of every LiveStashCluster under test: each has a namespace of its own.
+	Name = "shop"
+	// Selector selects the pods of the fleet.
+	Selector = "livestash.dev/cluster=" + Name + ",app.kubernetes.io/component=fleet"
+	// AppContainer is the application's container.
+	AppContainer = "app"
+	// Beam is the name of the process in it.
+	Beam = "beam.smp"
+	// HTTPPort is the application's.
+	HTTPPort  = "4000"
+	agentPort = "9568"
 
-	// settleTime bounds how long a fleet may take for one event.
-	settleTime = 10 * time.Minute
+	// SettleTime bounds how long a fleet may take for one event.
+	SettleTime = 10 * time.Minute
 )
 
-// adapters by their names in the API, with those in the page's path.
-var adapters = map[string]string{"ETS": "ets", "BrowserMemory": "browser_memory", "Redis": "redis", "Mnesia": "mnesia"}
+// Adapters by their names in the API, with those in the page's path.
+var Adapters = map[string]string{"ETS": "ets", "BrowserMemory": "browser_memory", "Redis": "redis", "Mnesia": "mnesia"}
 
-// fleet is one LiveStashCluster in a namespace of its own that admits only restricted pods.
-type fleet struct {
-	*cluster
-	options   options
-	adapter   string
-	namespace string
+// Fleet is one LiveStashCluster in a namespace of its own that admits only restricted pods.
+type Fleet struct {
+	*Cluster
+	Options   Options
+	Adapter   string
+	Namespace string
 
-	// What the spec asks for. rollout is the value of a variable that the application does not look at.
-	image    string
-	replicas int
-	rollout  int
-	// up is whether the fleet was left in order.
-	up bool
+	// What the spec asks for. Rollout is the value of a variable that the application does not look at.
+	Image    string
+	Replicas int
+	Rollout  int
+	// Up is whether the fleet was left in order.
+	Up bool
 }
 
-func newFleet(c *cluster, o options, adapter string) *fleet {
-	return &fleet{
-		cluster: c, options: o, adapter: adapter, namespace: "survival-" + strings.ToLower(adapter),
-		image: o.image, replicas: 3,
+// New is a fleet of three pods that is not made yet. Its namespace begins with the name of the test.
+func New(c *Cluster, o Options, test, adapter string) *Fleet {
+	return &Fleet{
+		Cluster: c, Options: o, Adapter: adapter, Namespace: test + "-" + strings.ToLower(adapter),
+		Image: o.Image, Replicas: 3,
 	}
 }
 
-// ensure brings the fleet to a number of pods, and makes it anew when the event before has left it in disorder.
-func (f *fleet) ensure(ctx context.Context, replicas int) error {
-	f.replicas = replicas
-	if !f.up {
-		if err := f.remove(ctx); err != nil {
+// Ensure brings the fleet to a number of pods, and makes it anew when the event before has left it in disorder.
+func (f *Fleet) Ensure(ctx context.Context, replicas int) error {
+	f.Replicas = replicas
+	if !f.Up {
+		if err := f.Remove(ctx); err != nil {
 			return err
 		}
 		if err := f.create(ctx); err != nil {
 			return err
 		}
 	}
-	if err := f.apply(ctx); err != nil {
+	if err := f.Apply(ctx); err != nil {
 		return err
 	}
-	return f.settled(ctx)
+	return f.Settled(ctx)
 }
 
-func (f *fleet) create(ctx context.Context) error {
-	if _, err := f.kubectl(ctx, "", "create", "namespace", f.namespace); err != nil {
+func (f *Fleet) create(ctx context.Context) error {
+	if _, err := f.Kubectl(ctx, "", "create", "namespace", f.Namespace); err != nil {
 		return err
 	}
-	_, err := f.kubectl(ctx, "", "label", "namespace", f.namespace, "pod-security.kubernetes.io/enforce=restricted")
+	_, err := f.Kubectl(ctx, "", "label", "namespace", f.Namespace, "pod-security.kubernetes.io/enforce=restricted")
 	if err != nil {
 		return err
 	}
-	if _, err := f.in(ctx, f.crowdPod(), "apply", "-f", "-"); err != nil {
+	if _, err := f.In(ctx, f.clientPod(), "apply", "-f", "-"); err != nil {
 		return err
 	}
-	f.up = true
+	f.Up = true
 	return nil
 }
 
-// remove removes the fleet with its namespace, and waits until it is gone.
-func (f *fleet) remove(ctx context.Context) error {
-	f.up = false
-	_, err := f.kubectl(ctx, "", "delete", "namespace", f.namespace, "--ignore-not-found", "--wait", "--timeout=4m")
+// Remove removes the fleet with its namespace, and waits until it is gone.
+func (f *Fleet) Remove(ctx context.Context) error {
+	f.Up = false
+	_, err := f.Kubectl(ctx, "", "delete", "namespace", f.Namespace, "--ignore-not-found", "--wait", "--timeout=4m")
 	return err
 }
 
-func (f *fleet) in(ctx context.Context, input string, args ...string) (string, error) {
-	return f.kubectl(ctx, input, append([]string{"--namespace", f.namespace}, args...)...)
+// In runs kubectl in the fleet's namespace.
+func (f *Fleet) In(ctx context.Context, input string, args ...string) (string, error) {
+	return f.Kubectl(ctx, input, append([]string{"--namespace", f.Namespace}, args...)...)
 }
 
-// otherImage is the same application under the tag that the fleet does not have.
-func (f *fleet) otherImage() string {
-	if f.image == f.options.nextImage {
-		return f.options.image
+// OtherImage is the same application under the tag that the fleet does not have.
+func (f *Fleet) OtherImage() string {
+	if f.Image == f.Options.NextImage {
+		return f.Options.Image
 	}
-	return f.options.nextImage
+	return f.Options.NextImage
 }
 
-// apply applies the LiveStashCluster. What is not the subject of an event is left to the defaults.
-func (f *fleet) apply(ctx context.Context) error {
+// Apply applies the LiveStashCluster. What is not the subject of an event is left to the defaults.
+func (f *Fleet) Apply(ctx context.Context) error {
 	spec := map[string]any{
-		"image": f.image, "replicas": f.replicas, "adapter": f.adapter, "ttl": f.options.ttl.String(),
+		"image": f.Image, "replicas": f.Replicas, "adapter": f.Adapter, "ttl": f.Options.TTL.String(),
 		"http": map[string]any{"readinessPath": "/healthz"},
-		"env":  []any{map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.rollout)}},
+		"env":  []any{map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.Rollout)}},
 	}
-	if !f.options.agent {
+	if !f.Options.Agent {
 		spec["agent"] = map[string]any{"enabled": false}
 	}
-	if f.options.tls {
+	if f.Options.TLS {
 		spec["clustering"] = map[string]any{"tls": map[string]any{"enabled": true}}
 	}
-	if f.adapter == "Redis" {
+	if f.Adapter == "Redis" {
 		spec["redis"] = f.redis()
 	}
 	manifest, err := json.Marshal(map[string]any{
 		"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashCluster",
-		"metadata": map[string]any{"name": fleetName}, "spec": spec,
+		"metadata": map[string]any{"name": Name}, "spec": spec,
 	})
 	if err != nil {
 		return err
 	}
-	_, err = f.in(ctx, string(manifest), "apply", "-f", "-")
+	_, err = f.In(ctx, string(manifest), "apply", "-f", "-")
 	return err
 }
 
@@ -145,9 +152,9 @@ type status struct {
 	} `json:"status"`
 }
 
-func (f *fleet) status(ctx context.Context) (status, error) {
+func (f *Fleet) status(ctx context.Context) (status, error) {
 	var s status
-	raw, err := f.raw(ctx, fmt.Sprintf("/apis/livestash.dev/v1alpha1/namespaces/%s/livestashclusters/%s", f.namespace, fleetName))
+	raw, err := f.Raw(ctx, fmt.Sprintf("/apis/livestash.dev/v1alpha1/namespaces/%s/livestashclusters/%s", f.Namespace, Name))
 	if err != nil {
 		return s, err
 	}
@@ -163,14 +170,15 @@ func (s status) condition(kind string) *metav1.Condition {
 	return &s.Status.Conditions[i]
 }
 
-// settled waits until the fleet is what its spec asks for, by the operator's word and by the pods themselves.
-func (f *fleet) settled(ctx context.Context) error {
-	return eventually(ctx, settleTime, func(ctx context.Context) error {
-		return errors.Join(f.conditionsHold(ctx), f.podsAreRight(ctx))
+// Settled waits until the fleet is what its spec asks for, by the operator's word and by the pods themselves.
+func (f *Fleet) Settled(ctx context.Context) error {
+	return Eventually(ctx, SettleTime, func(ctx context.Context) error {
+		return errors.Join(f.ConditionsHold(ctx), f.podsAreRight(ctx))
 	})
 }
 
-func (f *fleet) conditionsHold(ctx context.Context) error {
+// ConditionsHold fails unless the operator says that all is well, of the newest spec.
+func (f *Fleet) ConditionsHold(ctx context.Context) error {
 	s, err := f.status(ctx)
 	if err != nil {
 		return err
@@ -181,7 +189,7 @@ func (f *fleet) conditionsHold(ctx context.Context) error {
 	want := map[string]metav1.ConditionStatus{
 		"Available": metav1.ConditionTrue, "Progressing": metav1.ConditionFalse, "ReconcileSucceeded": metav1.ConditionTrue,
 	}
-	if f.options.agent {
+	if f.Options.Agent {
 		want["Clustered"], want["StoreReady"], want["AgentHealthy"] = metav1.ConditionTrue, metav1.ConditionTrue, metav1.ConditionTrue
 	}
 	// What kstatus looks at. It takes one that is not there for a good one.
@@ -205,12 +213,12 @@ func (f *fleet) conditionsHold(ctx context.Context) error {
 	return nil
 }
 
-func (f *fleet) podsAreRight(ctx context.Context) error {
+func (f *Fleet) podsAreRight(ctx context.Context) error {
 	set, err := f.statefulSet(ctx)
 	if err != nil {
 		return err
 	}
-	pods, err := f.pods(ctx)
+	pods, err := f.ListPods(ctx)
 	if err != nil {
 		return err
 	}
@@ -218,11 +226,11 @@ func (f *fleet) podsAreRight(ctx context.Context) error {
 		return errors.New("the StatefulSet's new generation is not seen yet")
 	}
 	// A pod that the operator has added for the time of a rollout is gone again.
-	if asked := ptr.Deref(set.Spec.Replicas, 1); int(asked) != f.replicas || len(pods) != f.replicas {
-		return fmt.Errorf("there are %d pods, and the StatefulSet asks for %d, not %d", len(pods), asked, f.replicas)
+	if asked := ptr.Deref(set.Spec.Replicas, 1); int(asked) != f.Replicas || len(pods) != f.Replicas {
+		return fmt.Errorf("there are %d pods, and the StatefulSet asks for %d, not %d", len(pods), asked, f.Replicas)
 	}
 	for _, pod := range pods {
-		if pod.DeletionTimestamp != nil || !isReady(pod) {
+		if pod.DeletionTimestamp != nil || !IsReady(pod) {
 			return fmt.Errorf("pod %s is not ready", pod.Name)
 		}
 		if pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
@@ -232,19 +240,20 @@ func (f *fleet) podsAreRight(ctx context.Context) error {
 	return nil
 }
 
-func isReady(pod corev1.Pod) bool {
+// IsReady is whether a pod is ready.
+func IsReady(pod corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-func (f *fleet) statefulSet(ctx context.Context) (*appsv1.StatefulSet, error) {
-	return f.AppsV1().StatefulSets(f.namespace).Get(ctx, fleetName, metav1.GetOptions{})
+func (f *Fleet) statefulSet(ctx context.Context) (*appsv1.StatefulSet, error) {
+	return f.AppsV1().StatefulSets(f.Namespace).Get(ctx, Name, metav1.GetOptions{})
 }
 
-// pods are the fleet's, in the order of their ordinals (of which there are fewer than ten).
-func (f *fleet) pods(ctx context.Context) ([]corev1.Pod, error) {
-	list, err := f.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: fleetPods})
+// ListPods are the fleet's, in the order of their ordinals (of which there are fewer than ten).
+func (f *Fleet) ListPods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := f.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
 		return nil, err
 	}
@@ -252,9 +261,9 @@ func (f *fleet) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// lives are the pods' UIDs by name, with which it can be told whether an event has replaced them.
-func (f *fleet) lives(ctx context.Context) (map[string]types.UID, error) {
-	pods, err := f.pods(ctx)
+// Lives are the pods' UIDs by name, with which it can be told whether an event has replaced them.
+func (f *Fleet) Lives(ctx context.Context) (map[string]types.UID, error) {
+	pods, err := f.ListPods(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -265,10 +274,10 @@ func (f *fleet) lives(ctx context.Context) (map[string]types.UID, error) {
 	return lives, nil
 }
 
-// replaced waits until none of the pods of before is there any more.
-func (f *fleet) replaced(ctx context.Context, before map[string]types.UID) error {
-	return eventually(ctx, settleTime, func(ctx context.Context) error {
-		now, err := f.lives(ctx)
+// Replaced waits until none of the pods of before is there any more.
+func (f *Fleet) Replaced(ctx context.Context, before map[string]types.UID) error {
+	return Eventually(ctx, SettleTime, func(ctx context.Context) error {
+		now, err := f.Lives(ctx)
 		if err != nil {
 			return err
 		}
@@ -281,18 +290,19 @@ func (f *fleet) replaced(ctx context.Context, before map[string]types.UID) error
 	})
 }
 
-// lowest is the pod with ordinal 0, whose loss is the worst for Mnesia.
-func (f *fleet) lowest() string { return fleetName + "-0" }
+// Lowest is the pod with ordinal 0, whose loss is the worst for Mnesia.
+func (f *Fleet) Lowest() string { return Name + "-0" }
 
-// highest is the one that a rollout takes first.
-func (f *fleet) highest() string { return fmt.Sprintf("%s-%d", fleetName, f.replicas-1) }
+// Highest is the one that a rollout takes first.
+func (f *Fleet) Highest() string { return fmt.Sprintf("%s-%d", Name, f.Replicas-1) }
 
-func (f *fleet) pod(ctx context.Context, name string) (*corev1.Pod, error) {
-	return f.CoreV1().Pods(f.namespace).Get(ctx, name, metav1.GetOptions{})
+// Pod is one of the fleet's namespace.
+func (f *Fleet) Pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	return f.CoreV1().Pods(f.Namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// container is the status of a container in a pod.
-func container(pod *corev1.Pod, name string) (corev1.ContainerStatus, error) {
+// Container is the status of a container in a pod.
+func Container(pod *corev1.Pod, name string) (corev1.ContainerStatus, error) {
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
 	if i < 0 {
 		return corev1.ContainerStatus{}, fmt.Errorf("pod %s has no container %s", pod.Name, name)
@@ -300,12 +310,12 @@ func container(pod *corev1.Pod, name string) (corev1.ContainerStatus, error) {
 	return pod.Status.ContainerStatuses[i], nil
 }
 
-// addresses are where sessions are opened, where they come back, and the host that the application takes itself for.
-func (f *fleet) addresses(ctx context.Context) (pods []string, service, host string, err error) {
-	for i := range f.replicas {
-		pods = append(pods, net.JoinHostPort(podHost(i), httpPort))
+// Addresses are where sessions are opened, where they come back, and the host that the application takes itself for.
+func (f *Fleet) Addresses(ctx context.Context) (pods []string, service, host string, err error) {
+	for i := range f.Replicas {
+		pods = append(pods, net.JoinHostPort(PodHost(i), HTTPPort))
 	}
-	s, err := f.CoreV1().Services(f.namespace).Get(ctx, fleetName, metav1.GetOptions{})
+	s, err := f.CoreV1().Services(f.Namespace).Get(ctx, Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, "", "", err
 	}
@@ -317,7 +327,7 @@ func (f *fleet) addresses(ctx context.Context) (pods []string, service, host str
 	}
 	for _, container := range set.Spec.Template.Spec.Containers {
 		for _, variable := range container.Env {
-			if container.Name == appContainer && variable.Name == "PHX_HOST" {
+			if container.Name == AppContainer && variable.Name == "PHX_HOST" {
 				return pods, service, variable.Value, nil
 			}
 		}
@@ -325,19 +335,21 @@ func (f *fleet) addresses(ctx context.Context) (pods []string, service, host str
 	return nil, "", "", errors.New("the pods have no PHX_HOST")
 }
 
-func podHost(ordinal int) string { return fmt.Sprintf("%s-%d.%s-nodes", fleetName, ordinal, fleetName) }
+// PodHost is the DNS name of a pod, within the namespace.
+func PodHost(ordinal int) string { return fmt.Sprintf("%s-%d.%s-nodes", Name, ordinal, Name) }
 
-// peers is how many peers the agent of a pod says that its BEAM has.
-type peers struct {
+// Peers is how many peers the agent of a pod says that its BEAM has.
+type Peers struct {
 	Connected int `json:"connected"`
 	Missing   int `json:"missing"`
 }
 
-func (f *fleet) peers(ctx context.Context, pod string) (peers, error) {
+// PeersOf asks the agent of a pod.
+func (f *Fleet) PeersOf(ctx context.Context, pod string) (Peers, error) {
 	var s struct {
-		Peers peers `json:"peers"`
+		Peers Peers `json:"peers"`
 	}
-	raw, err := f.raw(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%s/proxy/status", f.namespace, pod, agentPort))
+	raw, err := f.Raw(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%s/proxy/status", f.Namespace, pod, agentPort))
 	if err != nil {
 		return s.Peers, fmt.Errorf("agent of %s: %w", pod, err)
 	}
@@ -347,30 +359,30 @@ func (f *fleet) peers(ctx context.Context, pod string) (peers, error) {
 	return s.Peers, nil
 }
 
-// missingPeers is which peers the pods' agents miss; empty when the mesh is whole.
-func (f *fleet) missingPeers(ctx context.Context) (string, error) {
-	pods, err := f.pods(ctx)
+// MissingPeers is which peers the pods' agents miss; empty when the mesh is whole.
+func (f *Fleet) MissingPeers(ctx context.Context) (string, error) {
+	pods, err := f.ListPods(ctx)
 	if err != nil {
 		return "", err
 	}
 	var missing []string
 	for _, pod := range pods {
-		p, err := f.peers(ctx, pod.Name)
+		p, err := f.PeersOf(ctx, pod.Name)
 		if err != nil {
 			return "", err
 		}
-		if p.Missing > 0 || p.Connected != f.replicas-1 {
-			missing = append(missing, fmt.Sprintf("%s sees %d of %d peers", pod.Name, p.Connected, f.replicas-1))
+		if p.Missing > 0 || p.Connected != f.Replicas-1 {
+			missing = append(missing, fmt.Sprintf("%s sees %d of %d peers", pod.Name, p.Connected, f.Replicas-1))
 		}
 	}
 	return strings.Join(missing, ", "), nil
 }
 
-// evict asks for the eviction of a pod as `kubectl drain` does, again and again while the disruption budget forbids it.
-func (f *fleet) evict(ctx context.Context, name string) error {
-	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", f.namespace, name)
-	eviction := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, name, f.namespace)
-	return eventually(ctx, time.Minute, func(ctx context.Context) error {
+// Evict asks for the eviction of a pod as `kubectl drain` does, again and again while the disruption budget forbids it.
+func (f *Fleet) Evict(ctx context.Context, name string) error {
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", f.Namespace, name)
+	eviction := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, name, f.Namespace)
+	return Eventually(ctx, time.Minute, func(ctx context.Context) error {
 		err := f.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(eviction)).Do(ctx).Error()
 		if apierrors.IsNotFound(err) {
 			return nil
