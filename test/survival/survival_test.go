@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/livestash-dev/livestash/test/internal/browser"
 	"github.com/livestash-dev/livestash/test/internal/fleet"
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
@@ -65,7 +66,7 @@ func TestSurvival(t *testing.T) {
 func TestJudge(t *testing.T) {
 	const limit = 500
 	first, second := fleet.PodHost(0)+":"+fleet.HTTPPort, fleet.PodHost(1)+":"+fleet.HTTPPort
-	slow := &crowd.Times{P99: limit + 1}
+	slow := &browser.Times{P99: limit + 1}
 	for name, c := range map[string]struct {
 		adapter, event string
 		report         crowd.Report
@@ -76,7 +77,7 @@ func TestJudge(t *testing.T) {
 		"a planned event with a stale one":   {"Mnesia", "scale-up", crowd.Report{Recovered: 8, Stale: 1}, true},
 		"a planned event that is slow":       {"ETS", "eviction", crowd.Report{Recovered: 9, Times: slow}, true},
 		"a pair that takes longer":           {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: slow}, false},
-		"a pair that takes too long":         {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: &crowd.Times{P99: 1001}}, true},
+		"a pair that takes too long":         {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: &browser.Times{P99: 1001}}, true},
 		"a pair that loses one":              {"Mnesia", "scale-change-3", crowd.Report{Recovered: 8, Lost: 1}, true},
 		"a pod on its own that loses one":    {"Mnesia", "rollout-image-1", crowd.Report{Recovered: 8, Lost: 1}, true},
 		"a kill that is slow":                {"Mnesia", "kill", crowd.Report{Recovered: 9, Times: slow}, false},

@@ -315,7 +315,7 @@ func (c *Crowd) Report() Report {
 		Phase: c.phase, Problem: c.problem,
 		Sessions: len(c.sessions), Ready: t.ready, Away: t.away, Closed: t.closed, Outdated: t.outdated,
 		Recovered: t.recovered, Stale: t.stale, Lost: t.lost, LostIdle: t.lostIdle,
-		Times:          timesOf(t.times),
+		Times:          browser.TimesOf(t.times),
 		FailedAttempts: maps.Clone(c.attempts), Endings: maps.Clone(c.endings),
 		Pods: t.pods, Notes: append([]string{}, c.notes...),
 	}

@@ -73,19 +73,6 @@ func TestLedgerAfterALoss(t *testing.T) {
 	}
 }
 
-func TestTimes(t *testing.T) {
-	if timesOf(nil) != nil {
-		t.Error("no time at all has quantiles")
-	}
-	var times []time.Duration
-	for i := 200; i > 0; i-- {
-		times = append(times, time.Duration(i)*time.Millisecond)
-	}
-	if got, want := *timesOf(times), (Times{Count: 200, P50: 100, P99: 198, Max: 200}); got != want {
-		t.Errorf("the quantiles are %+v, want %+v", got, want)
-	}
-}
-
 // quick is a browser with little patience.
 func quick() browser.Pace {
 	return browser.Pace{
