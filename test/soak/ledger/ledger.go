@@ -22,6 +22,8 @@ const (
 	Unstored Verdict = "unstored"
 	// Nothing is nothing found where there was nothing to find.
 	Nothing Verdict = "nothing"
+	// Expired is nothing found by a user who was away for longer than the state was to live.
+	Expired Verdict = "expired"
 	// Stale is a version that is older than the last acknowledged one, or that this user has never had.
 	Stale Verdict = "stale"
 	// Lost is nothing found, though something was acknowledged.
@@ -114,6 +116,9 @@ func (l *Ledger) Found(status string, s Stash) Return {
 	}
 	return r
 }
+
+// Age is how old the state was, when it was last known to be there, at a return.
+func (r Return) Age() time.Duration { return r.At.Sub(r.Last.At) }
 
 // Left notes the version with which another tab of the user, that began with the same state, has ended.
 func (l *Ledger) Left(other Ledger) {
