@@ -69,8 +69,9 @@ func (l *Log) explains(e Event, r ledger.Return) bool {
 		return overlap(e, r, whole) && l.parted(e, r)
 	case schedule.RedisKill:
 		return l.Adapter == "Redis" && !l.Persistent && r.Verdict == ledger.Lost && overlap(e, r, 0)
+	default:
+		return false
 	}
-	return false
 }
 
 // overlap is whether something happened between the moment of which it is known who had the state, and the return.

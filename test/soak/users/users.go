@@ -1,6 +1,7 @@
 package users
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -163,9 +164,10 @@ func (a *Users) back(s Slow, took time.Duration) {
 	if len(a.times) < maxTimes {
 		a.times = append(a.times, took)
 	}
-	slowest := append(a.report.Slowest, s)
-	slices.SortFunc(slowest, func(x, y Slow) int { return int(y.TookMS - x.TookMS) })
-	a.report.Slowest = slowest[:min(len(slowest), maxSlowest)]
+	slowest := &a.report.Slowest
+	*slowest = append(*slowest, s)
+	slices.SortFunc(*slowest, func(x, y Slow) int { return cmp.Compare(y.TookMS, x.TookMS) })
+	*slowest = (*slowest)[:min(len(*slowest), maxSlowest)]
 }
 
 // Report is what is known at this moment.
