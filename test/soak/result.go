@@ -16,8 +16,15 @@ import (
 	"github.com/livestash-dev/livestash/test/soak/users"
 )
 
-// shownFindings is how many returns of each sort are spoken of.
-const shownFindings = 10
+const (
+	// shownMoments is how many moments are spoken of, and shownFindings how many returns of each.
+	shownMoments  = 20
+	shownFindings = 2
+	// apart is the time without a finding that divides one moment from the next.
+	apart = 3 * time.Second
+	// shortlyBefore is how old events are at most that a moment is told with.
+	shortlyBefore = 30 * time.Second
+)
 
 // result is what came of one fleet.
 type result struct {
@@ -150,24 +157,69 @@ func (r *result) printReturns(out io.Writer) {
 	}
 }
 
+// printFindings prints returns by the moments in which they came about.
 func (r *result) printFindings(out io.Writer, title string, is func(finding) bool) {
 	chosen := slices.DeleteFunc(slices.Clone(r.findings), func(f finding) bool { return !is(f) })
 	if len(chosen) == 0 {
 		return
 	}
-	_, _ = fmt.Fprintf(out, "%s: %d\n", title, len(chosen))
-	for _, f := range chosen[:min(len(chosen), shownFindings)] {
-		_, _ = fmt.Fprintf(out, "  %s user %d: %s: %s with %d on %s; %d was on %s at %s", f.At.Format("15:04:05.000"), f.User, f.Verdict, f.Status,
-			f.Version, eventlog.Pod(f.Node), f.Last.Version, eventlog.Pod(f.Last.Node), f.Last.At.Format("15:04:05.000"))
+	all := moments(chosen)
+	_, _ = fmt.Fprintf(out, "%s: %d, in %d moments\n", title, len(chosen), len(all))
+	for _, moment := range all[:min(len(all), shownMoments)] {
+		r.printMoment(out, moment)
+	}
+	if more := len(all) - shownMoments; more > 0 {
+		_, _ = fmt.Fprintf(out, "  and %d more moments\n", more)
+	}
+}
+
+func (r *result) printMoment(out io.Writer, moment []finding) {
+	verdicts := map[ledger.Verdict]int{}
+	for _, f := range moment {
+		verdicts[f.Verdict]++
+	}
+	begin, end := moment[0].At, moment[len(moment)-1].At
+	_, _ = fmt.Fprintf(out, "  %s to %s: %s; before it: %s\n", begin.Format(time.TimeOnly), end.Format(time.TimeOnly),
+		counts("%s", verdicts), r.before(begin))
+	for _, f := range moment[:min(len(moment), shownFindings)] {
+		_, _ = fmt.Fprintf(out, "    %s user %d: %s: %s with %d on %s; %d was on %s at %s", f.At.Format("15:04:05.000"), f.User, f.Verdict,
+			f.Status, f.Version, eventlog.Pod(f.Node), f.Last.Version, eventlog.Pod(f.Last.Node), f.Last.At.Format("15:04:05.000"))
 		if f.explanation != "" {
 			_, _ = fmt.Fprintf(out, "; %s\n", f.explanation)
 			continue
 		}
-		_, _ = fmt.Fprintf(out, "\n    %s\n", strings.Join(f.Trail, "\n    "))
+		_, _ = fmt.Fprintf(out, "\n      %s\n", strings.Join(f.Trail, "\n      "))
 	}
-	if more := len(chosen) - shownFindings; more > 0 {
-		_, _ = fmt.Fprintf(out, "  and %d more\n", more)
+	if more := len(moment) - shownFindings; more > 0 {
+		_, _ = fmt.Fprintf(out, "    and %d more users\n", more)
 	}
+}
+
+// before is which events began shortly before a moment, the last ones.
+func (r *result) before(moment time.Time) string {
+	var texts []string
+	for _, d := range r.done {
+		if ago := moment.Sub(d.Start); ago >= 0 && ago < shortlyBefore {
+			texts = append(texts, fmt.Sprintf("%s (%.0f s)", d.what, ago.Seconds()))
+		}
+	}
+	if len(texts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// moments are returns that lie close together, in the order of their times.
+func moments(findings []finding) [][]finding {
+	slices.SortStableFunc(findings, func(a, b finding) int { return a.At.Compare(b.At) })
+	var all [][]finding
+	for i, f := range findings {
+		if i == 0 || f.At.Sub(findings[i-1].At) > apart {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], f)
+	}
+	return all
 }
 
 // counts is what a map counts, for people; nothing when it counts nothing.

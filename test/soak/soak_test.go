@@ -147,3 +147,32 @@ func TestLastLine(t *testing.T) {
 		t.Errorf("the last line differs (-want +got):\n%s", diff)
 	}
 }
+
+func TestMoments(t *testing.T) {
+	var findings []finding
+	for _, second := range []int{50, 10, 11, 30, 13} {
+		findings = append(findings, finding{Return: ledger.Return{At: at(second)}})
+	}
+	var got []int
+	for _, moment := range moments(findings) {
+		got = append(got, len(moment))
+	}
+	if diff := cmp.Diff([]int{3, 1, 1}, got); diff != "" {
+		t.Errorf("the moments differ (-want +got):\n%s", diff)
+	}
+}
+
+// What happened shortly before a moment is told with it.
+func TestBefore(t *testing.T) {
+	r := soaked().done
+	for second, want := range map[int]string{
+		10: "nothing",
+		25: "kill 1 (5 s)",
+		45: "kill 1 (25 s), kill 2 (15 s), delete-all (5 s)",
+		90: "nothing",
+	} {
+		if got := (&result{done: r}).before(at(second)); got != want {
+			t.Errorf("before %d s there was %s, want %s", second, got, want)
+		}
+	}
+}
