@@ -18,7 +18,7 @@ import (
 const (
 	// progressEvery is how often a run says how far it is.
 	progressEvery = 30 * time.Second
-	// openTime and checkTime are how long all users may take to open, and to come back at the end. Who sleeps then has to wake up.
+	// openTime and checkTime are how long all users may take to open, and to come back at the end.
 	openTime  = 3 * time.Minute
 	checkTime = 4 * time.Minute
 	// eventTime bounds one event.
@@ -201,7 +201,7 @@ func (s *soak) check(ctx context.Context) (unchecked int, err error) {
 	if err := s.Order(ctx, "soak/check", nil); err != nil {
 		return 0, err
 	}
-	_ = fleet.Eventually(ctx, checkTime+s.options.TTL, func(ctx context.Context) error {
+	_ = fleet.Eventually(ctx, checkTime, func(ctx context.Context) error {
 		r, err := s.progress(ctx)
 		unchecked = r.Unchecked
 		if err == nil && unchecked > 0 {

@@ -116,7 +116,7 @@ func stay(kind Kind, random *rand.Rand) time.Duration {
 	case Hopping:
 		return between(random, 5*time.Second, 25*time.Second)
 	case Sleeping:
-		return between(random, 2*time.Second, 10*time.Second)
+		return between(random, 5*time.Second, 15*time.Second)
 	case Doubling:
 		return between(random, 10*time.Second, 30*time.Second)
 	default:

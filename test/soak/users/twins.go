@@ -30,7 +30,7 @@ type half struct {
 func (u *user) comeBackTwice(ctx context.Context) {
 	began := time.Now()
 	u.note("left, to come back in two tabs")
-	pause(ctx, u.all.plan.away(u.kind, u.random))
+	u.stayAway(ctx)
 	halves := []*half{{tab: u.tab, book: u.ledger}, {tab: u.tab.Twin(), book: u.ledger}}
 	u.each(halves, func(h *half, address string) { h.back, h.ok = u.reconnect(ctx, h.tab, &h.book, address) })
 	first, second := halves[0], halves[1]

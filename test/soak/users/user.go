@@ -79,7 +79,7 @@ func (u *user) run(ctx context.Context) {
 			u.comeBackTwice(ctx)
 		default:
 			u.note("left")
-			pause(ctx, u.all.plan.away(u.kind, u.random))
+			u.stayAway(ctx)
 			u.comeBack(ctx, end)
 		}
 	}
@@ -88,14 +88,15 @@ func (u *user) run(ctx context.Context) {
 // habits are what the user does on the next socket. It leaves only when a stash was just acknowledged, so that what it knows
 // of its state's age is right.
 func (u *user) habits() browser.Habits {
+	leave := make(chan struct{}, 1)
 	u.mu.Lock()
-	u.leave = make(chan struct{}, 1)
-	// Who was asked while there was no socket leaves the next one.
-	if u.returned.Before(u.all.lastCheck()) {
-		ask(u.leave)
-	}
+	u.leave = leave
 	u.mu.Unlock()
-	return u.tabHabits(u.tab, &u.ledger, u.all.plan.stashEvery(u.kind), time.Now().Add(stay(u.kind, u.random)), u.leave)
+	// Who was asked while there was no socket leaves the next one. Not under the lock: Report takes both, the other one first.
+	if u.returned.Before(u.all.lastCheck()) {
+		ask(leave)
+	}
+	return u.tabHabits(u.tab, &u.ledger, u.all.plan.stashEvery(u.kind), time.Now().Add(stay(u.kind, u.random)), leave)
 }
 
 // tabHabits are those in a tab that the user wants to leave at a time.
@@ -165,6 +166,14 @@ func ask(leave chan<- struct{}) {
 	case leave <- struct{}{}:
 	default:
 	}
+}
+
+// stayAway waits until the user wants to be back, or everybody has to.
+func (u *user) stayAway(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(u.all.over, cancel)()
+	pause(ctx, u.all.plan.away(u.kind, u.random))
 }
 
 // comeBack reconnects until it works, and judges what the page shows.

@@ -18,8 +18,9 @@ import (
 const (
 	// atOnce is how many users are opened at a time.
 	atOnce = 50
-	// maxFindings and maxSlowest are how many returns are kept with all that is known of them.
-	maxFindings = 2000
+	// maxFindings is how many returns are kept to be explained, maxTrails how many of them with all that came before.
+	maxFindings = 10000
+	maxTrails   = 500
 	maxSlowest  = 10
 	// maxTimes is how many times to be back are kept.
 	maxTimes = 1_000_000
@@ -32,6 +33,9 @@ type Users struct {
 	client *liveview.Client
 	users  []*user
 	stop   context.CancelFunc
+	// over ends when users are asked to come back for the last time.
+	over context.Context
+	end  context.CancelFunc
 	// running are the users' goroutines.
 	running sync.WaitGroup
 
@@ -50,7 +54,9 @@ func Open(plan Plan, pace browser.Pace) (*Users, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	over, end := context.WithCancel(ctx)
 	all := &Users{
+		over: over, end: end,
 		plan: plan, pace: pace, client: liveview.NewClient(plan.Host, "/stash/"+plan.Adapter), stop: cancel,
 		report: Report{
 			Users: plan.Users, Verdicts: map[ledger.Verdict]int{}, Endings: map[string]int{}, FailedAttempts: map[string]int{},
@@ -94,11 +100,12 @@ func (a *Users) storedSince(since time.Time) bool {
 	return !a.storeAway && since.After(a.storeBack)
 }
 
-// Check asks every user to come back once more, and from then on nobody leaves by itself. Report says who has not.
+// Check asks every user to come back once more, also those who sleep, and from then on nobody leaves by itself. Report says who has not.
 func (a *Users) Check() {
 	a.mu.Lock()
 	a.checked = time.Now()
 	a.mu.Unlock()
+	a.end()
 	for _, u := range a.users {
 		u.goAway()
 	}
@@ -152,6 +159,9 @@ func (r *Report) keep(back ledger.Return) {
 	if len(r.Findings) == maxFindings {
 		r.MoreFindings++
 		return
+	}
+	if len(r.Findings) >= maxTrails {
+		back.Trail = nil
 	}
 	r.Findings = append(r.Findings, back)
 }

@@ -224,3 +224,18 @@ func TestServer(t *testing.T) {
 		t.Errorf("the report is %+v, %v", report, err)
 	}
 }
+
+// Whatever happens, a report is not larger than it may be, and says what it leaves out.
+func TestFindingsAreBounded(t *testing.T) {
+	var r Report
+	for range maxFindings + 3 {
+		r.keep(ledger.Return{Verdict: ledger.Lost, Trail: []string{"left"}})
+	}
+	r.keep(ledger.Return{Verdict: ledger.Recovered})
+	if len(r.Findings) != maxFindings || r.MoreFindings != 3 {
+		t.Errorf("%d findings are kept, %d are not", len(r.Findings), r.MoreFindings)
+	}
+	if r.Findings[0].Trail == nil || r.Findings[maxFindings-1].Trail != nil {
+		t.Error("the first findings have no trail, or the last ones do")
+	}
+}
