@@ -12,8 +12,13 @@ import (
 )
 
 const (
-	// whole is how long the mesh and the store may take to be whole again when pods can reach each other again.
-	whole = time.Minute
+	// whole is how long copies of a state may stay apart when pods can reach each other again: the mesh has to form, and the
+	// copies have to be compared.
+	whole = 30 * time.Second
+	// meshed is how long a pod that could not reach others may take to ask them for a state again.
+	meshed = 10 * time.Second
+	// drain is how long a pod may take to stop.
+	drain = time.Minute
 	// around is how far the times of the log and of the users may lie apart: those that are taken before something is done, and
 	// those after.
 	around = time.Second
@@ -51,66 +56,101 @@ type Log struct {
 }
 
 // Explain is why a return is Stale or Lost; empty when nothing explains it. Only an ungraceful event does, and only when it took
-// what had the state after the user was last known to have it there.
+// what had the state after the user was last known to have it there. Of several, it is the best reason, and of those the last event.
 func (l *Log) Explain(r ledger.Return) string {
+	best, explanation := no, ""
 	for _, e := range l.Events {
-		if e.Kind.Ungraceful() && l.explains(e, r) {
-			return fmt.Sprintf("%s at %s", e, e.Start.Format("15:04:05"))
+		if reason := l.reason(e, r); e.Kind.Ungraceful() && reason != no && reason >= best {
+			best, explanation = reason, fmt.Sprintf("%s at %s", e, e.Start.Format(time.TimeOnly))
 		}
 	}
-	return ""
+	return explanation
 }
 
-func (l *Log) explains(e Event, r ledger.Return) bool {
+// reason is how good a reason an event is, from worst to best.
+type reason int
+
+const (
+	no reason = iota
+	// unreachable is a state that could not be reached, or whose copies went apart.
+	unreachable
+	// maybeGone is a state that may have been where it went.
+	maybeGone
+	// gone is a state that was where it went.
+	gone
+)
+
+func (l *Log) reason(e Event, r ledger.Return) reason {
 	switch e.Kind {
 	case schedule.Kill:
-		return r.Verdict == ledger.Lost && overlap(e, r, 0) && l.took(e, r)
+		if r.Verdict == ledger.Lost && between(e, r) {
+			return l.took(e, r)
+		}
 	case schedule.Freeze, schedule.Split, schedule.CutOff, schedule.Slow:
-		return overlap(e, r, whole) && l.parted(e, r)
+		if r.Verdict == ledger.Lost && l.stranded(e, r) {
+			return maybeGone
+		}
+		if l.parted(e, r) {
+			return unreachable
+		}
 	case schedule.RedisKill:
-		return l.Adapter == "Redis" && !l.Persistent && r.Verdict == ledger.Lost && overlap(e, r, 0)
+		if l.Adapter == "Redis" && !l.Persistent && r.Verdict == ledger.Lost && between(e, r) {
+			return gone
+		}
 	default:
-		return false
 	}
+	return no
 }
 
-// overlap is whether something happened between the moment of which it is known who had the state, and the return.
-func overlap(e Event, r ledger.Return, after time.Duration) bool {
-	return e.Start.Add(-around).Before(r.At) && e.End.Add(after+around).After(r.Last.At)
+// between is whether something happened between the moment of which it is known who had the state, and the return.
+func between(e Event, r ledger.Return) bool {
+	return e.Start.Add(-around).Before(r.At) && e.End.Add(around).After(r.Last.At)
+}
+
+// during is whether a moment lies within an event, or so long after it.
+func during(e Event, at time.Time, after time.Duration) bool {
+	return e.Start.Add(-around).Before(at) && e.End.Add(after+around).After(at)
 }
 
 // took is whether the only copy of a state went with a BEAM.
-func (l *Log) took(e Event, r ledger.Return) bool {
-	switch l.Adapter {
-	case "ETS":
-		return l.had(e, r)
-	case "Mnesia":
-		return e.Alone
+func (l *Log) took(e Event, r ledger.Return) reason {
+	switch {
+	case l.Adapter == "Mnesia" && e.Alone, l.Adapter == "ETS" && slices.Contains(e.Pods, Pod(r.Last.Node)):
+		return gone
+	case l.Adapter == "ETS" && l.moved(e, r):
+		return maybeGone
 	}
-	return false
+	return no
 }
 
-// parted is whether a state could not be reached from somewhere, or its copies went apart.
+// parted is whether a state could not be reached from somewhere, or its copies were apart.
 func (l *Log) parted(e Event, r ledger.Return) bool {
+	home := slices.Contains(e.Pods, Pod(r.Last.Node))
 	switch l.Adapter {
 	case "ETS":
-		return l.had(e, r) || slices.Contains(e.Pods, Pod(r.Node))
+		return during(e, r.At, whole) && (home || l.moved(e, r)) || during(e, r.At, meshed) && slices.Contains(e.Pods, Pod(r.Node))
 	case "Mnesia":
-		return true
+		return during(e, r.At, whole)
 	case "Redis":
-		// A pod that reaches nobody does not reach Redis either, and for a while afterwards it does not know.
-		return e.Kind == schedule.CutOff && slices.Contains(e.Pods, Pod(r.Last.Node))
+		// A pod that reaches nobody does not reach Redis either, and for a while afterwards it does not know. What it acknowledges then
+		// is missing until the user stashes again, whenever that is.
+		return during(e, r.Last.At, whole) && e.Kind == schedule.CutOff && home
 	}
 	return false
 }
 
-// had is whether one of the event's pods had the state when it began, as far as is known: the pod behind the user's last page, or,
-// once that one was told to stop, any.
-func (l *Log) had(e Event, r ledger.Return) bool {
+// stranded is whether a pod stopped while it, or those that it would have handed its states to, could not be reached.
+func (l *Log) stranded(e Event, r ledger.Return) bool {
+	return l.Adapter == "ETS" && slices.ContainsFunc(l.Moves, func(m Move) bool {
+		return m.Pod == Pod(r.Last.Node) && m.At.After(r.Last.At.Add(-around)) && e.Start.Before(r.At) &&
+			e.Start.Before(m.At.Add(drain)) && e.End.Add(meshed).After(m.At)
+	})
+}
+
+// moved is whether the pod behind the user's last page was told to stop before the event was over: its states may have been
+// anywhere then.
+func (l *Log) moved(e Event, r ledger.Return) bool {
 	home := Pod(r.Last.Node)
-	if slices.Contains(e.Pods, home) {
-		return true
-	}
 	return slices.ContainsFunc(l.Moves, func(m Move) bool {
 		return m.Pod == home && m.At.After(r.Last.At.Add(-around)) && m.At.Before(e.End.Add(around))
 	})
