@@ -180,7 +180,7 @@ func deletePod(ctx context.Context, s *subject) error {
 
 // deleteAll tells every pod to stop at the same moment.
 func deleteAll(ctx context.Context, s *subject) error {
-	before, err := s.lives(ctx)
+	before, err := s.Lives(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,10 +188,10 @@ func deleteAll(ctx context.Context, s *subject) error {
 	for _, name := range names {
 		s.watch.expect(before[name])
 	}
-	if _, err := s.in(ctx, "", append([]string{"delete", "pod", "--wait=false"}, names...)...); err != nil {
+	if _, err := s.In(ctx, "", append([]string{"delete", "pod", "--wait=false"}, names...)...); err != nil {
 		return err
 	}
-	return s.replaced(ctx, before)
+	return s.Replaced(ctx, before)
 }
 
 // delete deletes a pod as a user does.
