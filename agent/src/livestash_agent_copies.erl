@@ -12,7 +12,7 @@
 %% other rows are deleted, each only as the very row that was compared and while the better one is there.
 -module(livestash_agent_copies).
 
--export([pass/2, apart/0, owner/1, time_position/2]).
+-export([pass/2, owner/1, time_position/2]).
 %% Called by peers.
 -export([describe/1, members/2, versions/3, candidates/3, rows/2, drop/3, held/2]).
 
@@ -47,18 +47,6 @@ pass(Kind, Patient) ->
         restore_and_compare(Kind, holders(Kind, Patient))
     catch
         throw:{trouble, Trouble} -> {0, Trouble}
-    end.
-
-%% The connected nodes that run Mnesia of which Mnesia here knows nothing.
--spec apart() -> [node()].
-apart() ->
-    case mnesia:system_info(is_running) of
-        yes ->
-            Unknown = nodes() -- mnesia:system_info(running_db_nodes),
-            Calls = [{Node, fun() -> erpc:call(Node, mnesia, system_info, [is_running]) end} || Node <- Unknown],
-            [Node || {Node, {ok, yes}} <- livestash_agent_tasks:run(Calls, ?ASK)];
-        _ ->
-            []
     end.
 
 %% The nodes that hold stashes and have this module, with this one, sorted; and the table. The others cannot be compared.

@@ -187,7 +187,7 @@ hand_over_ets(Tables, Deadline, Drain, Before) ->
 %% With Mnesia every node has every stash, unless this one has the only loaded copy: then whoever is loading one has to
 %% be waited for. Returns how many stashes stop with this node.
 await_copies(Tables, Peers, Deadline) ->
-    Alone = [Table || Table <- Tables, common(mnesia:table_info(Table, where_to_write), Peers) =:= []],
+    Alone = [Table || Table <- Tables, livestash_agent_store:copies(Peers) =:= []],
     Loading = common(mnesia:system_info(running_db_nodes), Peers) =/= [],
     case Alone =/= [] andalso Loading andalso now_ms() < Deadline of
         true ->

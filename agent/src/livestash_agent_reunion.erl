@@ -25,10 +25,6 @@
 -define(ASK_PEER, 5000).
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
 -define(LOST, 600000).
--define(APART_INTERVAL, 5000).
-%% A node that joins is apart for a moment, and without a copy.
--define(APART, 15000).
--define(WITHOUT, 10000).
 -define(MAX_PAUSE, 30000).
 %% After so many passes a node whose store is not there is no longer waited for.
 -define(PATIENT, 8).
@@ -43,6 +39,12 @@ start_link() ->
 %% Whether this node's stashes are the fleet's, and if not, a sentence that says so.
 -spec whole() -> {boolean(), iodata()}.
 whole() ->
+    case livestash_agent_join:joined() of
+        {true, _} -> compared();
+        Apart -> Apart
+    end.
+
+compared() ->
     try
         gen_server:call(?MODULE, whole, 2000)
     catch
@@ -68,7 +70,7 @@ init([]) ->
             starts => #{},
             %% Peers whose VM is known since they were last connected.
             identified => [],
-            %% What runs: the monitor of a process => {identify, Node}, pass or apart.
+            %% What runs: the monitor of a process => {identify, Node} or pass.
             running => #{},
             %% Node => since when it is gone.
             lost => #{},
@@ -85,13 +87,7 @@ init([]) ->
             passes => 0,
             next => now_ms(),
             rows => 0,
-            trouble => "",
-            %% Connected peers whose Mnesia does not know this node's, and since when there are any.
-            apart => [],
-            apart_since => now_ms(),
-            apart_asked => now_ms(),
-            %% Since when this node has no copy of the table.
-            without => none
+            trouble => ""
         })}.
 
 kind(ets) -> ets;
@@ -104,11 +100,6 @@ handle_call(whole, _From, State) ->
 handle_call(standing, _From, #{connected := Connected, births := Births} = State) ->
     {reply, #{connected => Connected div 1000, births => Births}, State}.
 
-whole(#{apart := [_ | _] = Apart, apart_since := Since} = State) ->
-    case now_ms() - Since > ?APART of
-        true -> {false, ["Mnesia runs apart from that of ", names(Apart), ", which this node is connected to."]};
-        false -> whole(State#{apart := []})
-    end;
 whole(#{splits := Splits, compared := Splits, lost := Lost}) ->
     case [Node || Node <- nodes(), is_map_key(Node, Lost)] of
         [] -> {true, ""};
@@ -130,7 +121,7 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info(tick, State) ->
     erlang:send_after(?TICK, self(), tick),
-    {noreply, compare(look_for_copy(look_apart(identify_all(forget_changes(forget_lost(birth(weigh(State))))))))};
+    {noreply, compare(identify_all(forget_changes(forget_lost(birth(weigh(State))))))};
 handle_info({nodedown, Node}, State) ->
     {noreply, lost(Node, weigh(State))};
 handle_info({nodeup, Node}, State) ->
@@ -209,15 +200,6 @@ finished(pass, {ok, {Splits, {Rows, Trouble}}}, State) ->
     passed(Splits, Rows, Trouble, State);
 finished(pass, Failure, State) ->
     passed(0, 0, io_lib:format("~tp.", [Failure]), State);
-finished(apart, {ok, Nodes}, #{apart := Before, apart_since := Since} = State) ->
-    State#{
-        apart := Nodes,
-        apart_since :=
-            case Before of
-                [] -> now_ms();
-                _ -> Since
-            end
-    };
 finished(_What, _Failure, State) ->
     State.
 
@@ -257,28 +239,6 @@ passed(_Splits, Repaired, Trouble, #{rows := Rows, passes := Passes} = State) ->
         passes := Passes + 1,
         next := now_ms() + min(?MAX_PAUSE, Passes * ?TICK)
     }.
-
-%% A connected peer that Mnesia here does not know, though it runs there: nothing that is written here gets there.
-look_apart(#{kind := mnesia, apart_asked := Asked} = State) ->
-    case now_ms() - Asked >= ?APART_INTERVAL andalso erlang:module_loaded(mnesia) of
-        true -> run(apart, fun livestash_agent_copies:apart/0, State#{apart_asked := now_ms()});
-        false -> State
-    end;
-look_apart(State) ->
-    State.
-
-%% When nodes that have started alone meet, LiveStash's join may leave one without a copy, and does not try again.
-look_for_copy(#{kind := mnesia, without := Since} = State) ->
-    case livestash_agent_store:lacks_copy() of
-        false -> State#{without := none};
-        true when Since =:= none -> State#{without := now_ms()};
-        true -> add_copy(now_ms() - Since > ?WITHOUT, State)
-    end;
-look_for_copy(State) ->
-    State.
-
-add_copy(true, State) -> run(copy, fun livestash_agent_store:add_copy/0, State#{without := none});
-add_copy(false, State) -> State.
 
 %% In a process of its own, once at a time.
 run(What, Fun, #{running := Running} = State) ->
