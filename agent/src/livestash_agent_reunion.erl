@@ -8,15 +8,8 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, whole/0, standing/0]).
+-export([start_link/0, whole/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
-
--export_type([standing/0]).
-
-%% What decides between versions of a stash. connected: peers times seconds for which this node was connected while
-%% others were lost; more is the larger side of the split. births: processes with the monotonic millisecond at which
-%% they were started, youngest first.
--type standing() :: #{connected := non_neg_integer(), births := [{pid(), integer()}]}.
 
 %% Milliseconds.
 -define(TICK, 1000).
@@ -29,8 +22,6 @@
 %% After so many passes a node whose store is not there is no longer waited for.
 -define(PATIENT, 8).
 -define(MAX_PASSES, 30).
-%% Births that are remembered. A socket whose client has vanished is closed after a minute.
--define(BIRTHS, 180).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -51,10 +42,6 @@ compared() ->
         exit:_ -> {true, ""}
     end.
 
--spec standing() -> standing().
-standing() ->
-    gen_server:call(?MODULE, standing).
-
 -spec init([]) -> {ok, map()}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
@@ -74,12 +61,8 @@ init([]) ->
             running => #{},
             %% Node => since when it is gone.
             lost => #{},
-            connected => 0,
             %% Whether the split that may be going on was counted.
             counted => true,
-            weighed => now_ms(),
-            peers => length(nodes()),
-            births => [],
             changed => now_ms(),
             %% How often copies were found to differ, or not to; a pass answers for those before it.
             splits => 0,
@@ -94,11 +77,9 @@ kind(ets) -> ets;
 kind(mnesia) -> mnesia;
 kind(_) -> none.
 
--spec handle_call(whole | standing, gen_server:from(), map()) -> {reply, term(), map()}.
+-spec handle_call(whole, gen_server:from(), map()) -> {reply, {boolean(), iodata()}, map()}.
 handle_call(whole, _From, State) ->
-    {reply, whole(State), State};
-handle_call(standing, _From, #{connected := Connected, births := Births} = State) ->
-    {reply, #{connected => Connected div 1000, births => Births}, State}.
+    {reply, whole(State), State}.
 
 whole(#{splits := Splits, compared := Splits, lost := Lost}) ->
     case [Node || Node <- nodes(), is_map_key(Node, Lost)] of
@@ -121,30 +102,23 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info(tick, State) ->
     erlang:send_after(?TICK, self(), tick),
-    {noreply, compare(identify_all(forget_changes(forget_lost(birth(weigh(State))))))};
+    {noreply, compare(identify_all(forget_changes(forget_lost(State))))};
 handle_info({nodedown, Node}, State) ->
-    {noreply, lost(Node, weigh(State))};
+    {noreply, lost(Node, State)};
 handle_info({nodeup, Node}, State) ->
     #{identified := Identified} = State,
-    {noreply, identify_all((weigh(State))#{identified := lists:delete(Node, Identified), changed := now_ms()})};
+    {noreply, identify_all(State#{identified := lists:delete(Node, Identified), changed := now_ms()})};
 handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
 handle_info(_Message, State) ->
     {noreply, State}.
 
-lost(Node, #{lost := Lost, splits := Splits, compared := Compared} = State) ->
-    Connected =
-        case Lost =:= #{} andalso Splits =:= Compared of
-            true -> 0;
-            false -> maps:get(connected, State)
-        end,
+lost(Node, #{lost := Lost, identified := Identified, counted := Counted} = State) ->
     remember_changes(State),
-    #{identified := Identified, counted := Counted} = State,
     State#{
         lost := Lost#{Node => now_ms()},
         counted := Counted andalso Lost =/= #{},
-        connected := Connected,
         identified := lists:delete(Node, Identified),
         changed := now_ms()
     }.
@@ -154,20 +128,6 @@ remember_changes(#{kind := mnesia}) ->
     ok;
 remember_changes(_State) ->
     ok.
-
-%% How many peers this node has had, and for how long, while others were lost.
-weigh(#{lost := Lost, weighed := Before, peers := Peers, connected := Connected} = State) ->
-    Now = now_ms(),
-    More =
-        case map_size(Lost) of
-            0 -> 0;
-            _ -> Peers * (Now - Before)
-        end,
-    State#{weighed := Now, peers := length(nodes()), connected := Connected + More}.
-
-%% The VM does not say when a process was started, but a later one is the greater one, until their numbers start again.
-birth(#{births := Births} = State) ->
-    State#{births := lists:sublist([{spawn(fun() -> ok end), now_ms()} | Births], ?BIRTHS)}.
 
 forget_lost(#{lost := Lost} = State) ->
     State#{lost := maps:filter(fun(_Node, Since) -> now_ms() - Since < ?LOST end, Lost)}.
