@@ -14,6 +14,8 @@
     | drain_batch_interval
     | drain_close_timeout
     | drain_handoff_timeout
+    | drain_keep_for
+    | drain_keep_bytes
     | app_port
     | adapter
     | redis_url
@@ -26,6 +28,10 @@
 
 %% Milliseconds that a day has: no wait of the agent is meant to be longer.
 -define(DAY, 86400000).
+%% Milliseconds for which a drain keeps the stashes of closed sockets at most: a week.
+-define(LONGEST_KEEP, 7 * ?DAY).
+%% Bytes that such stashes may take at most, a pebibyte: a typing error more likely than a wish.
+-define(MOST_BYTES, 1 bsl 50).
 
 %% Reads the environment. One log line for each value that cannot be used.
 -spec load() -> ok.
@@ -33,7 +39,7 @@ load() ->
     Values = [{Key, read(Variable, Type, Default)} || {Key, Variable, Type, Default} <- variables()],
     persistent_term:put(?MODULE, maps:from_list(Values)).
 
-%% The value of one setting. Times are in milliseconds; `undefined` where the environment says nothing.
+%% The value of one setting. Times are in milliseconds, sizes in bytes; `undefined` where the environment says nothing.
 -spec get(key()) -> integer() | adapter() | string() | undefined.
 get(Key) ->
     maps:get(Key, persistent_term:get(?MODULE)).
@@ -47,6 +53,8 @@ variables() ->
         {drain_batch_interval, "LIVESTASH_DRAIN_BATCH_INTERVAL_MS", {0, ?DAY}, 200},
         {drain_close_timeout, "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS", {0, ?DAY}, 30000},
         {drain_handoff_timeout, "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", {0, ?DAY}, 20000},
+        {drain_keep_for, "LIVESTASH_DRAIN_KEEP_FOR_MS", {0, ?LONGEST_KEEP}, 3600000},
+        {drain_keep_bytes, "LIVESTASH_DRAIN_KEEP_BYTES", {0, ?MOST_BYTES}, 268435456},
         {app_port, "PORT", {1, 65535}, undefined},
         {adapter, "LIVE_STASH_ADAPTER", adapter, none},
         {redis_url, "LIVE_STASH_REDIS_URL", text, undefined},

@@ -9,7 +9,7 @@
 %% For the adapters.
 -export([see/3, best/1, call/3, trouble/1, refuse_draining/0]).
 %% Called by peers.
--export([answer/3]).
+-export([describe/1, members/2, versions/3, candidates/3, rows/2, drop/3, held/2]).
 
 -export_type([kind/0, result/0, candidate/0, version/0]).
 
@@ -20,8 +20,6 @@
 -type candidate() :: absent | {deleted, UnixMilliseconds :: integer()} | {present, version(), livestash_agent_rank:rank(), pid() | none}.
 -type version() :: non_neg_integer().
 
-%% What a peer's answers mean. One that speaks another version is left alone, like one without an agent.
--define(PROTOCOL, 2).
 %% Keys that are compared at once, and rows that are repaired at once.
 -define(CHUNK, 200).
 -define(BATCH, 20).
@@ -60,15 +58,15 @@ holders(Kind, Patient) ->
         false -> none
     end.
 
-without_agent({exception, undef, [{?MODULE, _, _, _} | _]}) -> true;
-without_agent({exception, {unknown_protocol, _}, _}) -> true;
-without_agent(_Reason) -> false.
+%% One that speaks another protocol is left alone as well.
+without_agent({exception, {protocol, _}, _}) -> true;
+without_agent(Reason) -> livestash_agent_remote:without_agent(Reason).
 
 %% A row may be on another node than the process whose age decides.
 learn_births(none) ->
     ok;
 learn_births({_Table, Nodes}) ->
-    livestash_agent_rank:learn(lists:append([Births || {_Node, {ok, Births}} <- ask(Nodes -- [node()], births, [])])),
+    livestash_agent_rank:learn(lists:append([Births || {_Node, {ok, Births}} <- ask(Nodes -- [node()], livestash_agent_rank, births, [])])),
     %% Answered after what was sent before it.
     ok = gen_server:call(livestash_agent_rank, learnt).
 
@@ -77,6 +75,7 @@ trouble(Sentence) ->
     throw({trouble, Sentence}).
 
 %% This node's table, and whom Mnesia writes it to.
+-spec describe(kind()) -> {atom(), [node()]} | joining | none.
 describe(Kind) ->
     case lists:keyfind(Kind, 1, livestash_agent_store:tables()) of
         {ets, Table} -> {Table, []};
@@ -189,29 +188,21 @@ best(Seen) ->
     end,
     lists:foldl(Better, none, Seen).
 
-%% What peers ask for.
--spec answer(pos_integer(), atom(), [term()]) -> term().
-answer(?PROTOCOL, describe, [Kind]) -> describe(Kind);
-answer(?PROTOCOL, births, []) -> livestash_agent_rank:births();
-answer(?PROTOCOL, members, [Table, Keys]) -> members(Table, Keys);
-answer(?PROTOCOL, versions, [Kind, Table, Keys]) -> versions(Kind, Table, Keys);
-answer(?PROTOCOL, candidates, [Kind, Table, Keys]) -> candidates(Kind, Table, Keys);
-answer(?PROTOCOL, rows, [Table, Keys]) -> [Row || Key <- Keys, Row <- ets:lookup(Table, Key)];
-answer(?PROTOCOL, drop, [Table, Best, Doomed]) -> livestash_agent_copies_ets:drop(Table, Best, Doomed);
-answer(?PROTOCOL, held, [Table, Keys]) -> refuse_draining(), members(Table, Keys);
-answer(Protocol, _Question, _Arguments) -> error({unknown_protocol, Protocol}).
-
 %% Which of the keys this node has.
+-spec members(atom(), [term()]) -> [boolean()].
 members(Table, Keys) ->
     [ets:member(Table, Key) || Key <- Keys].
 
 %% A number for what this node has under each of the keys. Two rows with the same number are taken for equal.
+-spec versions(kind(), atom(), [term()]) -> [version() | absent].
 versions(Kind, Table, Keys) ->
     [number(row(Kind, Table, Key)) || Key <- Keys].
 
 number([]) -> absent;
 number([Row]) -> erlang:phash2(Row, 1 bsl 32).
 
+%% What this node has under each of the keys, and how good it is.
+-spec candidates(kind(), atom(), [term()]) -> [candidate()].
 candidates(Kind, Table, Keys) ->
     loaded(Kind, Table),
     [candidate(Kind, Key, row(Kind, Table, Key)) || Key <- Keys].
@@ -231,6 +222,21 @@ loaded(Kind, Table) ->
     lists:member({Kind, Table}, livestash_agent_store:tables()) orelse
         trouble(["There is no loaded copy on ", atom_to_list(node()), "."]).
 
+%% The rows of this node.
+-spec rows(atom(), [term()]) -> [tuple()].
+rows(Table, Keys) ->
+    [Row || Key <- Keys, Row <- ets:lookup(Table, Key)].
+
+-spec drop(atom(), node(), [{term(), version()}]) -> non_neg_integer().
+drop(Table, Best, Doomed) ->
+    livestash_agent_copies_ets:drop(Table, Best, Doomed).
+
+%% Which of the keys this node has, and keeps.
+-spec held(atom(), [term()]) -> [boolean()].
+held(Table, Keys) ->
+    refuse_draining(),
+    members(Table, Keys).
+
 %% What has expired is not there with Mnesia: on some nodes LiveStash's cleaner has deleted it already.
 row(ets, Table, Key) ->
     ets:lookup(Table, Key);
@@ -246,8 +252,12 @@ expired(Until) -> Until < os:system_time(second).
 refuse_draining() ->
     livestash_agent_state:draining() andalso trouble([atom_to_list(node()), " is being drained."]).
 
-ask(Nodes, Function, Arguments) ->
-    livestash_agent_tasks:run([{Node, fun() -> at(Node, Function, Arguments) end} || Node <- Nodes], ?ASK).
+ask(Nodes, Question, Arguments) ->
+    ask(Nodes, ?MODULE, Question, Arguments).
+
+ask(Nodes, Module, Question, Arguments) ->
+    Ask = fun(Node) -> livestash_agent_remote:call(Node, Module, Question, Arguments) end,
+    livestash_agent_tasks:run([{Node, fun() -> Ask(Node) end} || Node <- Nodes], ?ASK).
 
 %% Asks one node, and throws what hinders it.
 -spec call(node(), atom(), [term()]) -> term().
@@ -255,9 +265,6 @@ call(Node, Question, Arguments) ->
     [Outcome] = ask([Node], Question, Arguments),
     [{Node, Answer}] = answers([Outcome]),
     Answer.
-
-at(Node, Question, Arguments) when Node =:= node() -> answer(?PROTOCOL, Question, Arguments);
-at(Node, Question, Arguments) -> erpc:call(Node, ?MODULE, answer, [?PROTOCOL, Question, Arguments]).
 
 answers(Outcomes) ->
     [{Node, result(Node, Outcome)} || {Node, Outcome} <- Outcomes].

@@ -1,22 +1,28 @@
 %% How does a node leave the fleet without losing a session? In this order, and each step for a limited time: it says
 %% that it is not ready, waits until nobody is sent here any more, closes its sockets in batches, stops its web
-%% endpoints, hands its stashes over to peers, reports, and stops.
+%% endpoints, hands its stashes over to peers, reports, and stops. When all others stop as well, one of them stays for
+%% a while: see livestash_agent_succession.
 -module(livestash_agent_drain).
 
--export([start/0]).
+-export([start/0, run/0]).
 
 %% Milliseconds.
--define(ASK_PEER, 500).
 -define(POLL, 200).
 -define(RETRY, 1000).
+-define(WAIT_FOR_POD, 500).
 %% How much longer than its parts a drain may take before the node stops anyway.
 -define(SLACK, 5000).
 %% The least that is kept of the time for closing for the endpoint's own stop.
 -define(STOP, 2000).
+%% What is kept of a drain's time for what comes after waiting for a pod: this, and a millisecond for so many stashes.
+-define(RESERVE, 5000).
+-define(STASHES_PER_MS, 4).
+%% For the clients to find the pod that has come back.
+-define(FOUND, 1000).
 
 -record(drain, {
     began :: integer(),
-    %% Peers that were connected when the drain began: one that is gone since then has stopped.
+    %% Nodes that were connected when the drain began.
     known :: [node()],
     sessions :: non_neg_integer()
 }).
@@ -24,13 +30,35 @@
 %% Starts the drain in a process that is independent of the agent, and stops the node after it, whatever becomes of it.
 -spec start() -> pid().
 start() ->
-    spawn(fun guard/0).
+    spawn(fun() ->
+        try
+            run()
+        after
+            init:stop()
+        end
+    end).
+
+%% Drains this node, once, and returns when that is done. Waits for a drain that has already begun.
+-spec run() -> ok.
+run() ->
+    {Pid, Monitor} = spawn_monitor(fun guard/0),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> ok
+    end.
 
 guard() ->
-    try
-        watch(spawn_monitor(fun drain/0))
-    after
-        init:stop()
+    case whereis(?MODULE) of
+        undefined -> guard(catch register(?MODULE, self()));
+        Other -> await(Other)
+    end.
+
+guard(true) -> livestash_agent_state:phase() =:= done orelse watch(spawn_monitor(fun drain/0));
+guard(_Taken) -> guard().
+
+await(Other) ->
+    Monitor = monitor(process, Other),
+    receive
+        {'DOWN', Monitor, process, Other, _} -> ok
     end.
 
 watch({Pid, Monitor}) ->
@@ -39,19 +67,19 @@ watch({Pid, Monitor}) ->
             ok;
         {'DOWN', Monitor, process, Pid, Reason} ->
             logger:error("livestash agent: the drain failed, this node stops without the rest of it: ~tp", [Reason])
-    after limit() ->
+    after limit() + ?SLACK ->
         logger:error("livestash agent: the drain took too long, this node stops without the rest of it.")
     end.
 
 limit() ->
     Parts = [drain_endpoint_wait, drain_close_timeout, drain_handoff_timeout],
-    lists:sum([livestash_agent_config:get(Part) || Part <- Parts]) + ?SLACK.
+    lists:sum([livestash_agent_config:get(Part) || Part <- Parts]).
 
 drain() ->
     Drain = begin_drain(),
     Alone = attempt(fun() -> await_endpoints(Drain) end, false),
-    Closed = attempt(fun() -> close(Alone) end, 0),
-    Result = attempt(fun() -> hand_over(Drain) end, nothing_known(Drain)),
+    {Closed, Keep} = attempt(fun() -> close(Alone, Drain) end, {0, none}),
+    Result = attempt(fun() -> hand_over(Keep, Drain) end, nothing_known(Drain)),
     finish(Drain, Closed, Result).
 
 %% A step that fails must not keep the next ones from being done.
@@ -72,15 +100,14 @@ begin_drain() ->
     livestash_agent_state:count(drains, 1),
     {Sessions, _Bytes} = attempt(fun livestash_agent_store:size/0, {0, 0}),
     Known = nodes(),
-    logger:notice("livestash agent: SIGTERM, draining: ~b stashes on this node, ~b peers connected.", [
-        Sessions, length(Known)
-    ]),
+    logger:notice("livestash agent: draining: ~b stashes on this node, ~b peers connected.", [Sessions, length(Known)]),
     #drain{began = now_ms(), known = Known, sessions = Sessions}.
 
-%% Waits until the pod is sent no new connections. Returns whether this node is alone: there is no peer that would take
-%% its clients, so there is nothing to wait for.
+%% Waits until the pod is sent no new connections. Returns whether nobody is there who would take its clients, so that
+%% there is nothing to wait for.
 await_endpoints(#drain{began = Began} = Drain) ->
-    Alone = await_endpoints(Drain, Began + livestash_agent_config:get(drain_endpoint_wait)),
+    Alone = await_endpoints(role(users), Began + livestash_agent_config:get(drain_endpoint_wait), Drain),
+    livestash_agent_state:set_draining(waiting),
     logger:notice("livestash agent: waited ~b ms for this pod to be sent no new connections~ts.", [
         now_ms() - Began,
         case Alone of
@@ -90,32 +117,42 @@ await_endpoints(#drain{began = Began} = Drain) ->
     ]),
     Alone.
 
-await_endpoints(Drain, Deadline) ->
-    Alone = is_alone(Drain),
-    Left = Deadline - now_ms(),
-    case Alone orelse Left =< 0 of
-        true ->
-            Alone;
-        false ->
+await_endpoints(Role, _Deadline, Drain) when Role =:= keep; Role =:= alone; Role =:= wait ->
+    keep(Drain);
+await_endpoints(_Role, Deadline, Drain) ->
+    case Deadline - now_ms() of
+        Left when Left =< 0 ->
+            false;
+        Left ->
             timer:sleep(min(?POLL, Left)),
-            await_endpoints(Drain, Deadline)
+            await_endpoints(role(users), Deadline, Drain)
     end.
 
-%% A peer that DNS names and that was not connected may well be serving: clients can go there.
-is_alone(#drain{known = Known}) ->
-    #{missing := Missing} = livestash_agent_mesh:peers(),
-    Missing -- Known =:= [] andalso staying_peers() =:= [].
+role(What) ->
+    livestash_agent_succession:role(What).
 
-%% The connected nodes that are not draining. One without the agent, or that does not answer, is taken for one.
-staying_peers() ->
-    Questions = [{Peer, fun() -> erpc:call(Peer, livestash_agent_state, draining, []) end} || Peer <- nodes()],
-    [Peer || {Peer, Answer} <- livestash_agent_tasks:run(Questions, ?ASK_PEER), Answer =/= {ok, true}].
+%% Keeps its users, and the stashes of the others, until a pod is there that stays. This one is ready again meanwhile: where
+%% no pod stays, Kubernetes sends clients to those that stop and are ready.
+keep(#drain{known = Known} = Drain) ->
+    case livestash_agent_succession:may_come_back(Known) andalso now_ms() < keep_deadline(Drain) of
+        true ->
+            livestash_agent_state:set_draining(keeping),
+            timer:sleep(?WAIT_FOR_POD),
+            await_endpoints(role(users), now_ms() + ?FOUND, Drain);
+        false ->
+            true
+    end.
 
-close(Alone) ->
+keep_deadline(#drain{began = Began}) ->
+    {Stashes, _Bytes} = livestash_agent_store:size(),
+    Began + limit() - ?RESERVE - Stashes div ?STASHES_PER_MS.
+
+close(Alone, Drain) ->
     livestash_agent_state:set_draining(closing),
     Began = now_ms(),
     Endpoints = livestash_agent_endpoint:find(),
-    Timeout = livestash_agent_config:get(drain_close_timeout),
+    Pages = livestash_agent_keep:pages([Table || {_Kind, Table} <- livestash_agent_store:tables()]),
+    Timeout = max(2 * ?STOP, min(livestash_agent_config:get(drain_close_timeout), time_left(Drain) - ?RESERVE)),
     Closed = livestash_agent_endpoint:close(Endpoints, #{
         batch_size => batch_size(Alone),
         batch_interval => livestash_agent_config:get(drain_batch_interval),
@@ -125,7 +162,10 @@ close(Alone) ->
     logger:notice("livestash agent: closed ~b sockets in ~b ms.", [Closed, now_ms() - Began]),
     livestash_agent_state:set_draining(stopping),
     stop(Endpoints, max(0, Began + Timeout - now_ms())),
-    Closed.
+    {Closed, livestash_agent_keep:keep(Pages)}.
+
+time_left(#drain{began = Began}) ->
+    Began + limit() - now_ms().
 
 %% Batches protect those that take the clients.
 batch_size(true) -> infinity;
@@ -142,63 +182,97 @@ stop(Endpoints, Within) ->
             logger:warning("livestash agent: web endpoints that have not stopped in ~b ms: ~tp.", [Within, Modules])
     end.
 
-hand_over(Drain) ->
+%% Whatever the adapter is called: an application may have several.
+hand_over(Keep, Drain) ->
     livestash_agent_state:set_draining(handing_over),
     Began = now_ms(),
-    Adapter = livestash_agent_config:get(adapter),
-    Tables = [Table || {Kind, Table} <- livestash_agent_store:tables(), Kind =:= Adapter],
-    Within = livestash_agent_config:get(drain_handoff_timeout),
-    #{handed_over := HandedOver, left := Left, reason := Reason} = Result = hand_over(Adapter, Tables, Within, Drain),
+    Deadline = Began + max(0, min(livestash_agent_config:get(drain_handoff_timeout), time_left(Drain))),
+    Results = [hand_over(Kind, Table, Keep, Deadline, Drain) || {Kind, Table} <- livestash_agent_store:tables()],
+    #{handed_over := HandedOver, left := Left, reason := Reason} = Result = sum(Results, missing(Drain)),
     livestash_agent_state:count(handoffs_failed, Left),
     logger:notice("livestash agent: handed ~b stashes over in ~b ms, ~b are lost with this node.~ts", [
         HandedOver, now_ms() - Began, Left, [[" ", Reason] || Reason =/= ""]
     ]),
     Result.
 
-hand_over(ets, [], _Within, #drain{sessions = Sessions}) ->
-    {_, Reason} = livestash_agent_store:ready(),
-    #{handed_over => 0, left => Sessions, reason => Reason};
-hand_over(ets, Tables, Within, Drain) ->
-    hand_over_ets(Tables, now_ms() + Within, Drain, 0);
-hand_over(mnesia, Tables, Within, _Drain) ->
-    Left = await_copies(Tables, staying_peers(), now_ms() + Within),
-    Reason =
-        case Left of
-            0 -> "";
-            _ -> "No node that stays holds a loaded copy of the Mnesia table."
-        end,
-    #{handed_over => 0, left => Left, reason => Reason};
-hand_over(_Adapter, _Tables, _Within, _Drain) ->
-    #{handed_over => 0, left => 0, reason => ""}.
+%% What there is to say when the store that the fleet uses is not there.
+missing(#drain{sessions = Sessions}) ->
+    case livestash_agent_store:ready() of
+        {true, _} -> #{handed_over => 0, left => 0, reason => ""};
+        {false, Reason} -> #{handed_over => 0, left => Sessions, reason => lists:flatten(Reason)}
+    end.
+
+sum([], Missing) ->
+    Missing;
+sum(Results, _Missing) ->
+    #{
+        handed_over => lists:sum([HandedOver || #{handed_over := HandedOver} <- Results]),
+        left => lists:sum([Left || #{left := Left} <- Results]),
+        reason => hd([Reason || #{reason := Reason} <- Results, Reason =/= ""] ++ [""])
+    }.
+
+hand_over(ets, Table, Keep, Deadline, Drain) ->
+    hand_over_ets(role(ets), Table, Keep, Deadline, Drain, 0);
+hand_over(mnesia, Table, Keep, Deadline, Drain) ->
+    case await_copy(role(mnesia), Table, Deadline, Drain) of
+        true ->
+            Raised = livestash_agent_keep:raise(Table, Keep, Deadline),
+            logger:notice("livestash agent: ~b stashes of sockets that were closed are kept for longer.", [Raised]),
+            #{handed_over => 0, left => 0, reason => ""};
+        false ->
+            Reason = "No node that stays holds a loaded copy of the Mnesia table.",
+            #{handed_over => 0, left => mnesia:table_info(Table, size), reason => Reason}
+    end.
 
 %% Peers that could not take rows may soon be able to: one that starts, or one that DNS names and that is not connected.
-hand_over_ets(Tables, Deadline, Drain, Before) ->
+hand_over_ets({stay, Peers}, Table, Keep, Deadline, Drain, Before) ->
+    hand_over_to(Peers, Table, Keep, Deadline, Drain, Before);
+hand_over_ets({follow, Keeper}, Table, Keep, Deadline, Drain, Before) ->
+    hand_over_to([Keeper], Table, Keep, Deadline, Drain, Before);
+hand_over_ets(Role, Table, Keep, Deadline, Drain, Before) ->
+    case waits(Role, Table, Deadline, Drain) of
+        true ->
+            hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Before);
+        false ->
+            Result = livestash_agent_handoff:hand_over([Table], [], 0, Keep),
+            Result#{handed_over := Before}
+    end.
+
+hand_over_to(Peers, Table, Keep, Deadline, Drain, Before) ->
+    livestash_agent_state:set_draining(handing_over),
     #{handed_over := HandedOver, left := Left} =
-        Result = livestash_agent_handoff:hand_over(Tables, staying_peers(), max(0, Deadline - now_ms())),
+        Result = livestash_agent_handoff:hand_over([Table], Peers, max(0, Deadline - now_ms()), Keep),
     Total = Before + HandedOver,
-    case Left > 0 andalso now_ms() < Deadline andalso not is_alone(Drain) of
+    case Left > 0 andalso now_ms() < Deadline of
         true ->
             timer:sleep(?RETRY),
-            hand_over_ets(Tables, Deadline, Drain, Total);
+            hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Total);
         false ->
             Result#{handed_over := Total}
     end.
 
-%% With Mnesia every node has every stash, unless this one has the only loaded copy: then whoever is loading one has to
-%% be waited for. Returns how many stashes stop with this node.
-await_copies(Tables, Peers, Deadline) ->
-    Alone = [Table || Table <- Tables, livestash_agent_store:copies(Peers) =:= []],
-    Loading = common(mnesia:system_info(running_db_nodes), Peers) =/= [],
-    case Alone =/= [] andalso Loading andalso now_ms() < Deadline of
-        true ->
-            timer:sleep(?POLL),
-            await_copies(Tables, Peers, Deadline);
-        false ->
-            lists:sum([mnesia:table_info(Table, size) || Table <- Alone])
-    end.
+%% Whether there is something to wait for, after a moment of waiting. A node that waits for a pod takes what others have.
+waits(Role, Table, Deadline, #drain{known = Known}) ->
+    Waits =
+        ets:info(Table, size) > 0 andalso now_ms() < Deadline andalso
+            (Role =:= wait orelse livestash_agent_succession:may_come_back(Known)),
+    [livestash_agent_state:set_draining(keeping) || Waits, Role =/= wait],
+    [timer:sleep(?WAIT_FOR_POD) || Waits],
+    Waits.
 
-common(Nodes, Others) ->
-    [Node || Node <- Nodes, lists:member(Node, Others)].
+%% With Mnesia every node has every stash, unless this one has the only loaded copy: then whoever is loading one has to
+%% be waited for. Returns whether another node has one.
+await_copy(Role, Table, Deadline, Drain) ->
+    Has =
+        case Role of
+            {stay, Peers} -> livestash_agent_store:copies(Peers) =/= [];
+            {follow, Keeper} -> livestash_agent_store:copies([Keeper]) =/= [];
+            _ -> false
+        end,
+    case Has orelse not waits(Role, Table, Deadline, Drain) of
+        true -> Has;
+        false -> await_copy(role(mnesia), Table, Deadline, Drain)
+    end.
 
 finish(#drain{began = Began, sessions = Sessions}, Closed, Result) ->
     #{handed_over := HandedOver, left := Left, reason := Reason} = Result,

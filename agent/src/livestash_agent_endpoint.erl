@@ -8,7 +8,7 @@
 %% with 1012, "service restart", so that clients come back at once. Everything else ends when the endpoint stops.
 -module(livestash_agent_endpoint).
 
--export([find/0, close/2, stop/2]).
+-export([find/0, close/2, stop/2, end_sessions/2]).
 
 -export_type([endpoint/0]).
 
@@ -73,6 +73,17 @@ stopped(Monitor, Deadline) ->
         demonitor(Monitor, [flush]),
         false
     end.
+
+%% Ends pages that are still alive: they are told, and killed when they have not ended within the given milliseconds.
+%% Returns how many there were.
+-spec end_sessions([pid()], Milliseconds :: non_neg_integer()) -> non_neg_integer().
+end_sessions(Pages, Within) ->
+    [exit(Page, shutdown) || Page <- Pages],
+    await_gone(Pages, Within),
+    Monitors = [{Page, monitor(process, Page)} || Page <- Pages],
+    [exit(Page, kill) || Page <- Pages],
+    [receive {'DOWN', Monitor, process, Page, _} -> ok end || {Page, Monitor} <- Monitors],
+    length(Pages).
 
 applications() ->
     [Application || {Application, _, _} <- application:which_applications(?ASK_SUPERVISOR)].

@@ -1,36 +1,48 @@
 %% Who keeps the stashes of a node that goes away? Moves the rows of an ETS table to peers, while clients that have
 %% returned elsewhere are pulling their rows from here at the same time.
 %%
-%% Rows are opaque tuples: only the position of their key is known. What must hold is that a lookup finds a row at any
-%% moment, and that in the end no key has two. So each row is
-%% 1. left alone when a peer that stays has its key: its client is there, and the row here is old;
-%% 2. inserted at a peer, chosen by the key, unless the key is there;
-%% 3. left here a little longer: a lookup that had looked at the peer before step 2 will look here before step 4;
-%% 4. deleted here, if it is still the very same. If it is not, a client has pulled or changed it meanwhile, and the
-%%    copy at the peer is deleted, if that is still the very same.
-%% A peer whose answer does not come in time may or may not have inserted. Its insertion is withdrawn in two ways, by
-%% an offer that it asks about before it inserts, and by a deletion sent after it.
+%% What must hold is that a lookup finds a row at any moment, that in the end no key has two, and that of two versions the
+%% right one stays. So each row is
+%% 1. left alone as long as its page lives, which would only write it again: such pages are ended, and the row is
+%%    found by the next pass;
+%% 2. left alone when a peer has a version that ranks higher: its client is there, and the row here is old;
+%% 3. given to the peer that has a worse version, which it replaces, else to one that is chosen by the key;
+%% 4. left here a little longer: a lookup that had looked at the peer before step 3 will look here before step 5;
+%% 5. deleted here, if it is still the same. If it is not, a client has pulled or changed it meanwhile, and the
+%%    copy at the peer is deleted, if that is still the same.
+%% A peer whose answer does not come in time may or may not have taken a row. That is withdrawn in two ways, by an offer
+%% that it asks about before it takes anything, and by a deletion sent after it.
 -module(livestash_agent_handoff).
 
--export([hand_over/3]).
--export([accept/3]).
+-export([hand_over/3, hand_over/4]).
+%% Called by peers.
+-export([ranks/2, take/3, drop/2, drop_worse/2]).
 
--export_type([answer/0, result/0]).
+-export_type([answer/0, result/0, keep/0]).
 
-%% What became of one row at a peer: it took the row; it had its key; it has no such table, it stops as well, or the
-%% offer was withdrawn.
+%% What became of one row at a peer: it took the row; it has a better version; it has no such table, it stops as well, or
+%% the offer was withdrawn.
 -type answer() :: accepted | taken | no_table | draining | withdrawn.
 -type result() :: #{handed_over := non_neg_integer(), left := non_neg_integer(), reason := string()}.
+%% The rows of these pages live at least until the given unix second.
+-type keep() :: {fun((pid()) -> boolean()), Until :: integer()} | none.
+%% A row on its way.
+-type offered() :: {tuple(), livestash_agent_rank:rank(), KeepUntil :: integer()}.
+%% A row that a peer has taken.
+-type taken() :: livestash_agent_row:identity().
 
--define(BATCH_ROWS, 200).
--define(BATCH_BYTES, 1048576).
-%% Batches on their way at the same time. With the limits above it bounds the memory that a hand-over takes, and with
-%% ?OVERLAP its rate.
--define(MAX_BATCHES, 4).
-%% Milliseconds. A lookup asks one node after the other: on a busy machine a call takes long to get its turn, and a row
-%% that is deleted here before that is found nowhere.
+%% Of a batch. Large ones would delay the calls of users, which go over the same connections.
+-define(BATCH_ROWS, 500).
+-define(BATCH_BYTES, 262144).
+%% Batches that are being sent at the same time: with the limits above it bounds the memory that a hand-over takes, and
+%% what the calls of users wait for. More of them are hardly faster.
+-define(MAX_SENDING, 2).
+%% Rows that peers have taken and that are still here, for ?OVERLAP milliseconds: a lookup asks one node after the
+%% other, on a busy machine a call takes long to get its turn, and a row that is deleted before that is found nowhere.
+-define(MAX_RESTING, 100000).
 -define(OVERLAP, 250).
--define(LOOK_AGAIN, 10).
+-define(LOOK_AGAIN, 50).
+%% Milliseconds.
 -define(PEER_TIMEOUT, 2000).
 %% Bytes per millisecond that a connection to a peer should carry at least.
 -define(SLOWEST, 4096).
@@ -39,61 +51,60 @@
 -define(QUIET, 1000).
 -define(MAX_QUIET, 5000).
 -define(POLL, 100).
+%% Milliseconds for pages that live on to end by themselves.
+-define(END, 500).
+%% Keys that are looked at at once.
+-define(CHUNK, 500).
+%% When the time is up, the oldest rows are left. They go in so many classes, the youngest first.
+-define(CLASSES, 8).
 
 -record(pass, {
     table :: atom(),
     key_position :: pos_integer(),
+    until_position :: pos_integer() | none,
     %% Monotonic milliseconds.
     deadline :: integer(),
-    %% Peers that stay and answer, sorted: several draining nodes that have the same key pick the same one.
+    %% Peers that answer and take rows, sorted: several draining nodes that have the same key pick the same one.
     peers :: [node()],
+    keep :: keep(),
     %% The next batch, and its size in bytes.
     rows = [] :: [tuple()],
     bytes = 0 :: non_neg_integer(),
-    %% The processes of the batches that are on their way, oldest first.
-    batches = [] :: [{pid(), reference()}],
-    %% Rows that peers have inserted, and those of them that were deleted here then.
+    %% The processes of the batches that are being sent, and of those whose rows are still here, with their monitors.
+    sending = #{} :: #{pid() => reference()},
+    resting = #{} :: #{pid() => reference()},
+    resting_rows = 0 :: non_neg_integer(),
+    %% Pages that are still alive.
+    living = [] :: [pid()],
+    %% Rows that peers have taken, and those of them that were deleted here then.
     accepted = 0 :: non_neg_integer(),
     moved = 0 :: non_neg_integer(),
-    %% Rows whose key is at a peer: nothing is lost with them.
-    superseded = 0 :: non_neg_integer()
+    %% Rows with which nothing is lost: a peer has a better version, or their time is over.
+    needless = 0 :: non_neg_integer()
 }).
 
-%% Moves the rows of the tables to the peers within the given milliseconds. `left` counts rows that no other node has.
+%% What became of a batch.
+-record(batch, {
+    accepted = 0 :: non_neg_integer(),
+    moved = 0 :: non_neg_integer(),
+    superseded = 0 :: non_neg_integer(),
+    useless = [] :: [node()]
+}).
+
 -spec hand_over([atom()], [node()], Milliseconds :: non_neg_integer()) -> result().
 hand_over(Tables, Peers, Within) ->
+    hand_over(Tables, Peers, Within, none).
+
+%% Moves the rows of the tables to the peers within the given milliseconds. `left` counts rows that no other node has.
+-spec hand_over([atom()], [node()], Milliseconds :: non_neg_integer(), keep()) -> result().
+hand_over(Tables, Peers, Within, Keep) ->
     Deadline = now_ms() + Within,
     await_quiet(Tables, Peers, now_ms() + min(?MAX_QUIET, Within div 4)),
     lists:foldl(
-        fun(Table, Result) -> add(Result, hand_over_table(Table, lists:usort(Peers), Deadline)) end,
+        fun(Table, Result) -> add(Result, hand_over_table(Table, lists:usort(Peers), Deadline, Keep)) end,
         #{handed_over => 0, left => 0, reason => ""},
         Tables
     ).
-
-%% Takes rows for this node. Offer is a process of the node that hands over; once it is dead, the rows may be elsewhere.
--spec accept(atom(), [tuple()], pid()) -> [answer()].
-accept(Table, Rows, Offer) ->
-    case refusal(Table, Offer) of
-        none ->
-            Answers = [answer(ets:insert_new(Table, Row)) || Row <- Rows],
-            livestash_agent_state:count(handoffs_received, length([accepted || accepted <- Answers])),
-            Answers;
-        Refusal ->
-            [Refusal || _ <- Rows]
-    end.
-
-refusal(Table, Offer) ->
-    case {ets:info(Table, protection), livestash_agent_state:draining()} of
-        {public, false} ->
-            case erpc:call(node(Offer), erlang, is_process_alive, [Offer], ?PEER_TIMEOUT) of
-                true -> none;
-                false -> withdrawn
-            end;
-        {public, true} ->
-            draining;
-        {_, _} ->
-            no_table
-    end.
 
 %% Until the tables have not shrunk for a moment. Without peers there is nowhere that clients could return to.
 await_quiet(_Tables, [], _Deadline) ->
@@ -131,12 +142,12 @@ add(#{handed_over := H1, left := L1, reason := R1}, #{handed_over := H2, left :=
         end,
     #{handed_over => H1 + H2, left => L1 + L2, reason => Reason}.
 
-hand_over_table(Table, Peers, Deadline) ->
+hand_over_table(Table, Peers, Deadline, Keep) ->
     case {row_count(Table), ets:info(Table, protection), ets:info(Table, type)} of
         {0, _, _} ->
             result(0, 0, "");
         {Size, public, Type} when Type =:= set; Type =:= ordered_set ->
-            hand_over_rows(Table, Size, Peers, Deadline);
+            hand_over_rows(Table, Size, Peers, Deadline, Keep);
         {Size, public, Type} ->
             result(0, Size, lists:concat(["The ETS table ", Table, " is a ", Type, ", not a set."]));
         {Size, Protection, _} ->
@@ -146,122 +157,266 @@ hand_over_table(Table, Peers, Deadline) ->
 result(HandedOver, Left, Reason) ->
     #{handed_over => HandedOver, left => Left, reason => Reason}.
 
-hand_over_rows(_Table, Size, [], _Deadline) ->
-    result(0, Size, "There was no other node that stays.");
-hand_over_rows(Table, _Size, Peers, Deadline) ->
-    Pass = #pass{table = Table, key_position = ets:info(Table, keypos), deadline = Deadline, peers = Peers},
-    passes(Pass, 0).
+hand_over_rows(_Table, Size, [], _Deadline, _Keep) ->
+    result(0, Size, "There was no other node that takes stashes.");
+hand_over_rows(Table, _Size, Peers, Deadline, Keep) ->
+    %% So that peers can rank our pages when we are gone.
+    Births = livestash_agent_rank:births(),
+    tell(Peers, livestash_agent_rank, learn, [Births]),
+    Until = until_position(Table),
+    Pass = #pass{
+        table = Table,
+        key_position = ets:info(Table, keypos),
+        until_position = Until,
+        deadline = Deadline,
+        peers = Peers,
+        keep = Keep
+    },
+    passes(Pass, classes(Table, Until), 0).
 
-%% Rows that a peer refused stay, and so do rows that changed while they were moved; the next pass finds them. The last
-%% one is that in which no peer accepts anything, and none turns out to be of no use.
-passes(Pass, Moved) ->
-    Done = pass(Pass#pass{accepted = 0, moved = 0, superseded = 0}),
-    Total = Moved + Done#pass.moved,
-    Left = max(0, row_count(Done#pass.table) - Done#pass.superseded),
-    Stuck = Done#pass.accepted =:= 0 andalso Done#pass.peers =:= Pass#pass.peers,
-    case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
-        {0, _, _} -> result(Total, 0, "");
-        {_, [], _} -> result(Total, Left, "No peer took the remaining rows.");
-        {_, _, true} -> result(Total, Left, "The time for handing over was up.");
-        {_, _, false} when Stuck -> result(Total, Left, "No peer took the remaining rows.");
-        {_, _, false} -> passes(Done, Total)
+%% By the first row: they are all alike.
+until_position(Table) ->
+    case ets:match_object(Table, '_', 1) of
+        {[Row], _} -> livestash_agent_row:until_position(Row);
+        '$end_of_table' -> none
     end.
 
-pass(#pass{table = Table} = Pass) ->
+%% Rows that a peer refused stay, and so do rows that changed while they were moved and those of pages that lived; the next
+%% pass finds them. The last one is that in which no peer takes anything, none turns out to be of no use, and no page has
+%% to be ended.
+passes(Pass, Classes, Moved) ->
+    Done = pass(Pass#pass{accepted = 0, moved = 0, needless = 0, living = []}, Classes),
+    Total = Moved + Done#pass.moved,
+    Left = max(0, row_count(Done#pass.table) - Done#pass.needless),
+    Stuck = Done#pass.accepted =:= 0 andalso Done#pass.peers =:= Pass#pass.peers andalso Done#pass.living =:= [],
+    case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
+        {0, _, _} ->
+            result(Total, 0, "");
+        {_, [], _} ->
+            result(Total, Left, "No peer took the remaining rows.");
+        {_, _, true} ->
+            result(Total, Left, "The time for handing over was up.");
+        {_, _, false} when Stuck ->
+            result(Total, Left, "No peer took the remaining rows.");
+        {_, _, false} ->
+            end_pages(Done#pass.living),
+            passes(Done, [all], Total)
+    end.
+
+end_pages([]) ->
+    ok;
+end_pages(Pages) ->
+    Ended = livestash_agent_endpoint:end_sessions(Pages, ?END),
+    logger:warning("livestash agent: ended ~b pages that were still alive after the web endpoints had stopped.", [Ended]).
+
+%% Bounds of the ends of rows' time, in unix seconds, so that each class has about as many rows.
+classes(_Table, none) ->
+    [all];
+classes(Table, Position) ->
+    Counts = count_untils(ets:select(Table, [{'_', [], [{element, Position, '$_'}]}], ?CHUNK), #{}),
+    Share = 1 + lists:sum(maps:values(Counts)) div ?CLASSES,
+    bounds(lists:reverse(lists:sort(maps:to_list(Counts))), Share, 0, none).
+
+count_untils('$end_of_table', Counts) ->
+    Counts;
+count_untils({Untils, Continuation}, Counts) ->
+    Count = fun(Until, Acc) -> maps:update_with(coarse(Until), fun(N) -> N + 1 end, 1, Acc) end,
+    count_untils(ets:select(Continuation), lists:foldl(Count, Counts, Untils)).
+
+coarse(Until) when is_integer(Until) -> Until band -8;
+coarse(_Other) -> 0.
+
+%% From the youngest to the oldest; the first has no upper bound, the last no lower one.
+bounds([], _Share, _Rows, Upper) -> [{none, Upper}];
+bounds([{_Lower, _Count}], _Share, _Rows, Upper) -> [{none, Upper}];
+bounds([{Lower, Count} | Rest], Share, Rows, Upper) when Rows + Count >= Share -> [{Lower, Upper} | bounds(Rest, Share, 0, Lower)];
+bounds([{_Lower, Count} | Rest], Share, Rows, Upper) -> bounds(Rest, Share, Rows + Count, Upper).
+
+pass(#pass{table = Table} = Pass, Classes) ->
     %% So that the walk goes on behind a row that is deleted meanwhile.
     true = ets:safe_fixtable(Table, true),
     try
-        await_all(send(walk(ets:first(Table), Pass)))
+        await_all(send(lists:foldl(fun walk/2, Pass, Classes)))
     after
         ets:safe_fixtable(Table, false)
     end.
 
-walk('$end_of_table', Pass) ->
+walk(Class, #pass{table = Table, key_position = Position, until_position = Until} = Pass) ->
+    Keys = [{'_', guards(Class, Until), [{element, Position, '$_'}]}],
+    walk_on(ets:select(Table, Keys, ?CHUNK), Pass).
+
+guards(all, _Until) ->
+    [];
+guards({Lower, Upper}, Until) ->
+    [{'>=', {element, Until, '$_'}, Lower} || Lower =/= none] ++ [{'<', {element, Until, '$_'}, Upper} || Upper =/= none].
+
+walk_on('$end_of_table', Pass) ->
     Pass;
-walk(_Key, #pass{peers = []} = Pass) ->
+walk_on(_Keys, #pass{peers = []} = Pass) ->
     Pass;
-walk(Key, #pass{table = Table} = Pass) ->
+walk_on({Keys, Continuation}, #pass{table = Table} = Pass) ->
     case now_ms() >= Pass#pass.deadline of
-        true -> Pass#pass{rows = [], bytes = 0};
-        false -> walk(ets:next(Table, Key), collect(ets:lookup(Table, Key), Pass))
+        true ->
+            Pass#pass{rows = [], bytes = 0};
+        false ->
+            Now = os:system_time(second),
+            Collect = fun(Key, Acc) -> collect(ets:lookup(Table, Key), Now, Acc) end,
+            walk_on(ets:select(Continuation), lists:foldl(Collect, Pass, Keys))
     end.
 
-collect([], Pass) ->
+collect([], _Now, Pass) ->
     Pass;
-collect([Row], #pass{rows = Rows, bytes = Bytes} = Pass) ->
-    Size = erlang:external_size(Row),
-    case Rows =/= [] andalso (Bytes + Size > ?BATCH_BYTES orelse length(Rows) >= ?BATCH_ROWS) of
-        true -> collect([Row], send(Pass));
-        false -> Pass#pass{rows = [Row | Rows], bytes = Bytes + Size}
+collect([Row], Now, #pass{needless = Needless, living = Living} = Pass) ->
+    case {livestash_agent_row:until(Row), livestash_agent_row:lives(Row)} of
+        {_, true} -> Pass#pass{living = [livestash_agent_row:owner(Row) | Living]};
+        %% The next round of LiveStash's cleaner deletes it.
+        {Until, _} when is_integer(Until), Until < Now -> Pass#pass{needless = Needless + 1};
+        _ -> add_row(Row, erlang:external_size(Row), Pass)
     end.
+
+add_row(Row, Size, #pass{rows = [_ | _] = Rows, bytes = Bytes} = Pass) when
+    Bytes + Size > ?BATCH_BYTES; length(Rows) >= ?BATCH_ROWS
+->
+    add_row(Row, Size, send(Pass));
+add_row(Row, Size, #pass{rows = Rows, bytes = Bytes} = Pass) ->
+    Pass#pass{rows = [Row | Rows], bytes = Bytes + Size}.
 
 %% Sends the rows that were collected on their way, as one batch.
-send(#pass{batches = [_ | _] = Batches} = Pass) when length(Batches) >= ?MAX_BATCHES ->
-    send(await_oldest(Pass));
+send(#pass{sending = Sending, resting_rows = Resting} = Pass) when
+    map_size(Sending) >= ?MAX_SENDING; Resting >= ?MAX_RESTING
+->
+    send(await_one(Pass));
 send(#pass{rows = Rows, peers = Peers} = Pass) when Rows =:= []; Peers =:= [] ->
-    Pass;
-send(#pass{batches = Batches} = Pass) ->
-    Batch = spawn_monitor(fun() -> exit({?MODULE, move(Pass)}) end),
-    Pass#pass{rows = [], bytes = 0, batches = Batches ++ [Batch]}.
+    Pass#pass{rows = [], bytes = 0};
+send(#pass{rows = Rows, bytes = Bytes, sending = Sending} = Pass) ->
+    Walker = self(),
+    Context = Pass#pass{rows = [], sending = #{}, resting = #{}, living = []},
+    Move = fun() -> exit({?MODULE, move(Rows, Context#pass{bytes = Bytes}, Walker)}) end,
+    {Pid, Monitor} = spawn_opt(Move, [monitor, {priority, low}]),
+    Pass#pass{rows = [], bytes = 0, sending = Sending#{Pid => Monitor}}.
 
-await_all(#pass{batches = []} = Pass) -> Pass;
-await_all(Pass) -> await_all(await_oldest(Pass)).
+await_all(#pass{sending = Sending, resting = Resting} = Pass) when map_size(Sending) + map_size(Resting) =:= 0 -> Pass;
+await_all(Pass) -> await_all(await_one(Pass)).
 
-await_oldest(#pass{batches = [{Pid, Monitor} | Batches], peers = Peers} = Pass) ->
+%% Until a batch has been sent, or is done.
+await_one(#pass{sending = Sending, resting = Resting, resting_rows = Rows} = Pass) ->
     receive
-        {'DOWN', Monitor, process, Pid, {?MODULE, {Accepted, Moved, Superseded, Useless}}} ->
-            Gone = [Peer || Peer <- Peers, lists:member(Peer, Useless)],
-            [logger:warning("livestash agent: ~ts takes no stashes from this node.", [Peer]) || Peer <- Gone],
-            Pass#pass{
-                batches = Batches,
-                peers = Peers -- Gone,
-                accepted = Pass#pass.accepted + Accepted,
-                moved = Pass#pass.moved + Moved,
-                superseded = Pass#pass.superseded + Superseded
-            };
-        {'DOWN', Monitor, process, Pid, Reason} ->
+        {?MODULE, Pid, sent, Count} when is_map_key(Pid, Sending) ->
+            {Monitor, Others} = maps:take(Pid, Sending),
+            Pass#pass{sending = Others, resting = Resting#{Pid => {Monitor, Count}}, resting_rows = Rows + Count};
+        {'DOWN', Monitor, process, Pid, {?MODULE, #batch{} = Batch}} when is_map_key(Pid, Resting) ->
+            {{Monitor, Count}, Others} = maps:take(Pid, Resting),
+            done(Batch, Pass#pass{resting = Others, resting_rows = Rows - Count});
+        {'DOWN', _Monitor, process, Pid, Reason} when is_map_key(Pid, Sending); is_map_key(Pid, Resting) ->
             exit(Reason)
     end.
 
-%% Moves one batch. Returns how many rows peers accepted, how many of them were moved, how many are at a peer anyway,
-%% and which peers are of no use.
-move(#pass{rows = Rows} = Pass) ->
-    {Free, Silent} = free_rows(Pass),
-    Offers = offer(Free, Pass#pass{peers = Pass#pass.peers -- Silent}),
-    AcceptedAt = now_ms(),
-    [take_back(Peer, Share, Pass) || {Peer, Share, {error, _}} <- Offers],
+done(#batch{accepted = Accepted, moved = Moved, superseded = Superseded, useless = Useless}, #pass{peers = Peers} = Pass) ->
+    Gone = [Peer || Peer <- Peers, lists:member(Peer, Useless)],
+    [logger:warning("livestash agent: ~ts takes no stashes from this node.", [Peer]) || Peer <- Gone],
+    Pass#pass{
+        peers = Peers -- Gone,
+        accepted = Pass#pass.accepted + Accepted,
+        moved = Pass#pass.moved + Moved,
+        needless = Pass#pass.needless + Superseded
+    }.
+
+%% Moves one batch, and tells the walker when only its rest has to be waited for.
+move(Rows, Pass, Walker) ->
+    #pass{peers = Peers} = Pass,
+    {Versions, Silent} = versions(Rows, Pass),
+    Offers = offer(Rows, Versions, Pass#pass{peers = Peers -- Silent}),
+    TakenAt = now_ms(),
+    Superseded = length(Rows) - lists:sum([length(Share) || {_Peer, Share, _Outcome} <- Offers]),
+    [take_back(Peer, identities(Share, Pass), Pass) || {Peer, Share, {error, _}} <- Offers],
     Accepted = [
-        {Peer, [Row || {Row, accepted} <- lists:zip(Share, Answers)]}
+        {Peer, identities([Offered || {Offered, accepted} <- lists:zip(Share, Answers)], Pass)}
      || {Peer, Share, {ok, Answers}} <- Offers
     ],
-    Taken = count(taken, Offers),
-    {Moved, Lost} = settle(watch(Accepted, AcceptedAt + ?OVERLAP, Pass), Pass),
-    {count(accepted, Offers), Moved, length(Rows) - length(Free) + Taken, Silent ++ Lost ++ useless(Offers)}.
+    Walker ! {?MODULE, self(), sent, length(Rows)},
+    rest(Accepted, TakenAt + ?OVERLAP, Pass, #batch{
+        accepted = count(accepted, Offers),
+        superseded = count_superseded(Superseded, Silent, Peers, Offers),
+        useless = Silent ++ useless(Offers)
+    }).
+
+%% Rows for which nobody was left to offer them to are not superseded.
+count_superseded(_Superseded, Peers, Peers, _Offers) -> 0;
+count_superseded(Superseded, _Silent, _Peers, Offers) -> Superseded + count(taken, Offers).
+
+%% Without the rows, only their keys are held here: what is not needed any more goes at once.
+rest(Accepted, Until, Pass, Batch) ->
+    erlang:garbage_collect(),
+    {Moved, Lost} = settle(watch(Accepted, Until, Pass), Pass),
+    Batch#batch{moved = Moved, useless = Lost ++ Batch#batch.useless}.
+
+identities(Offered, #pass{key_position = Position}) ->
+    [livestash_agent_row:identity(Row, Position) || {Row, _Rank, _Keep} <- Offered].
 
 count(Answer, Offers) ->
     length([Given || {_Peer, _Share, {ok, Answers}} <- Offers, Given <- Answers, Given =:= Answer]).
 
-%% The rows whose keys no peer has, and the peers that did not say.
-free_rows(#pass{table = Table, key_position = Position, rows = Rows, peers = Peers} = Pass) ->
+%% Which peers have a version of each row, the best first, and the peers that did not say.
+versions(Rows, #pass{table = Table, key_position = Position, peers = Peers} = Pass) ->
     Keys = [element(Position, Row) || Row <- Rows],
-    Outcomes = ask(Pass, [{Peer, fun() -> at_peer(Peer, fun ets:member/2, Table, Keys) end} || Peer <- Peers]),
-    Held = [Key || {_Peer, {ok, Members}} <- Outcomes, {Key, true} <- lists:zip(Keys, Members)],
-    HeldSet = maps:from_keys(Held, []),
+    Outcomes = ask(Pass, [{Peer, fun() -> ranks_at(Peer, Table, Keys) end} || Peer <- Peers]),
+    Found = [{Key, {Rank, Peer}} || {Peer, {ok, Ranks}} <- Outcomes, {Key, Rank} <- lists:zip(Keys, Ranks), Rank =/= absent],
+    Versions = maps:groups_from_list(fun({Key, _}) -> Key end, fun({_, Version}) -> Version end, Found),
     {
-        [Row || Row <- Rows, not is_map_key(element(Position, Row), HeldSet)],
+        maps:map(fun(_Key, Several) -> lists:reverse(lists:sort(Several)) end, Versions),
         [Peer || {Peer, {error, _}} <- Outcomes]
     }.
 
-%% What each peer answers to its share of the rows.
-offer(_Rows, #pass{peers = []}) ->
-    [];
-offer(Rows, #pass{table = Table} = Pass) ->
-    Shares = maps:to_list(maps:groups_from_list(fun(Row) -> choose(Row, Pass) end, Rows)),
-    Outcomes = ask(Pass, [{Peer, fun() -> insert_at(Peer, Table, Share) end} || {Peer, Share} <- Shares]),
-    lists:zipwith(fun({Peer, Share}, {Peer, Outcome}) -> {Peer, Share, Outcome} end, Shares, Outcomes).
+%% Of a peer without the agent it is only known that it has the key: its client is there.
+ranks_at(Peer, Table, Keys) ->
+    try
+        livestash_agent_remote:call(Peer, ?MODULE, ranks, [Table, Keys])
+    catch
+        error:Reason ->
+            case livestash_agent_remote:without_agent(Reason) of
+                true -> [unknown_rank(Has) || Has <- at_peer(Peer, fun ets:member/2, Table, Keys)];
+                false -> error(Reason)
+            end
+    end.
 
-choose(Row, #pass{key_position = Position, peers = Peers}) ->
-    lists:nth(1 + erlang:phash2(element(Position, Row), length(Peers)), Peers).
+unknown_rank(true) -> {infinity, 0, false, false};
+unknown_rank(false) -> absent.
+
+%% What each peer answers to its share of the rows. Those that are not offered are superseded.
+offer(_Rows, _Versions, #pass{peers = []}) ->
+    [];
+offer(Rows, Versions, #pass{table = Table} = Pass) ->
+    Offered = [{choose(Row, maps:get(element(Pass#pass.key_position, Row), Versions, []), Pass), Row} || Row <- Rows],
+    Shares = maps:groups_from_list(
+        fun({{Peer, _Rank}, _Row}) -> Peer end,
+        fun({{_Peer, Rank}, Row}) -> {Row, Rank, keep_until(Row, Pass#pass.keep)} end,
+        [Offer || {{_, _}, _} = Offer <- Offered]
+    ),
+    List = maps:to_list(Shares),
+    Outcomes = ask(Pass, [{Peer, fun() -> give(Peer, Table, Share) end} || {Peer, Share} <- List]),
+    lists:zipwith(fun({Peer, Share}, {Peer, Outcome}) -> {Peer, Share, Outcome} end, List, Outcomes).
+
+%% Who is offered a row: whoever has a version that is worse, and no other one; the other versions must go.
+choose(Row, [], #pass{key_position = Position, peers = Peers}) ->
+    {lists:nth(1 + erlang:phash2(element(Position, Row), length(Peers)), Peers), livestash_agent_rank:rank(Row)};
+choose(Row, [{Best, Peer} | Others], Pass) ->
+    case livestash_agent_rank:rank(Row) of
+        Rank when Rank > Best ->
+            Key = element(Pass#pass.key_position, Row),
+            tell([Other || {_, Other} <- Others], ?MODULE, drop_worse, [Pass#pass.table, [{Key, Rank}]]),
+            {Peer, Rank};
+        _ ->
+            superseded
+    end.
+
+keep_until(_Row, none) ->
+    0;
+keep_until(Row, {IsKept, Until}) ->
+    Owner = livestash_agent_row:owner(Row),
+    case is_pid(Owner) andalso IsKept(Owner) of
+        true -> Until;
+        false -> 0
+    end.
 
 %% A peer that takes rows answers nothing but these two.
 useless(Offers) ->
@@ -278,7 +433,7 @@ ask(#pass{deadline = Deadline, bytes = Bytes}, Tasks) ->
 %% Until the lookups that do not know of the copies are over. Copies of rows that are pulled from here meanwhile are
 %% taken back at once: their clients live on elsewhere, and must not find them.
 watch(Accepted, Until, Pass) ->
-    Left = [{Peer, still_here(Peer, Rows, Pass)} || {Peer, Rows} <- Accepted],
+    Left = [{Peer, still_here(Peer, Taken, Pass)} || {Peer, Taken} <- Accepted],
     case Until - now_ms() of
         Time when Time > 0 ->
             timer:sleep(min(Time, ?LOOK_AGAIN)),
@@ -287,48 +442,62 @@ watch(Accepted, Until, Pass) ->
             Left
     end.
 
-still_here(Peer, Rows, #pass{table = Table, key_position = Position} = Pass) ->
-    {Here, Gone} = lists:partition(fun(Row) -> ets:member(Table, element(Position, Row)) end, Rows),
+still_here(Peer, Taken, #pass{table = Table} = Pass) ->
+    {Here, Gone} = lists:partition(fun({Key, _Version}) -> ets:member(Table, Key) end, Taken),
     take_back(Peer, Gone, Pass),
     Here.
 
 %% Deletes here what peers have. A peer that is gone died with it. Returns how many rows were deleted, and who is gone.
-settle(Accepted, Pass) ->
-    {Alive, Dead} = lists:partition(fun({Peer, _Rows}) -> lists:member(Peer, nodes()) end, Accepted),
-    Moved = lists:sum([delete(Peer, Rows, Pass) || {Peer, Rows} <- Alive]),
+settle(Accepted, #pass{table = Table} = Pass) ->
+    {Alive, Dead} = lists:partition(fun({Peer, _Taken}) -> lists:member(Peer, nodes()) end, Accepted),
+    Moved = lists:sum([settle(Peer, Taken, Table, Pass) || {Peer, Taken} <- Alive]),
     livestash_agent_state:count(handoffs_sent, Moved),
-    {Moved, [Peer || {Peer, _Rows} <- Dead]}.
+    {Moved, [Peer || {Peer, _Taken} <- Dead]}.
 
-delete(Peer, Rows, #pass{table = Table} = Pass) ->
-    {Deleted, Changed} = lists:partition(fun(Row) -> ets:select_delete(Table, exactly([Row], Pass)) =:= 1 end, Rows),
+settle(Peer, Taken, Table, Pass) ->
+    {Deleted, Changed} = lists:partition(fun(Row) -> drop_row(Table, Row) end, Taken),
     take_back(Peer, Changed, Pass),
     length(Deleted).
 
 %% Not waited for: the peer may be frozen, and what it does later is right at any time.
 take_back(_Peer, [], _Pass) ->
     ok;
-take_back(Peer, Rows, #pass{table = Table} = Pass) ->
-    Copies = exactly(Rows, Pass),
-    spawn(fun() -> catch erpc:call(Peer, ets, select_delete, [Table, Copies]) end),
+take_back(Peer, Taken, Pass) ->
+    spawn(fun() -> catch drop_at(Peer, Taken, Pass) end),
     ok.
 
-%% Matches these very rows. The pattern of each has its key, so that no other row is looked at; what is compared is the
-%% whole row, as a constant, because atoms such as '_' in a row would be wildcards in a pattern.
-exactly(Rows, #pass{key_position = Position}) ->
+drop_at(Peer, Taken, #pass{table = Table} = Pass) ->
+    try
+        livestash_agent_remote:call(Peer, ?MODULE, drop, [Table, Taken])
+    catch
+        error:Reason ->
+            [drop_plainly(Peer, Pass, Each) || livestash_agent_remote:without_agent(Reason), Each <- Taken]
+    end.
+
+drop_plainly(Peer, #pass{table = Table, key_position = Position}, {Key, _Version} = Taken) ->
     [
-        {setelement(Position, erlang:make_tuple(tuple_size(Row), '_'), element(Position, Row)),
-            [{'=:=', '$_', {const, Row}}], [true]}
-     || Row <- Rows
+        erpc:call(Peer, ets, select_delete, [Table, Same])
+     || Row <- erpc:call(Peer, ets, lookup, [Table, Key]), Same <- [livestash_agent_row:same(Taken, Row, Position)], Same =/= none
     ].
 
+tell(Peers, Module, Function, Arguments) ->
+    [spawn(fun() -> catch livestash_agent_remote:call(Peer, Module, Function, Arguments) end) || Peer <- Peers],
+    ok.
+
 %% A peer without the agent cannot refuse, so it is just told to insert.
-insert_at(Peer, Table, Rows) ->
+give(Peer, Table, Offered) ->
     Offer = self(),
     try
-        erpc:call(Peer, ?MODULE, accept, [Table, Rows, Offer])
+        livestash_agent_remote:call(Peer, ?MODULE, take, [Table, Offered, Offer])
     catch
-        error:{exception, undef, [{?MODULE, accept, _, _} | _]} ->
-            [answer(Inserted) || Inserted <- at_peer(Peer, fun ets:insert_new/2, Table, Rows)]
+        error:Reason ->
+            case livestash_agent_remote:without_agent(Reason) of
+                true ->
+                    Rows = [livestash_agent_row:keep(Row, Keep) || {Row, _Rank, Keep} <- Offered],
+                    [answer(Inserted) || Inserted <- at_peer(Peer, fun ets:insert_new/2, Table, Rows)];
+                false ->
+                    error(Reason)
+            end
     end.
 
 answer(true) -> accepted;
@@ -337,6 +506,89 @@ answer(false) -> taken.
 %% One call for all, of functions that every peer has.
 at_peer(Peer, Function, Table, Arguments) ->
     erpc:call(Peer, lists, zipwith, [Function, [Table || _ <- Arguments], Arguments]).
+
+%% How good this node's versions of the keys are.
+-spec ranks(atom(), [term()]) -> [livestash_agent_rank:rank() | absent].
+ranks(Table, Keys) ->
+    [rank_of(ets:lookup(Table, Key)) || Key <- Keys].
+
+rank_of([]) -> absent;
+rank_of([Row]) -> livestash_agent_rank:rank(Row).
+
+%% Takes rows for this node. Offer is a process of the node that hands over; once it is dead, the rows may be elsewhere.
+-spec take(atom(), [offered()], pid()) -> [answer()].
+take(Table, Offered, Offer) ->
+    case refusal(Table, Offer) of
+        none ->
+            Room = ets:info(Table, memory) * erlang:system_info(wordsize) < livestash_agent_config:get(drain_keep_bytes),
+            Answers = [take_row(Table, kept(Row, Keep, Room), Rank) || {Row, Rank, Keep} <- Offered],
+            livestash_agent_state:count(handoffs_received, length([accepted || accepted <- Answers])),
+            Answers;
+        Refusal ->
+            [Refusal || _ <- Offered]
+    end.
+
+kept(Row, Keep, true) -> livestash_agent_row:keep(Row, Keep);
+kept(Row, _Keep, false) -> Row.
+
+take_row(Table, Row, Rank) ->
+    case ets:insert_new(Table, Row) orelse ets:lookup(Table, element(ets:info(Table, keypos), Row)) of
+        true -> accepted;
+        [] -> take_row(Table, Row, Rank);
+        [Other] -> replace(Table, Other, Row, Rank > livestash_agent_rank:rank(Other), Rank)
+    end.
+
+replace(_Table, _Other, _Row, false, _Rank) ->
+    taken;
+replace(Table, Other, Row, true, Rank) ->
+    [{Head, Guards, _}] = exactly(Other, ets:info(Table, keypos)),
+    case ets:select_replace(Table, [{Head, Guards, [{const, Row}]}]) of
+        1 -> accepted;
+        0 -> take_row(Table, Row, Rank)
+    end.
+
+refusal(Table, Offer) ->
+    case {ets:info(Table, protection), livestash_agent_state:takes_stashes()} of
+        {public, true} ->
+            case erpc:call(node(Offer), erlang, is_process_alive, [Offer], ?PEER_TIMEOUT) of
+                true -> none;
+                false -> withdrawn
+            end;
+        {public, false} ->
+            draining;
+        {_, _} ->
+            no_table
+    end.
+
+%% Deletes rows that are still the same. Returns how many.
+-spec drop(atom(), [taken()]) -> non_neg_integer().
+drop(Table, Taken) ->
+    length([Row || Row <- Taken, drop_row(Table, Row)]).
+
+drop_row(Table, {Key, _Version} = Taken) ->
+    case ets:lookup(Table, Key) of
+        [Row] -> delete(Table, livestash_agent_row:same(Taken, Row, ets:info(Table, keypos)));
+        [] -> false
+    end.
+
+delete(_Table, none) -> false;
+delete(Table, Same) -> ets:select_delete(Table, Same) =:= 1.
+
+%% Deletes this node's versions of stashes of which there is a better one elsewhere.
+-spec drop_worse(atom(), [{Key :: term(), livestash_agent_rank:rank()}]) -> ok.
+drop_worse(Table, Better) ->
+    Position = ets:info(Table, keypos),
+    [
+        ets:select_delete(Table, exactly(Row, Position))
+     || {Key, Rank} <- Better, Row <- ets:lookup(Table, Key), livestash_agent_rank:rank(Row) < Rank
+    ],
+    ok.
+
+%% Matches this very row. The pattern has its key, so that no other row is looked at; what is compared is the whole row,
+%% as a constant, because atoms such as '_' in a row would be wildcards in a pattern.
+exactly(Row, Position) ->
+    Head = setelement(Position, erlang:make_tuple(tuple_size(Row), '_'), element(Position, Row)),
+    [{Head, [{'=:=', '$_', {const, Row}}], [true]}].
 
 now_ms() ->
     erlang:monotonic_time(millisecond).

@@ -1,13 +1,16 @@
 %% Who asks the agent over HTTP, and how is it kept from hurting the application? A small server with hard bounds: a few
 %% connections, a small request, little time, and a heap that ends the process instead of the VM. Half of the connections
 %% may stay open between two requests; the others are always for those who come and go.
+%%
+%% The probe beside the application has a socket and connections of its own: a Unix domain socket with a name that is no
+%% file, which all containers of a pod see and nobody else does. It needs no port, no IP family and no right to write.
 -module(livestash_agent_http).
 
 -export([start_link/0, init/0]).
 
--define(MAX_CONNECTIONS, 64).
-%% A connection that was opened while more than these were taken is closed after its first answer.
--define(MAX_KEPT, 32).
+%% How many connections at once, and while how many a new one may stay open after its first answer.
+-define(PUBLIC, {64, 32}).
+-define(PROBE, {8, 0}).
 -define(MAX_HEAD, 8192).
 %% Milliseconds for the request to arrive, and for the answer to be taken.
 -define(TIMEOUT, 5000).
@@ -20,24 +23,36 @@
 start_link() ->
     {ok, proc_lib:spawn_link(?MODULE, init, [])}.
 
-%% The listening process.
+%% The listening process, and one for the probe.
 -spec init() -> no_return().
 init() ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     register(?MODULE, self()),
-    accept(listen(livestash_agent_config:get(port), true), 0).
+    Port = livestash_agent_config:get(port),
+    Name = <<"livestash-agent-", (integer_to_binary(Port))/binary>>,
+    _ = spawn_opt(fun() -> serve_all("the probe's socket", fun() -> open_local(Name) end, ?PROBE) end, [
+        link, {max_heap_size, livestash_agent:max_heap_size()}
+    ]),
+    serve_all(["port ", integer_to_list(Port)], fun() -> open(Port) end, ?PUBLIC).
 
-%% The port may be taken, by whatever else runs in the pod. The rest of the agent does not need it.
-listen(Port, FirstTime) ->
-    case open(Port) of
+serve_all(What, Open, Bounds) ->
+    accept(listen(What, Open, true), Bounds, 0).
+
+%% It may be taken, by whatever else runs in the pod. The rest of the agent does not need it.
+listen(What, Open, FirstTime) ->
+    case Open() of
         {ok, Listener} ->
             Listener;
         {error, Reason} ->
             FirstTime andalso
-                logger:warning("livestash agent: port ~b cannot be opened (~p); trying again quietly.", [Port, Reason]),
+                logger:warning("livestash agent: ~ts cannot be opened (~p); trying again quietly.", [What, Reason]),
             timer:sleep(?RETRY_LISTEN),
-            listen(Port, false)
+            listen(What, Open, false)
     end.
+
+%% The zero byte before it says that the name is no file.
+open_local(Name) ->
+    gen_tcp:listen(0, [{ifaddr, {local, <<0, Name/binary>>}} | options()]).
 
 %% Both families, where the machine has both.
 open(Port) ->
@@ -47,33 +62,34 @@ open(Port) ->
     end.
 
 open(Port, Family) ->
-    gen_tcp:listen(Port, Family ++ [
+    gen_tcp:listen(Port, Family ++ [{reuseaddr, true}, {nodelay, true} | options()]).
+
+options() ->
+    [
         binary,
         {active, false},
-        {reuseaddr, true},
-        {nodelay, true},
         {backlog, 1024},
         {buffer, 4096},
         {send_timeout, ?TIMEOUT},
         {send_timeout_close, true}
-    ]).
+    ].
 
 %% Whoever comes while all connections are taken waits in the listener's queue.
-accept(Listener, Connections) when Connections < ?MAX_CONNECTIONS ->
+accept(Listener, {Most, Kept} = Bounds, Connections) when Connections < Most ->
     case gen_tcp:accept(Listener) of
         {ok, Socket} ->
             Taken = ended(Connections) + 1,
-            ok = serve(Socket, Taken =< ?MAX_KEPT),
-            accept(Listener, Taken);
+            ok = serve(Socket, Taken =< Kept),
+            accept(Listener, Bounds, Taken);
         {error, Reason} when Reason =:= closed; Reason =:= einval ->
             exit({listener, Reason});
         {error, _OutOfFiles} ->
             timer:sleep(?RETRY_ACCEPT),
-            accept(Listener, ended(Connections))
+            accept(Listener, Bounds, ended(Connections))
     end;
-accept(Listener, Connections) ->
+accept(Listener, Bounds, Connections) ->
     receive
-        {'DOWN', _Monitor, process, _Pid, _Reason} -> accept(Listener, ended(Connections - 1))
+        {'DOWN', _Monitor, process, _Pid, _Reason} -> accept(Listener, Bounds, ended(Connections - 1))
     end.
 
 ended(Connections) ->

@@ -5,7 +5,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, start_link/1, peers/0, known/0]).
+-export([start_link/0, start_link/1, peers/0, known/0, gone/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(INTERVAL, 5000).
@@ -40,6 +40,14 @@ peers() ->
 known() ->
     ask(known) =:= true.
 
+%% Whether DNS knows the fleet no more, or never did. Asks at once, and takes nothing but that very answer for it.
+-spec gone() -> boolean().
+gone() ->
+    not asked() orelse livestash_agent_tasks:run([{lookup, fun resolve/0}], ?INTERVAL) =:= [{lookup, {ok, {error, nxdomain}}}].
+
+asked() ->
+    not lists:member(undefined, [livestash_agent_config:get(Key) || Key <- [dns_query, app_name]]).
+
 ask(Question) ->
     try
         gen_server:call(?MODULE, Question, 2000)
@@ -51,7 +59,7 @@ ask(Question) ->
 init(Interval) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     self() ! tick,
-    Asked = not lists:member(undefined, [livestash_agent_config:get(Key) || Key <- [dns_query, app_name]]),
+    Asked = asked(),
     {ok, #{
         interval => Interval,
         asked => Asked,

@@ -26,9 +26,10 @@
 -type births() :: [{id(), UnixMilliseconds :: integer(), level()}].
 -type level() :: boot | second | minute | hour.
 
-%% Milliseconds between two births that are remembered, and for how long they are: the younger, the closer.
+%% Milliseconds between two births that are remembered, and for how long they are: the younger, the closer. Two pages of one
+%% user may follow each other within a second, and the older one has a minute to write again: ten are enough.
 -define(TICK, 250).
--define(LEVELS, [{hour, 600000, 86400000}, {minute, 10000, 3600000}, {second, ?TICK, 60000}]).
+-define(LEVELS, [{hour, 600000, 86400000}, {minute, 10000, 3600000}, {second, ?TICK, 600000}]).
 %% Births that are taken over from other nodes: many more than those of all nodes of a large fleet that restarts.
 -define(MAX_LEARNT, 200000).
 

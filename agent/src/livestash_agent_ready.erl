@@ -1,11 +1,12 @@
-%% May this pod take traffic? One process answers, so that a thousand askers cost the application's port one connect a
-%% second.
+%% May this pod take traffic? One process answers from memory and never waits, whoever is frozen: every second another one
+%% looks, at its peers too, within limits. So a thousand askers cost the application's port one connect a second, and an
+%% answer tells of a moment at most three seconds ago.
 -module(livestash_agent_ready).
 
 -behaviour(gen_server).
 
 -export([start_link/0, check/0, decide/1]).
--export([init/1, handle_call/3, handle_cast/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -export_type([facts/0]).
 
@@ -20,10 +21,12 @@
     grace_over := boolean()
 }.
 
-%% Milliseconds for which an answer is given again.
--define(FRESH, 1000).
-%% Milliseconds that the application's port, and a peer, may take.
+%% Milliseconds between two looks.
+-define(INTERVAL, 1000).
+%% Milliseconds for what this node knows and its application's port, and again for its peers.
 -define(PATIENCE, 1000).
+%% Milliseconds that the first asker waits for the first look. Later ones are answered at once.
+-define(ANSWER, 200).
 %% How many of the missing peers are named.
 -define(NAMED, 3).
 
@@ -35,8 +38,15 @@ start_link() ->
 -spec check() -> {boolean(), iodata()}.
 check() ->
     case livestash_agent_state:phase() of
-        none -> gen_server:call(?MODULE, check);
+        none -> verdict();
         Phase -> {false, ["This pod is being drained: ", atom_to_list(Phase), "."]}
+    end.
+
+verdict() ->
+    try
+        gen_server:call(?MODULE, check, ?ANSWER)
+    catch
+        exit:_ -> {false, "The agent has not found out yet whether this pod is ready."}
     end.
 
 %% The rules, in the order in which they are told. The peers and the store are waited for until the grace is over, a
@@ -55,38 +65,63 @@ decide(#{store := {false, Reason}}) ->
 decide(_Facts) ->
     {true, ""}.
 
+%% verdict: of the last look; looking: the monitor of the process that looks; whole: whether all peers were seen once.
 -spec init([]) -> {ok, map()}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
-    {ok, #{asked => undefined, answer => undefined, whole => false}}.
+    self() ! look,
+    {ok, #{verdict => undefined, looking => undefined, whole => false, waiting => []}}.
 
--spec handle_call(check, gen_server:from(), map()) -> {reply, {boolean(), iodata()}, map()}.
-handle_call(check, _From, #{asked := Asked, answer := Answer, whole := Whole} = State) ->
-    Now = erlang:monotonic_time(millisecond),
-    case is_integer(Asked) andalso Now - Asked < ?FRESH of
-        true ->
-            {reply, Answer, State};
-        false ->
-            Facts = #{mesh := {Mesh, _}} = facts(Whole),
-            New = decide(Facts),
-            {reply, New, State#{asked := erlang:monotonic_time(millisecond), answer := New, whole := Mesh}}
-    end.
+-spec handle_call(check, gen_server:from(), map()) -> {reply, {boolean(), iodata()}, map()} | {noreply, map()}.
+handle_call(check, From, #{verdict := undefined, waiting := Waiting} = State) ->
+    {noreply, State#{waiting := [From | Waiting]}};
+handle_call(check, _From, #{verdict := Verdict} = State) ->
+    {reply, Verdict, State}.
 
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) ->
     {noreply, State}.
 
+-spec handle_info(term(), map()) -> {noreply, map()}.
+handle_info(look, #{whole := Whole} = State) ->
+    Look = fun() -> exit({facts, facts(Whole)}) end,
+    {_Pid, Monitor} = spawn_opt(Look, [monitor, {max_heap_size, livestash_agent:max_heap_size()}]),
+    {noreply, State#{looking := Monitor}};
+handle_info({'DOWN', Monitor, process, _Pid, Result}, #{looking := Monitor} = State) ->
+    erlang:send_after(?INTERVAL, self(), look),
+    {noreply, looked(Result, State)};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+looked({facts, #{mesh := {Whole, _}} = Facts}, #{waiting := Waiting} = State) ->
+    Verdict = decide(Facts),
+    [gen_server:reply(From, Verdict) || From <- Waiting],
+    State#{verdict := Verdict, whole := Whole, waiting := []};
+looked(_Failure, State) ->
+    State.
+
 facts(Whole) ->
     Adapter = livestash_agent_config:get(adapter),
-    Store = store(Adapter),
-    Peers = #{connected := Connected} = livestash_agent_mesh:peers(),
+    Port = livestash_agent_config:get(app_port),
+    Unknown = "This node is too busy to find out whether it is ready.",
+    [Accepts, {Mesh, Connected}, Store] = livestash_agent_tasks:answers([
+        {fun() -> accepts(Port) end, false},
+        {fun() -> mesh(Whole) end, {{Whole, Unknown}, nodes()}},
+        {fun() -> store(Adapter) end, {false, Unknown}}
+    ], ?PATIENCE),
     #{
-        accepting => accepting(livestash_agent_config:get(app_port)),
-        mesh => mesh(Whole, livestash_agent_mesh:known(), Peers),
+        accepting => accepting(Port, Accepts),
+        mesh => Mesh,
         store => Store,
         store_required => store_required(Adapter, Store, Connected),
         grace_over => livestash_agent_state:uptime() >= livestash_agent_config:get(ready_grace)
     }.
+
+%% The fact, and the peers that are connected. Asked in this order: DNS may answer between the two questions.
+mesh(Whole) ->
+    Known = livestash_agent_mesh:known(),
+    Peers = #{connected := Connected} = livestash_agent_mesh:peers(),
+    {mesh(Whole, Known, Peers), Connected}.
 
 %% A pod that has once seen all of its peers stays ready when one of them restarts.
 mesh(true, _Known, _Peers) ->
@@ -111,10 +146,11 @@ store(redis) ->
 store(_Adapter) ->
     livestash_agent_store:ready().
 
-accepting(undefined) ->
-    undefined;
-accepting(Port) ->
-    {Port, connects({127, 0, 0, 1}, Port) orelse connects({0, 0, 0, 0, 0, 0, 0, 1}, Port)}.
+accepting(undefined, _Accepts) -> undefined;
+accepting(Port, Accepts) -> {Port, Accepts}.
+
+accepts(undefined) -> false;
+accepts(Port) -> connects({127, 0, 0, 1}, Port) orelse connects({0, 0, 0, 0, 0, 0, 0, 1}, Port).
 
 connects(Address, Port) ->
     case gen_tcp:connect(Address, Port, [], ?PATIENCE) of
@@ -122,12 +158,11 @@ connects(Address, Port) ->
         {error, _Reason} -> false
     end.
 
-%% Mnesia's while a connected peer holds a loaded copy of the table, and Redis.
-store_required(mnesia, {false, _Reason}, Peers) ->
-    Answers = erpc:multicall(Peers, livestash_agent_store, tables, [], ?PATIENCE),
-    lists:any(fun
-        ({ok, Tables}) -> lists:keymember(mnesia, 1, Tables);
-        (_Failure) -> false
-    end, Answers);
-store_required(Adapter, _Store, _Peers) ->
+%% Mnesia's while a connected peer holds a loaded copy of the table, and Redis. A peer that does not answer holds none: it
+%% could not give it either.
+store_required(mnesia, {false, _Reason}, Connected) ->
+    Ask = fun(Peer) -> fun() -> erpc:call(Peer, livestash_agent_store, tables, [], ?PATIENCE) end end,
+    Tables = livestash_agent_tasks:answers([{Ask(Peer), []} || Peer <- Connected], ?PATIENCE),
+    lists:any(fun(Held) -> lists:keymember(mnesia, 1, Held) end, Tables);
+store_required(Adapter, _Store, _Connected) ->
     Adapter =:= redis.

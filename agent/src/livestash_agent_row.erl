@@ -3,7 +3,11 @@
 %% ETS and with Mnesia. A row without these is moved like any other, and ranks below all that have them.
 -module(livestash_agent_row).
 
--export([owner/1, until/1, keep/2]).
+-export([owner/1, lives/1, until/1, until_position/1, keep/2, identity/2, same/3]).
+
+-export_type([identity/0]).
+
+-type identity() :: {Key :: term(), Version :: pid() | non_neg_integer()}.
 
 %% The page whose stash a row is.
 -spec owner(tuple()) -> pid() | none.
@@ -12,6 +16,12 @@ owner(Row) ->
         none -> none;
         Position -> element(Position, Row)
     end.
+
+%% Whether its page is a process of this node that is alive, and may write it again.
+-spec lives(tuple()) -> boolean().
+lives(Row) ->
+    Owner = owner(Row),
+    is_pid(Owner) andalso node(Owner) =:= node() andalso is_process_alive(Owner).
 
 %% When the row's time ends, in unix seconds: its page writes this anew with each stash, and while it lives.
 -spec until(tuple()) -> integer() | none.
@@ -29,6 +39,32 @@ keep(Row, Until) ->
         Position -> setelement(Position, Row, max(Until, element(Position, Row)))
     end.
 
+%% What says whether a row with the key at this position is still the same: with its owner dead nobody writes it, and
+%% whoever takes it over is another owner. Of a row without an owner, a number for all it says.
+-spec identity(tuple(), pos_integer()) -> identity().
+identity(Row, KeyPosition) ->
+    {element(KeyPosition, Row), version(owner(Row), Row)}.
+
+version(none, Row) -> erlang:phash2(Row, 1 bsl 32);
+version(Owner, _Row) -> Owner.
+
+%% A match specification for the row of that identity, which looks at no other row. Keys and owners are compared as
+%% constants, because atoms such as '_' in a key would be wildcards in a pattern. None when the row is another one by now.
+-spec same(identity(), tuple(), pos_integer()) -> [{tuple(), [tuple()], [term()]}] | none.
+same({Key, Version}, Row, KeyPosition) ->
+    case version(owner(Row), Row) of
+        Version ->
+            Head = setelement(KeyPosition, erlang:make_tuple(tuple_size(Row), '_'), Key),
+            [{Head, [{'=:=', {element, KeyPosition, '$_'}, {const, Key}} | guards(Version, Row)], [true]}];
+        _ ->
+            none
+    end.
+
+guards(Owner, Row) when is_pid(Owner) -> [{'=:=', {element, owner_position(Row, 1), '$_'}, {const, Owner}}];
+guards(_Number, Row) -> [{'=:=', '$_', {const, Row}}].
+
+%% Where a row has the end of its time.
+-spec until_position(tuple()) -> pos_integer() | none.
 until_position(Row) ->
     case owner_position(Row, 1) of
         Position when is_integer(Position), Position < tuple_size(Row), is_integer(element(Position + 1, Row)) -> Position + 1;

@@ -2,13 +2,14 @@
 %% question and the counters' values survive any crash in the agent.
 -module(livestash_agent_state).
 
--export([init/0, draining/0, phase/0, set_draining/1, count/2, counters/0, uptime/0]).
+-export([init/0, draining/0, takes_stashes/0, phase/0, set_draining/1, count/2, counters/0, uptime/0]).
 
 -export_type([phase/0, counter/0]).
 
-%% none: not draining. The others, in this order: waiting for the endpoints to drop the pod, closing sockets, stopping
-%% the web endpoints, handing rows over, done.
--type phase() :: none | waiting | closing | stopping | handing_over | done.
+%% none: not draining. The others, in this order: waiting for the endpoints to drop the pod; keeping the stashes of other
+%% nodes that stop, until a node is there that stays; closing sockets; stopping the web endpoints; handing rows over;
+%% done. A node that was handing over goes back to keeping when all others stop as well.
+-type phase() :: none | waiting | keeping | closing | stopping | handing_over | done.
 -type counter() ::
     handoffs_sent
     | handoffs_received
@@ -21,7 +22,7 @@
     | returns_not_recovered
     | store_answers.
 
--define(PHASES, [none, waiting, closing, stopping, handing_over, done]).
+-define(PHASES, [none, waiting, keeping, closing, stopping, handing_over, done]).
 -define(COUNTERS, [
     handoffs_sent,
     handoffs_received,
@@ -46,10 +47,15 @@ init() ->
             ok
     end.
 
-%% Whether a drain has begun. Peers call it, also peers with another version of the agent.
+%% Whether a drain has begun.
 -spec draining() -> boolean().
 draining() ->
     phase() =/= none.
+
+%% Whether this node takes stashes of others, though it may have to hand them on.
+-spec takes_stashes() -> boolean().
+takes_stashes() ->
+    lists:member(phase(), [none, waiting, keeping]).
 
 -spec phase() -> phase().
 phase() ->

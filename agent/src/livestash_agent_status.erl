@@ -5,14 +5,19 @@
 
 %% How many of the missing peers are named: an answer must not grow with the fleet.
 -define(NAMED, 10).
+%% Milliseconds for the processes that are asked: whoever asks for this is not patient either.
+-define(PATIENCE, 200).
 
 -spec json() -> iodata().
 json() ->
-    {Ready, Reason} = livestash_agent_ready:check(),
-    {StoreReady, StoreReason} = store(livestash_agent_store:ready()),
-    {Stashes, Bytes} = livestash_agent_store:size(),
+    [{Ready, Reason}, {StoreReady, StoreReason}, {Stashes, Bytes}, Peers] = livestash_agent_tasks:answers([
+        {fun livestash_agent_ready:check/0, {false, "This node is too busy to tell whether it is ready."}},
+        {fun() -> store(livestash_agent_store:ready()) end, {false, "This node is too busy to tell of its store."}},
+        {fun livestash_agent_store:size/0, {0, 0}},
+        {fun livestash_agent_mesh:peers/0, #{expected => nodes(), connected => nodes(), missing => []}}
+    ], ?PATIENCE),
     #{handoffs_sent := Sent, handoffs_received := Received, handoffs_failed := Failed} = livestash_agent_state:counters(),
-    #{expected := Expected, connected := Connected, missing := Missing} = livestash_agent_mesh:peers(),
+    #{expected := Expected, connected := Connected, missing := Missing} = Peers,
     livestash_agent_json:encode({object, [
         {version, livestash_agent:version()},
         {node, node()},

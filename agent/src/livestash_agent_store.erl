@@ -1,7 +1,7 @@
 %% Where does LiveStash keep its stashes on this node, and how much is there? Asks for sizes only, never for rows.
 -module(livestash_agent_store).
 
--export([tables/0, ready/0, size/0]).
+-export([tables/0, ets_table/0, ready/0, size/0]).
 -export([mnesia_table/0, mnesia_loaded/0, copies/1, lacks_copy/0, add_copy/0]).
 
 %% Milliseconds that a peer may take.
@@ -89,6 +89,8 @@ add_copy() ->
             logger:warning("livestash agent: no copy of LiveStash's Mnesia table could be made: ~tp", [Reason])
     end.
 
+%% The name of LiveStash's ETS table.
+-spec ets_table() -> atom().
 ets_table() ->
     case application:get_env(live_stash, ets_table_name, live_stash_server_storage) of
         Name when is_atom(Name) -> Name;

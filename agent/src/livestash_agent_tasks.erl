@@ -3,7 +3,7 @@
 %% that is killed when the time is over.
 -module(livestash_agent_tasks).
 
--export([run/2]).
+-export([run/2, answers/2]).
 
 -export_type([outcome/1]).
 
@@ -17,6 +17,17 @@ run(Tasks, Limit) ->
     Deadline = erlang:monotonic_time(millisecond) + Limit,
     Started = [{Tag, spawn_monitor(fun() -> exit({?MODULE, outcome(Work)}) end)} || {Tag, Work} <- Tasks],
     [{Tag, await(Process, Deadline)} || {Tag, Process} <- Started].
+
+%% Runs the functions like run/2 and gives what each said, or, where one failed or took longer, what stands beside it.
+-spec answers([{fun(() -> Answer), Otherwise :: Answer}], Limit :: non_neg_integer()) -> [Answer].
+answers(Questions, Limit) ->
+    [
+        case Outcome of
+            {ok, Answer} -> Answer;
+            {error, _Reason} -> Otherwise
+        end
+     || {Otherwise, Outcome} <- run([{Otherwise, Work} || {Work, Otherwise} <- Questions], Limit)
+    ].
 
 %% Caught here, because a process that dies by an error would also write it to the log.
 outcome(Work) ->

@@ -6,6 +6,8 @@ defaults_test() ->
     with([], fun() ->
         ?assertEqual(9568, livestash_agent_config:get(port)),
         ?assertEqual(30000, livestash_agent_config:get(ready_grace)),
+        ?assertEqual(3600000, livestash_agent_config:get(drain_keep_for)),
+        ?assertEqual(268435456, livestash_agent_config:get(drain_keep_bytes)),
         ?assertEqual(none, livestash_agent_config:get(adapter)),
         ?assertEqual(undefined, livestash_agent_config:get(app_port)),
         ?assertEqual(undefined, livestash_agent_config:get(dns_query))
@@ -36,6 +38,23 @@ bad_values_become_defaults_test_() ->
             end)
         end}
      || Value <- ["0", "65536", "-1", "9568x", " ", "0x10", "9568.0", "Ets", [16#20ac]]
+    ].
+
+keep_test_() ->
+    Cases = [
+        {"nothing", {"0", 0}, {"0", 0}},
+        {"most", {"604800000", 604800000}, {"1125899906842624", 1125899906842624}},
+        {"more than that", {"604800001", 3600000}, {"1125899906842625", 268435456}},
+        {"less than nothing", {"-1", 3600000}, {"-1", 268435456}}
+    ],
+    [
+        {Name, fun() ->
+            with([{"LIVESTASH_DRAIN_KEEP_FOR_MS", For}, {"LIVESTASH_DRAIN_KEEP_BYTES", Bytes}], fun() ->
+                ?assertEqual(ForRead, livestash_agent_config:get(drain_keep_for)),
+                ?assertEqual(BytesRead, livestash_agent_config:get(drain_keep_bytes))
+            end)
+        end}
+     || {Name, {For, ForRead}, {Bytes, BytesRead}} <- Cases
     ].
 
 with(Environment, Test) ->

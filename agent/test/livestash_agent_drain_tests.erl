@@ -18,7 +18,7 @@ all_test_() ->
             {"a node without peers waits for nothing", fun single_node/0},
             {"a peer that is not connected is waited for", fun unconnected_peer/0},
             {"a peer that can take rows a little later", fun late_peer/0},
-            {"an adapter without tables", fun redis/0},
+            {"tables of another adapter than the fleet's", fun redis/0},
             {"a table that is missing", fun missing_table/0},
             {"a Mnesia table of which a peer has a copy", fun mnesia_copy_elsewhere/0},
             {"a Mnesia table of which nobody else has a copy", fun only_mnesia_copy/0},
@@ -84,7 +84,7 @@ unconnected_peer() ->
             terminate(Vm),
             ?F:eventually(fun() -> ?F:call(Vm, livestash_agent_state, draining, []) end),
             timer:sleep(1000),
-            ?assertEqual(waiting, ?F:call(Vm, livestash_agent_state, phase, []))
+            ?assertEqual(keeping, ?F:call(Vm, livestash_agent_state, phase, []))
         end,
         #{environment => Environment}
     ).
@@ -107,8 +107,8 @@ redis() ->
     fill(Vm, 5),
     terminate(Vm),
     ended(Vm),
-    ?assertMatch(#{before := 0, handed_off := 0, left := 0, reason := ""}, report(Vm)),
-    ?assertEqual(0, rows(P1)),
+    ?assertMatch(#{before := 0, handed_off := 5, left := 0, reason := ""}, report(Vm)),
+    ?assertEqual(5, rows(P1)),
     stop(Vms).
 
 missing_table() ->

@@ -8,6 +8,7 @@
 
 %% Called in other VMs.
 -export([make_table/0, halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0]).
+-export([hand_over_keeping/3, fill_by_age/1, ages/0]).
 -export([start_clients/3, clients_found/0, visit/2]).
 
 %% Four nodes: the first hands over, the last has no agent.
@@ -20,6 +21,13 @@ all_test_() ->
                 {"every row arrives once and unchanged", fun rows_arrive/1},
                 {"a row whose key is at a peer stays", fun old_rows_stay/1},
                 {"also when that peer is not the one that would take it", fun old_rows_stay_everywhere/1},
+                {"a worse version at a peer is replaced, and others of it go", fun worse_rows_go/1},
+                {"a page that lives is ended before its row moves", fun living_pages/1},
+                {"rows of closed sockets live longer, as long as there is room", fun kept_rows/1},
+                {"rows whose time is over", fun expired_rows/1},
+                {"the youngest rows go first", fun youngest_first/1},
+                {"an agent that speaks another protocol takes nothing", fun other_protocol/1},
+                {"an agent of the next version, in both directions", fun next_protocol/1},
                 {"a draining peer takes nothing", fun draining_peer/1},
                 {"a peer without the table takes nothing", fun peer_without_table/1},
                 {"a peer without the agent takes rows", fun peer_without_agent/1},
@@ -120,9 +128,137 @@ old_rows_stay_everywhere([Me, P1, P2 | _]) ->
     ?assert(same(New, rows(P1))),
     ?assertEqual([], rows(P2)).
 
+%% Of the same page, the later write.
+worse_rows_go([Me, P1, P2 | _]) ->
+    Until = os:system_time(second) + 1000,
+    Page = page(Me),
+    ?F:call(Me, erlang, exit, [Page, kill]),
+    Rows = fill(Me, [of_page(N, Page, Until + 10, new) || N <- lists:seq(1, 300)]),
+    fill(P1, [of_page(N, Page, Until, old) || N <- lists:seq(1, 300)]),
+    fill(P2, [of_page(N, Page, Until + 1, older) || N <- lists:seq(1, 300)]),
+    ?assertEqual(#{handed_over => 300, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?F:eventually(fun() -> length(rows(P1) ++ rows(P2)) =:= 300 end),
+    ?assert(same(Rows, rows(P1) ++ rows(P2))).
+
+living_pages([Me, P1, P2 | _]) ->
+    Until = os:system_time(second) + 1000,
+    Pages = [page(Me) || _ <- lists:seq(1, 20)],
+    Rows = fill(Me, [of_page(N, Page, Until, N) || {N, Page} <- lists:enumerate(Pages)]),
+    ?assertEqual(#{handed_over => 20, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertNot(lists:any(fun(Page) -> ?F:call(Me, erlang, is_process_alive, [Page]) end, Pages)),
+    ?assert(same(Rows, rows(P1) ++ rows(P2))).
+
+kept_rows([Me, P1 | _]) ->
+    Until = os:system_time(second) + 1000,
+    Longer = Until + 5000,
+    [Closed, Other] = [page(Me), page(Me)],
+    [?F:call(Me, erlang, exit, [Page, kill]) || Page <- [Closed, Other]],
+    fill(Me, [of_page(1, Closed, Until, a), of_page(2, Other, Until, b), of_page(3, Closed, Longer + 1, c)]),
+    Moved = ?F:call(Me, ?MODULE, hand_over_keeping, [[node_of(P1)], Closed, Longer]),
+    ?assertEqual(#{handed_over => 3, left => 0, reason => ""}, Moved),
+    ?assert(same([of_page(1, Closed, Longer, a), of_page(2, Other, Until, b), of_page(3, Closed, Longer + 1, c)], rows(P1))),
+    Config = ?F:call(P1, persistent_term, get, [livestash_agent_config]),
+    ?F:call(P1, persistent_term, put, [livestash_agent_config, Config#{drain_keep_bytes := 1}]),
+    fill(Me, [of_page(4, Closed, Until, d)]),
+    ?F:call(Me, ?MODULE, hand_over_keeping, [[node_of(P1)], Closed, Longer]),
+    ?F:call(P1, persistent_term, put, [livestash_agent_config, Config]),
+    ?assert(lists:member(of_page(4, Closed, Until, d), rows(P1))).
+
+hand_over_keeping(Peers, Page, Until) ->
+    livestash_agent_handoff:hand_over([?TABLE], Peers, 20000, {fun(Other) -> Other =:= Page end, Until}).
+
+expired_rows([Me, P1 | _]) ->
+    Now = os:system_time(second),
+    Page = page(Me),
+    ?F:call(Me, erlang, exit, [Page, kill]),
+    fill(Me, [of_page(1, Page, Now - 5, over), of_page(2, Page, Now + 100, good)]),
+    ?assertEqual(#{handed_over => 1, left => 0, reason => ""}, hand_over(Me, [P1])),
+    ?assertEqual([of_page(2, Page, Now + 100, good)], rows(P1)).
+
+%% What is left when the time is up are the oldest.
+youngest_first([Me, P1 | _]) ->
+    Count = 6000,
+    ?F:call(Me, ?MODULE, fill_by_age, [Count]),
+    {Left, Moved} = hand_some_over(Me, P1, 300),
+    ?assert(Left > 0),
+    %% They go by eighths.
+    ?assert(lists:min(Moved) >= Count - length(Moved) - Count div 8 - 16).
+
+%% With so little time that it is not enough for all.
+hand_some_over(Me, P1, Within) ->
+    #{left := Left} = ?F:call(Me, livestash_agent_handoff, hand_over, [[?TABLE], [node_of(P1)], Within]),
+    case ?F:call(P1, ?MODULE, ages, []) of
+        [] -> hand_some_over(Me, P1, Within + 100);
+        Moved -> {Left, Moved}
+    end.
+
+%% The higher the number, the younger.
+fill_by_age(Count) ->
+    Now = os:system_time(second),
+    Page = spawn(fun() -> ok end),
+    true = ets:insert(?TABLE, [of_page(N, Page, Now + N, lists:seq(1, 2000)) || N <- lists:seq(1, Count)]).
+
+ages() ->
+    ets:select(?TABLE, [{{state, '$1', '_', '_', '_', '_'}, [], ['$1']}]).
+
+other_protocol([Me, P1, P2 | _]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
+    speaking(P1, "handle(2, M, F, A) -> apply(M, F, A); handle(_, _, _, _) -> error({protocol, 2}). ", fun() ->
+        ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(Me, [P1, P2]))
+    end),
+    ?assertEqual([], rows(P1)),
+    ?assert(same(Rows, rows(P2))).
+
+%% That agent asks in the new protocol first, and answers both.
+next_protocol([Me, P1 | _]) ->
+    Next =
+        "handle(P, M, F, A) when P =:= 1; P =:= 2 -> apply(M, F, A). "
+        "call(N, M, F, A) -> "
+        "  try erpc:call(N, ?MODULE, handle, [2, M, F, A]) "
+        "  catch error:{exception, {protocol, 1}, _} -> erpc:call(N, ?MODULE, handle, [1, M, F, A]) end. "
+        "without_agent(_) -> false. ",
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
+    speaking(P1, string:replace(Next, "?MODULE", "livestash_agent_remote", all), fun() ->
+        ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(Me, [P1])),
+        ?assert(same(Rows, rows(P1))),
+        ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(P1, [Me])),
+        ?assert(same(Rows, rows(Me)))
+    end).
+
+%% With another livestash_agent_remote in that VM.
+speaking(Vm, Functions, Test) ->
+    Source = ["-module(livestash_agent_remote). -compile([export_all, nowarn_export_all]). ", Functions],
+    {ok, Tokens, _} = erl_scan:string(lists:flatten(Source)),
+    {ok, livestash_agent_remote, Code} = compile:forms(forms(Tokens, [])),
+    {_, Original, File} = code:get_object_code(livestash_agent_remote),
+    Load = fun(Binary) -> {module, _} = ?F:call(Vm, code, load_binary, [livestash_agent_remote, File, Binary]) end,
+    Load(Code),
+    try
+        Test()
+    after
+        Load(Original)
+    end.
+
+forms([], []) ->
+    [];
+forms([{dot, _} = Dot | Tokens], Form) ->
+    {ok, Parsed} = erl_parse:parse_form(lists:reverse([Dot | Form])),
+    [Parsed | forms(Tokens, [])];
+forms([Token | Tokens], Form) ->
+    forms(Tokens, [Token | Form]).
+
+page(Vm) ->
+    ?F:call(Vm, erlang, spawn, [timer, sleep, [infinity]]).
+
+node_of(#{node := Node}) ->
+    Node.
+
+of_page(Key, Page, Until, Value) ->
+    {state, Key, Page, Until, #{value => Value}, nil}.
+
 draining_peer([Me, P1, P2 | _]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
-    ?F:call(P1, livestash_agent_state, set_draining, [waiting]),
+    ?F:call(P1, livestash_agent_state, set_draining, [closing]),
     ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assertEqual([], rows(P1)),
     ?assert(same(Rows, rows(P2))).
@@ -246,7 +382,7 @@ large_rows([Me, P1, P2 | _]) ->
 withdrawn_offer([Me, P1 | _]) ->
     Dead = ?F:call(Me, erlang, spawn, [erlang, now, []]),
     ?F:eventually(fun() -> not ?F:call(Me, erlang, is_process_alive, [Dead]) end),
-    ?assertEqual([withdrawn], ?F:call(P1, livestash_agent_handoff, accept, [?TABLE, [row(1, 1)], Dead])),
+    ?assertEqual([withdrawn], ?F:call(P1, livestash_agent_handoff, take, [?TABLE, [{row(1, 1), {0, 0, false, true}, 0}], Dead])),
     ?assertEqual([], rows(P1)).
 
 other_tables([Me, #{node := Peer} | _]) ->

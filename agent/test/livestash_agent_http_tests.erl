@@ -22,7 +22,9 @@ http_test_() ->
         {"when a connection ends with its answer", fun ending_connection/1},
         {"the rest of a request that never comes", fun half_a_request/1},
         {"idle connections end without a word", fun idleness/1},
-        {"idle connections do not keep others out", fun hoarding/1}
+        {"idle connections do not keep others out", fun hoarding/1},
+        {"a crowd on the port does not keep the probe out", fun crowd/1},
+        {"a crowd on the probe's socket does not keep others out", fun local_crowd/1}
     ]].
 
 %% After each test the same server answers, with no process left over.
@@ -222,6 +224,34 @@ hoarding(Vm) ->
         gen_tcp:close(Socket),
         Connection =:= <<"keep-alive">>
     end).
+
+%% They are silent until the server's patience ends, which is longer than the probe's.
+crowd(Vm) ->
+    Sockets = [connect(Vm) || _ <- lists:seq(1, 80)],
+    timer:sleep(100),
+    [?assertMatch({Path, [<<"200">>, <<"close">>, _]}, {Path, ask_locally(Vm, Path)}) || Path <- ["/readyz", "/healthz"]],
+    [?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 0)) || Socket <- Sockets],
+    [gen_tcp:close(Socket) || Socket <- Sockets].
+
+local_crowd(Vm) ->
+    Sockets = [connect_locally(Vm) || _ <- lists:seq(1, 80)],
+    timer:sleep(100),
+    ?assertEqual(<<"200">>, status(request(Vm, "/healthz"))),
+    [?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 0)) || Socket <- Sockets],
+    [gen_tcp:close(Socket) || Socket <- Sockets],
+    eventually(fun() -> hd(ask_locally(Vm, "/healthz")) =:= <<"200">> end).
+
+ask_locally(Vm, Path) ->
+    Socket = connect_locally(Vm),
+    ok = gen_tcp:send(Socket, ["GET ", Path, " HTTP/1.1\r\n\r\n"]),
+    Answer = one_answer(Socket),
+    gen_tcp:close(Socket),
+    Answer.
+
+connect_locally(Vm) ->
+    Name = iolist_to_binary([0, "livestash-agent-", integer_to_list(port(Vm))]),
+    {ok, Socket} = gen_tcp:connect({local, Name}, 0, [binary, {active, false}]),
+    Socket.
 
 %% The status, the header connection, and the body, of one answer and no more.
 one_answer(Socket) ->

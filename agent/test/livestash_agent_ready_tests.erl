@@ -6,6 +6,9 @@
 -import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1]).
 -import(livestash_agent_fixture, [request/2, body/1, free_port/0, listen/1]).
 
+%% Milliseconds within which the agent answers.
+-define(PROMISED, 500).
+
 rules_test_() ->
     Ready = #{
         accepting => {4000, true},
@@ -40,7 +43,9 @@ live_test_() ->
         fun table_is_awaited/0,
         fun grace_ends_the_wait/0,
         fun redis_is_awaited_without_limit_and_then_never_again/0,
-        fun draining_is_told_at_once/0
+        fun draining_is_told_at_once/0,
+        fun frozen_peer_delays_no_answer/0,
+        fun nothing_that_hangs_delays_an_answer/0
     ]].
 
 port_is_asked() ->
@@ -97,6 +102,58 @@ draining_is_told_at_once() ->
     ok = call(Vm, livestash_agent_state, set_draining, [waiting]),
     ?assertEqual({503, <<"This pod is being drained: waiting.\n">>}, readiness(Vm)),
     stop(Vm).
+
+%% A peer without CPU that this node waits for: it may hold what Mnesia here lacks.
+frozen_peer_delays_no_answer() ->
+    Peer = #{node := Node} = start(#{}),
+    [Name, Host] = string:split(atom_to_list(Node), "@"),
+    livestash_agent_dns:with_dns([Host], Name, fun(Vm, _Dns) ->
+        NotLoaded = {503, <<"This node holds no loaded copy of LiveStash's Mnesia table.\n">>},
+        eventually(fun() -> readiness(Vm) =:= NotLoaded end),
+        frozen(Peer, fun() ->
+            [?assert(quickest(Vm, Path) < ?PROMISED) || Path <- ["/readyz", "/status"]],
+            ?assertEqual(NotLoaded, readiness(Vm))
+        end)
+    end, #{environment => #{"LIVE_STASH_ADAPTER" => "mnesia", "LIVESTASH_READY_GRACE_MS" => "600000"}}),
+    stop(Peer).
+
+%% Processes of the agent that answers are put together from.
+nothing_that_hangs_delays_an_answer() ->
+    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    ok = call(Vm, fun make_table/0),
+    eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
+    [
+        begin
+            ok = call(Vm, sys, suspend, [Name]),
+            [?assert(quickest(Vm, Path) < ?PROMISED) || Path <- ["/readyz", "/status"]],
+            ok = call(Vm, sys, resume, [Name])
+        end
+     || Name <- [livestash_agent_mesh, livestash_agent_reunion, livestash_agent_ready]
+    ],
+    eventually(fun() -> element(1, readiness(Vm)) =:= 200 end),
+    stop(Vm).
+
+frozen(Vm, Test) ->
+    Pid = call(Vm, os, getpid, []),
+    "" = os:cmd("kill -STOP " ++ Pid),
+    try
+        Test()
+    after
+        "" = os:cmd("kill -CONT " ++ Pid)
+    end.
+
+%% Milliseconds of the quickest of a few answers: a busy machine delays some, what waits for a peer delays all. Between two
+%% of them what was found is old enough to be looked for again.
+quickest(Vm, Path) ->
+    lists:min([
+        begin
+            timer:sleep(1100),
+            {Microseconds, Answer} = timer:tc(fun() -> request(Vm, Path) end),
+            ?assert(is_binary(Answer)),
+            Microseconds div 1000
+        end
+     || _ <- lists:seq(1, 3)
+    ]).
 
 make_table() ->
     Table = ets:new(live_stash_server_storage, [named_table, public, {keypos, 2}]),

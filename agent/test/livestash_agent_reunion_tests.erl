@@ -409,7 +409,7 @@ younger(Vm) ->
     eventually(fun() -> lists:max([At || {_, At, _} <- call(Vm, livestash_agent_rank, births, [])]) > Now end).
 
 %% What a peer asks for.
-ask(Vm, Question, Arguments) -> call(Vm, livestash_agent_copies, answer, [2, Question, Arguments]).
+ask(Vm, Question, Arguments) -> call(Vm, livestash_agent_copies, Question, Arguments).
 
 make_table() ->
     Owner = spawn(timer, sleep, [infinity]),

@@ -41,6 +41,7 @@ type options struct {
 	namespaces       string
 	clusterDomain    string
 	agentImage       string
+	agentReaders     string
 	redisImage       string
 	exporterImage    string
 	runnerImage      string
@@ -80,6 +81,7 @@ func parse() options {
 	flag.StringVar(&opts.namespaces, "namespaces", "", "Comma-separated namespaces whose LiveStashClusters and LiveStashBenchmarks are reconciled. Empty: all.")
 	flag.StringVar(&opts.clusterDomain, "cluster-domain", "", "DNS domain of the Kubernetes cluster. Empty: taken from /etc/resolv.conf, else "+clusterdomain.Default+".")
 	flag.StringVar(&opts.agentImage, "agent-image", "ghcr.io/livestash-dev/livestash-operator:"+version, "Image that pods take the agent from: the operator's own, as it is named in the fleets' clusters.")
+	flag.StringVar(&opts.agentReaders, "agent-readers", "monitoring", "Comma-separated namespaces whose pods may reach the agents' port, and that of the exporter of a Redis that the operator runs: Prometheus'. The operator's own namespace always may. *: all.")
 	flag.StringVar(&opts.redisImage, "redis-image", "docker.io/valkey/valkey:9.1.4", "Image of the Redis that the operator runs for a fleet, unless the fleet names one. Redis or Valkey.")
 	flag.StringVar(&opts.exporterImage, "redis-exporter-image", "docker.io/oliver006/redis_exporter:v1.93.0", "Image of the exporter of that Redis' metrics, unless the fleet names one.")
 	flag.StringVar(&opts.runnerImage, "runner-image", "ghcr.io/livestash-dev/livestash-k6:"+version, "Image of the load tests of LiveStashBenchmarks, unless the benchmark names one.")
@@ -145,6 +147,7 @@ func run(opts options) error {
 		RedisExporterImage: opts.exporterImage,
 		Redis:              redisadmin.New(),
 		Namespace:          ownNamespace(),
+		Readers:            names(opts.agentReaders),
 		Clock:              clock.RealClock{},
 		Agents:             observer,
 		News:               news.Told,
@@ -184,7 +187,7 @@ func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *a
 		Tests:         tests,
 		Clients:       clients,
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
-		Agents:        agents,
+		Agents:        observe.NewPool(agents, 0),
 		Logs:          runner.PodLogs{Clients: clients},
 		Job:           &runner.Job{Reader: tests, HTTP: runner.NewHTTP()},
 		ClusterDomain: domain,
@@ -214,13 +217,20 @@ func metricsOptions(opts options) server.Options {
 	return metrics
 }
 
+// names are those of a comma-separated list.
+func names(list string) []string {
+	var all []string
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 func cacheOptions(namespaces string) cache.Options {
 	options := cluster.CacheOptions()
-	for namespace := range strings.SplitSeq(namespaces, ",") {
-		namespace = strings.TrimSpace(namespace)
-		if namespace == "" {
-			continue
-		}
+	for _, namespace := range names(namespaces) {
 		if options.DefaultNamespaces == nil {
 			options.DefaultNamespaces = map[string]cache.Config{}
 		}

@@ -166,6 +166,8 @@ func TestRefusals(t *testing.T) {
 		{"imagePullSecrets: [registry]", []string{"imagePullSecrets/0", "want object"}},
 		{"watchNamespaces: shop", []string{"watchNamespaces", "want array"}},
 		{"watchNamespaces: [Shop]", []string{"watchNamespaces/0"}},
+		{"agentReaders: monitoring", []string{"agentReaders", "want array"}},
+		{"agentReaders: ['mon*']", []string{"agentReaders/0"}},
 		{"watchNamespaces: [shop, shop]", []string{"watchNamespaces"}},
 		{"clusterDomain: cluster.local.", []string{"clusterDomain"}},
 		{"redis: {image: ''}", []string{"redis/image"}},

@@ -229,7 +229,7 @@ func TestPortsChangeWhileItServes(t *testing.T) {
 	s.must(strings.Replace(s.fleet("adapter: ETS\nreplicas: 2\nagent: {port: 9600}"), "readinessPath: /healthz", "readinessPath: /healthz, port: 4100", 1), "apply", "-f", "-")
 	held := false
 	s.eventually(3*time.Minute, func() error {
-		ports := s.must("", "get", "networkpolicy", "shop", "-o", "jsonpath={.spec.ingress[0].ports[*].port}")
+		ports := s.must("", "get", "networkpolicy", "shop", "-o", "jsonpath={.spec.ingress[0].ports[*].port} {.spec.ingress[1].ports[*].port}")
 		held = held || ports == "4000 4100 9568 9600"
 		if !held || ports != "4100 9600" {
 			return fmt.Errorf("the policy opens %q, held both: %v", ports, held)

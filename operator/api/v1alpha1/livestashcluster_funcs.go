@@ -49,6 +49,7 @@ const (
 	ReasonNotStalled        = "NotStalled"
 	ReasonPeersTakeOver     = "PeersTakeOver"
 	ReasonNoPeer            = "NoPeer"
+	ReasonTTLTooShort       = "TTLTooShort"
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
 	ReasonPodNotMade        = "PodNotMade"

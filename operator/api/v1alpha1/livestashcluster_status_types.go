@@ -45,6 +45,10 @@ type LiveStashClusterStatus struct {
 	// +optional
 	PodMonitor string `json:"podMonitor,omitempty"`
 
+	// certificate is the name of the Certificate that cert-manager was asked for. Empty when there is none.
+	// +optional
+	Certificate string `json:"certificate,omitempty"`
+
 	// revision is that of the StatefulSet's template, as in the pods' label controller-revision-hash.
 	// +optional
 	Revision string `json:"revision,omitempty"`

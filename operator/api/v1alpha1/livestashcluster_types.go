@@ -92,7 +92,9 @@ type LiveStashClusterSpec struct {
 	Adapter Adapter `json:"adapter"`
 
 	// ttl is how long a stash outlives its last use, as a duration with a unit ("90s", "5m", "1h"), rounded up to
-	// whole seconds. At least 1s; with BrowserMemory at most 24h. Default 5m, LiveStash's own.
+	// whole seconds. A page that is connected uses its stash. With BrowserMemory it does not: there, ttl is how old a
+	// stash may be, and should be as long as a session. A drain keeps stashes longer: see drain.keepFor. At least 1s; with
+	// BrowserMemory at most 24h. Default 5m, LiveStash's own.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -368,8 +370,9 @@ type DisruptionBudgetSpec struct {
 
 // NetworkPolicySpec restricts who reaches the pods. It works where the cluster's network plugin enforces NetworkPolicies.
 type NetworkPolicySpec struct {
-	// enabled makes a NetworkPolicy: the HTTP port and the agent's are open, epmd and Erlang distribution are open to the fleet's own pods
-	// only, everything else is closed. What the pods themselves connect to is not restricted. Default true.
+	// enabled makes a NetworkPolicy: the HTTP port is open, the agent's is open to the operator's namespace and to those that the operator
+	// was told (agentReaders of its chart, Prometheus'), epmd and Erlang distribution to the fleet's own pods only, everything else is
+	// closed. What the pods themselves connect to is not restricted. Default true.
 	// +kubebuilder:default=true
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`

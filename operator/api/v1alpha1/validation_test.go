@@ -72,6 +72,21 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.drain.gracePeriod", "with a unit"},
 		},
 		{
+			name: "stashes kept for more than a week",
+			spec: `{image: a, adapter: ETS, drain: {keepFor: 169h}}`,
+			says: []string{"spec.drain.keepFor", "at most 168h with a unit"},
+		},
+		{
+			name: "stashes kept for a number",
+			spec: `{image: a, adapter: ETS, drain: {keepFor: "3600"}}`,
+			says: []string{"spec.drain.keepFor", "with a unit"},
+		},
+		{
+			name: "less than no bytes of kept stashes",
+			spec: `{image: a, adapter: ETS, drain: {keepBytes: -1Mi}}`,
+			says: []string{"spec.drain.keepBytes", "must not be negative"},
+		},
+		{
 			name: "a grace period in the pod template",
 			spec: `{image: a, adapter: ETS, podTemplate: {spec: {terminationGracePeriodSeconds: 5}}}`,
 			says: []string{"spec.podTemplate.spec", "set spec.drain.gracePeriod"},
@@ -468,6 +483,8 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
 		"a surge always":            `{image: a, adapter: ETS, rollout: {surge: Always}}`,
 		"no surge":                  `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Never}}`,
+		"a week for hidden tabs":    `{image: a, adapter: ETS, drain: {keepFor: 168h, keepBytes: 2Gi}}`,
+		"nothing for hidden tabs":   `{image: a, adapter: ETS, drain: {keepFor: 0s, keepBytes: 0}}`,
 		"a quarter unavailable":     `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "25%"}}`,
 		"all unavailable":           `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "100%"}}`,
 		"none unavailable":          `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: 0}}`,

@@ -565,6 +565,16 @@ func (in *DrainSpec) DeepCopyInto(out *DrainSpec) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.KeepFor != nil {
+		in, out := &in.KeepFor, &out.KeepFor
+		*out = new(v1.Duration)
+		**out = **in
+	}
+	if in.KeepBytes != nil {
+		in, out := &in.KeepBytes, &out.KeepBytes
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.GracePeriod != nil {
 		in, out := &in.GracePeriod, &out.GracePeriod
 		*out = new(v1.Duration)

@@ -402,3 +402,37 @@ func TestPrune(t *testing.T) {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
+
+func TestRemove(t *testing.T) {
+	owner, ctx := newOwner(t), t.Context()
+	own, foreign, notServed := service(owner, "own"), service(owner, "foreign"), &metav1.PartialObjectMetadata{}
+	foreign.OwnerReferences = nil
+	suite.Must(t, api.Create(ctx, own.DeepCopy()))
+	suite.Must(t, api.Create(ctx, foreign.DeepCopy()))
+	notServed.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "NotServed"})
+	notServed.Namespace, notServed.Name = owner.Namespace, "any"
+
+	for _, c := range []struct {
+		name   string
+		object client.Object
+		costs  int64
+		gone   bool
+	}{
+		{"own", own, 1, true},
+		{"gone already", own, 0, true},
+		{"somebody else's", foreign, 0, false},
+		{"of a kind that is not served", notServed, 0, true},
+	} {
+		costs(t, c.costs, func() error {
+			gone, err := underTest.Remove(ctx, owner, c.object)
+			if gone != c.gone {
+				t.Errorf("%s: gone = %t", c.name, gone)
+			}
+			return err
+		})
+	}
+	suite.Must(t, api.Get(ctx, client.ObjectKeyFromObject(foreign), &corev1.Service{}))
+	if err := api.Get(ctx, client.ObjectKeyFromObject(own), &corev1.Service{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the owner's Service is still there: %v", err)
+	}
+}

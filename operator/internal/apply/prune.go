@@ -53,17 +53,41 @@ func (a Applier) prune(ctx context.Context, owner client.Object, of client.Match
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(client.Object)
-		if !metav1.IsControlledBy(object, owner) || !object.GetDeletionTimestamp().IsZero() || kept(object) {
+		if !metav1.IsControlledBy(object, owner) || kept(object) {
 			return nil
 		}
-		unwanted := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
-		unwanted.SetGroupVersionKind(kind)
-		err := a.Writer.Delete(ctx, unwanted, client.Preconditions{UID: ptr.To(object.GetUID())})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %s: %w", kindAndName(unwanted), err)
-		}
-		return nil
+		return a.delete(ctx, kind, object)
 	})
+}
+
+// Remove deletes one object that is known, if the owner controls it, and returns whether there is none of the owner's any more. Without
+// something to delete it costs no request. When the kind is not served, there is none.
+func (a Applier) Remove(ctx context.Context, owner, like client.Object) (gone bool, err error) {
+	known, err := a.lookUp(ctx, like)
+	if err != nil && !meta.IsNoMatchError(err) {
+		return false, err
+	}
+	if known == nil {
+		return true, nil
+	}
+	if !metav1.IsControlledBy(known, owner) {
+		return false, nil
+	}
+	return true, a.delete(ctx, like.GetObjectKind().GroupVersionKind(), known)
+}
+
+// delete deletes this object and no other that has got its name meanwhile.
+func (a Applier) delete(ctx context.Context, kind schema.GroupVersionKind, object client.Object) error {
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	unwanted := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+	unwanted.SetGroupVersionKind(kind)
+	err := a.Writer.Delete(ctx, unwanted, client.Preconditions{UID: ptr.To(object.GetUID())})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s: %w", kindAndName(unwanted), err)
+	}
+	return nil
 }
 
 func (a Applier) emptyList(kind schema.GroupVersionKind) (client.ObjectList, error) {

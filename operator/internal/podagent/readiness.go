@@ -23,6 +23,9 @@ const (
 	askTime = time.Second
 	// answerAge is how old an answer may be for the next to ask. So a crowd does not reach the agent.
 	answerAge = 100 * time.Millisecond
+	// wordAge is for how long the agent's last word stands while it says nothing: longer than a node is slow, shorter than a frozen
+	// one should be sent users.
+	wordAge = 30 * time.Second
 	// agentStartTime is how long an open port does not count without the agent's word: the agent starts last, so a
 	// probe may come between the two, and a pod that is ready too early lets a rollout take the next one.
 	agentStartTime = 3 * time.Second
@@ -31,8 +34,9 @@ const (
 	maxReason = 512
 )
 
-// readiness decides whether the pod is ready: by the agent's word, and when no agent answers, by the application's port.
-// So a broken agent, or an image that is no BEAM, never makes a serving pod unready.
+// readiness decides whether the pod is ready: by the agent's word, and when there is no agent, by the application's port. So an
+// agent that gave up, or an image that is no BEAM, never makes a serving pod unready; and an agent that is slow, in a pod
+// that must not serve, never makes it ready.
 type readiness struct {
 	settings  Settings
 	logger    *log.Logger
@@ -41,6 +45,9 @@ type readiness struct {
 	mu       sync.Mutex
 	last     answer
 	answered time.Time
+	// word is the agent's last, and heard when it came: zero when there is no agent.
+	word  answer
+	heard time.Time
 	// servingSince is zero while the application's port is shut.
 	servingSince time.Time
 }
@@ -73,7 +80,7 @@ func (r *readiness) ask() answer {
 }
 
 func (r *readiness) decide() answer {
-	verdict, noAgent := r.askAgent()
+	verdict, noAgent := r.agentsWord()
 	if noAgent == nil && verdict.status != statusOK {
 		return verdict
 	}
@@ -93,15 +100,58 @@ func (r *readiness) decide() answer {
 	return answer{statusOK, fmt.Sprintf("ready by the application's port %d alone: %v", r.settings.AppPort, noAgent)}
 }
 
-// askAgent is an error when nobody answers, or somebody who is not the agent.
-func (r *readiness) askAgent() (answer, error) {
-	reply, err := get(r.settings.AgentPort, "/readyz")
+// agentsWord is what the agent says, or while it says nothing, what it has said last. It is an error when there is no agent.
+func (r *readiness) agentsWord() (answer, error) {
+	word, err := askAgent(r.settings.AgentPort)
+	switch {
+	case err == nil:
+		r.word, r.heard = word, time.Now()
+		return word, nil
+	case !errors.Is(err, errSilent):
+		r.heard = time.Time{}
+		return answer{}, err
+	case time.Since(r.heard) < wordAge:
+		return r.word, nil
+	default:
+		return answer{statusUnavailable, err.Error()}, nil
+	}
+}
+
+// errSilent says that an agent is there and gives no answer.
+var errSilent = errors.New("the agent is there but does not answer: the node is starting, frozen or overloaded")
+
+// askAgent asks over the agent's own socket, and where there is none, over its port. It is errSilent when nothing is answered
+// there in time, and another error when nobody listens, or somebody who is not the agent. On the port, which may be anybody's,
+// silence is not the agent's.
+func askAgent(agentPort int) (answer, error) {
+	deadline := time.Now().Add(askTime)
+	conn, err := dialAgent(agentPort, deadline)
+	if isAbsent(err) {
+		return askAgentPort(agentPort, deadline)
+	}
+	if err != nil {
+		return answer{}, fmt.Errorf("%w (%w)", errSilent, err)
+	}
+	reply, err := exchange(conn, agentPort, "/readyz", deadline)
+	if err != nil {
+		return answer{}, fmt.Errorf("%w (%w)", errSilent, err)
+	}
+	return agentsAnswer(reply, "the agent's socket")
+}
+
+func askAgentPort(port int, deadline time.Time) (answer, error) {
+	reply, err := get(port, "/readyz", deadline)
 	if err != nil {
 		return answer{}, fmt.Errorf("no agent answers: %w", err)
 	}
+	return agentsAnswer(reply, fmt.Sprintf("port %d", port))
+}
+
+// agentsAnswer is an error when somebody else gave it than an agent of this version.
+func agentsAnswer(reply reply, where string) (answer, error) {
 	version := reply.header.Get(agentHeader)
 	if version == "" {
-		return answer{}, fmt.Errorf("port %d belongs to another server than the agent", r.settings.AgentPort)
+		return answer{}, fmt.Errorf("%s belongs to another server than the agent", where)
 	}
 	switch reply.status {
 	case 200:
@@ -119,7 +169,7 @@ func (r *readiness) askApplication(withoutAgent bool) error {
 	port, path := r.settings.AppPort, r.settings.ReadinessPath
 	switch {
 	case path != "":
-		reply, err := get(port, path)
+		reply, err := get(port, path, time.Now().Add(askTime))
 		if err != nil {
 			return fmt.Errorf("the application does not answer %s: %w", path, err)
 		}
@@ -143,13 +193,22 @@ type reply struct {
 	text   string
 }
 
-// get asks a server in this pod, and believes neither that it is quick, nor that it is modest, nor that it speaks HTTP.
-func get(port int, path string) (reply, error) {
-	deadline := time.Now().Add(askTime)
+// get asks a server on a port of this pod.
+func get(port int, path string, deadline time.Time) (reply, error) {
 	conn, err := dial(port, deadline)
 	if err != nil {
 		return reply{}, err
 	}
+	answered, err := exchange(conn, port, path, deadline)
+	if err != nil {
+		return reply{}, fmt.Errorf("bad answer on port %d: %w", port, err)
+	}
+	return answered, nil
+}
+
+// exchange asks a server in this pod, closes, and believes neither that it is quick, nor that it is modest, nor that it speaks
+// HTTP.
+func exchange(conn net.Conn, port int, path string, deadline time.Time) (reply, error) {
 	defer func() { _ = conn.Close() }()
 	if err := conn.SetDeadline(deadline); err != nil {
 		return reply{}, err
@@ -157,11 +216,7 @@ func get(port int, path string) (reply, error) {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost:%d\r\nUser-Agent: livestash-podagent\r\nConnection: close\r\n\r\n", path, port); err != nil {
 		return reply{}, err
 	}
-	answered, err := readReply(conn)
-	if err != nil {
-		return reply{}, fmt.Errorf("bad answer on port %d: %w", port, err)
-	}
-	return answered, nil
+	return readReply(conn)
 }
 
 func readReply(from io.Reader) (reply, error) {
@@ -200,6 +255,18 @@ func readReason(body io.Reader, header textproto.MIMEHeader) string {
 	text := make([]byte, size)
 	n, _ := io.ReadFull(body, text)
 	return strings.TrimSpace(string(text[:n]))
+}
+
+// dialAgent connects to the agent's own socket: one without a file, which the containers of a pod share and nobody outside can
+// fill. Its name has the agent's port, of which there is one in a network namespace.
+func dialAgent(agentPort int, deadline time.Time) (net.Conn, error) {
+	dialer := net.Dialer{Deadline: deadline}
+	return dialer.Dial("unix", fmt.Sprintf("@livestash-agent-%d", agentPort))
+}
+
+// isAbsent is whether there is no such socket, or a security profile of the machine does not allow one.
+func isAbsent(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
 }
 
 // dial connects to a port of this pod, whichever IP the server listens on.

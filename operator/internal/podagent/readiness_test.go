@@ -22,22 +22,37 @@ import (
 func server(t *testing.T, handle func(net.Conn)) int {
 	t.Helper()
 	listener := listen(t)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = conn.Close() }()
-				handle(conn)
-			}()
-		}
-	}()
+	go serveAll(listener, handle)
 	return port(listener)
 }
 
+func serveAll(listener net.Listener, handle func(net.Conn)) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer func() { _ = conn.Close() }()
+			handle(conn)
+		}()
+	}
+}
+
 func port(listener net.Listener) int { return listener.Addr().(*net.TCPAddr).Port }
+
+// agentSocket is a server on the agent's own socket, whose port nobody listens on, and what ends it.
+func agentSocket(t *testing.T, handle func(net.Conn)) (agentPort int, end func()) {
+	t.Helper()
+	agentPort = shut(t)
+	listener, err := net.Listen("unix", fmt.Sprintf("@livestash-agent-%d", agentPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go serveAll(listener, handle)
+	return agentPort, func() { _ = listener.Close() }
+}
 
 // says answers with these bytes once the request is there.
 func says(text string) func(net.Conn) {
@@ -120,6 +135,94 @@ func TestReadiness(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSilentAgent: on its own socket somebody listens, so there is an agent, and its last word stands for a while.
+func TestSilentAgent(t *testing.T) {
+	ready, waits := agentSays("200 OK", "ready ok"), agentSays("503 Service Unavailable", "draining")
+	silences := map[string]func(net.Conn){
+		"hangs":          hangs,
+		"closes at once": func(net.Conn) {},
+		"cut short":      says("HTTP/1.1 200 OK\r\nlivestash-agent: 1\r\n"),
+	}
+	cases := map[string]struct {
+		// before is what the agent has said, nil for nothing, and since how long before it fell silent.
+		before func(net.Conn)
+		since  time.Duration
+		want   answer
+	}{
+		"frozen before its first word":    {nil, 0, answer{statusUnavailable, "the agent is there"}},
+		"was ready":                       {ready, 0, answer{statusOK, "ready ok"}},
+		"was not ready":                   {waits, 0, answer{statusUnavailable, "draining"}},
+		"was ready, too long ago":         {ready, wordAge, answer{statusUnavailable, "the agent is there"}},
+		"was not ready, and for too long": {waits, wordAge, answer{statusUnavailable, "the agent is there"}},
+	}
+	for silence, silent := range silences {
+		for name, c := range cases {
+			t.Run(silence+", "+name, func(t *testing.T) {
+				t.Parallel()
+				var now atomic.Pointer[func(net.Conn)]
+				agentPort, _ := agentSocket(t, func(conn net.Conn) { (*now.Load())(conn) })
+				r := newReadiness(Settings{AgentPort: agentPort, AppPort: server(t, hangs)}, quiet)
+				r.startTime = 0
+				if c.before != nil {
+					now.Store(&c.before)
+					r.decide()
+					r.heard = r.heard.Add(-c.since)
+				}
+				now.Store(&silent)
+				if got := r.decide(); got.status != c.want.status || !strings.HasPrefix(got.text, c.want.text) {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+// TestAgentIsGone: an agent that has ended leaves no socket, whatever it has said before.
+func TestAgentIsGone(t *testing.T) {
+	for name, said := range map[string]string{"was ready": "200 OK", "was not ready": "503 Service Unavailable"} {
+		t.Run(name, func(t *testing.T) {
+			for appOpen, appPort := range map[bool]int{true: server(t, hangs), false: shut(t)} {
+				agentPort, end := agentSocket(t, agentSays(said, "my words"))
+				r := newReadiness(Settings{AgentPort: agentPort, AppPort: appPort}, quiet)
+				r.startTime = 0
+				if got := r.decide(); got.text != "my words" {
+					t.Fatalf("got %v, want the agent's words", got)
+				}
+				end()
+				if got := r.decide(); (got.status == statusOK) != appOpen {
+					t.Errorf("application's port open %v: got %v", appOpen, got)
+				}
+			}
+		})
+	}
+}
+
+// TestSocketOfSomebodyElse: who answers there without being the agent does not decide.
+func TestSocketOfSomebodyElse(t *testing.T) {
+	agentPort, _ := agentSocket(t, says("HTTP/1.1 503 No\r\n\r\n"))
+	r := newReadiness(Settings{AgentPort: agentPort, AppPort: server(t, hangs)}, quiet)
+	r.startTime = 0
+	if got := r.decide(); got.status != statusOK {
+		t.Errorf("got %v, want ready by the application's port", got)
+	}
+}
+
+// TestCrowdOnTheAgentsPort: all of its connections are taken, and the agent's own socket answers.
+func TestCrowdOnTheAgentsPort(t *testing.T) {
+	agentPort := server(t, hangs)
+	listener, err := net.Listen("unix", fmt.Sprintf("@livestash-agent-%d", agentPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	go serveAll(listener, agentSays("503 Service Unavailable", "draining"))
+	r := newReadiness(Settings{AgentPort: agentPort, AppPort: server(t, hangs)}, quiet)
+	r.startTime = 0
+	if got := r.decide(); got != (answer{statusUnavailable, "draining"}) {
+		t.Errorf("got %v, want the agent's word", got)
 	}
 }
 

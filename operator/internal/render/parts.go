@@ -4,9 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -28,6 +30,21 @@ func PolicyPorts(ports ...int32) []networkingv1.NetworkPolicyPort {
 		})
 	}
 	return policy
+}
+
+// ReadersOnly admits those who may read what agents and exporters tell: the operator's namespace and the readers'. Nil, which is
+// everybody: that is wanted, or nobody knows where the operator's questions come from, because it runs outside of the cluster.
+func ReadersOnly(in Inputs) []networkingv1.NetworkPolicyPeer {
+	if in.OperatorNamespace == "" || slices.Contains(in.Readers, AllNamespaces) {
+		return nil
+	}
+	namespaces := append([]string{in.OperatorNamespace}, in.Readers...)
+	slices.Sort(namespaces)
+	return []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(namespaces),
+		}},
+	}}}
 }
 
 // LockedDown is the security context of a container that needs nothing and writes nothing but its volumes.

@@ -32,6 +32,9 @@ type Inputs struct {
 	// OperatorNamespace is where the operator's own pods are. Empty when it runs outside of the cluster.
 	OperatorNamespace string
 
+	// Readers are the namespaces whose pods may read what agents and exporters tell, besides the operator's. AllNamespaces: anybody.
+	Readers []string
+
 	// StoreDigest tells which store the pods use.
 	StoreDigest string
 
@@ -47,6 +50,9 @@ type Inputs struct {
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
 }
+
+// AllNamespaces among the readers stands for every namespace.
+const AllNamespaces = "*"
 
 // Ports are ports of a fleet's pods.
 type Ports struct {

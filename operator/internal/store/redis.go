@@ -28,6 +28,8 @@ func (redis) Home() Home { return Elsewhere }
 
 func (redis) Recovers() bool { return true }
 
+func (redis) Renewed() bool { return true }
+
 func (redis) Env(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	env := []corev1.EnvVar{FromSecret("LIVE_STASH_REDIS_URL", redisURL(c))}
 	if external := ExternalRedis(c); external != nil && external.CASecretRef != nil {

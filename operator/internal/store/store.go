@@ -33,6 +33,10 @@ type Adapter interface {
 	// Home is where the stashes are, and so what a stopping pod has to do about them.
 	Home() Home
 
+	// Renewed is whether a stash lives on while its user is there, and can be kept longer than its TTL for one who comes back late.
+	// Any other ages from the moment it was made.
+	Renewed() bool
+
 	// NetTickTime is after how long a silent peer is given up, unless the user says so: what needs a peer waits as long.
 	NetTickTime() time.Duration
 
@@ -95,3 +99,5 @@ func (storeless) OwnSecrets(*v1alpha1.LiveStashCluster) []string { return nil }
 func (storeless) ReadsSpecRedis() bool { return false }
 
 func (storeless) Recovers() bool { return true }
+
+func (storeless) Renewed() bool { return true }

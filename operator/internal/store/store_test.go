@@ -22,10 +22,11 @@ func TestAdapters(t *testing.T) {
 		tick    time.Duration
 		own     []string
 		lost    bool
+		ages    bool
 	}{
 		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere, lost: true},
 		v1alpha1.AdapterETS:           {name: "ets", home: OnePod},
-		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 9500},
+		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 9500, ages: true},
 		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod, tick: 8 * time.Second},
 		v1alpha1.AdapterRedis: {
 			name: "redis", home: Elsewhere, env: []string{"LIVE_STASH_REDIS_URL"},
@@ -66,6 +67,9 @@ func TestAdapters(t *testing.T) {
 			}
 			if got := adapter.ReadsSpecRedis(); got != (kind == v1alpha1.AdapterRedis) {
 				t.Errorf("ReadsSpecRedis = %t", got)
+			}
+			if adapter.Renewed() == want.ages {
+				t.Errorf("Renewed = %t", adapter.Renewed())
 			}
 			if adapter.Recovers() == want.lost {
 				t.Errorf("Recovers = %t", adapter.Recovers())

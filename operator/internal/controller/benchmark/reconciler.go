@@ -43,7 +43,7 @@ type Reconciler struct {
 	// Recorder tells users what happened.
 	Recorder recorder.EventRecorder
 
-	// Agents asks the agents in the fleets' pods.
+	// Agents asks the agents in the fleets' pods, only so many at once.
 	Agents Agents
 
 	// Logs reads the ends of failed runners' logs.

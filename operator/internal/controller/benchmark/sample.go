@@ -22,8 +22,8 @@ import (
 const (
 	// sampleInterval is how often agents are asked: what they know cannot be watched.
 	sampleInterval = 5 * time.Second
-	// agentTimeout bounds the wait for an agent that does not answer.
-	agentTimeout = 2 * time.Second
+	// roundTime is after how long a round of questions ends, whoever has not answered: before the next one begins.
+	roundTime = 4 * time.Second
 	// keepInterval is how often samples are written down: a restart of the operator loses no more than these.
 	keepInterval = 30 * time.Second
 	// recorderKey is that of the samples' ConfigMap; testKey says of which test they are.
@@ -36,6 +36,30 @@ type recording struct {
 	recorder *loadtest.Recorder
 	// lastAt and keptAt are when it was last added to, and written down.
 	lastAt, keptAt time.Time
+	// asking is the round of questions that is out. Nil: none is.
+	asking *round
+}
+
+// round is one question to each agent of a fleet, outside of the reconcile worker.
+type round struct {
+	// at is when it began, pods how many pods the fleet was to have.
+	at   time.Time
+	pods int
+	// said gets the answers, by pod, when the round is over. It has room for them.
+	said chan map[string]agentclient.Metrics
+}
+
+// collect adds what the last round has brought, if it is over.
+func (r *recording) collect() {
+	if r.asking == nil {
+		return
+	}
+	select {
+	case said := <-r.asking.said:
+		r.recorder.Add(r.asking.at, r.asking.pods, said)
+		r.asking = nil
+	default:
+	}
 }
 
 // recordings are those of the tests that run, by benchmark.
@@ -65,7 +89,7 @@ func (s *recordings) forget(of types.NamespacedName) {
 	delete(s.of, of)
 }
 
-// sample asks the agents of the fleet every few seconds while k6 runs.
+// sample asks the agents of the fleet every few seconds while k6 runs. What they say is for a later pass: nobody waits for them.
 func (r *Reconciler) sample(ctx context.Context, p *pass) error {
 	if p.row.Phase != v1alpha1.RunRunning || p.cluster == nil || !p.cluster.AgentEnabled() {
 		return nil
@@ -74,6 +98,7 @@ func (r *Reconciler) sample(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
+	running.collect()
 	now := r.Clock.Now()
 	if left := sampleInterval - now.Sub(running.lastAt); left > 0 {
 		p.DueIn(left)
@@ -81,11 +106,12 @@ func (r *Reconciler) sample(ctx context.Context, p *pass) error {
 	}
 	p.DueIn(sampleInterval)
 	running.lastAt = now
-	said, err := r.askAgents(ctx, p.cluster)
+	if running.asking == nil {
+		running.asking, err = r.askAgents(ctx, p.cluster, now)
+	}
 	if err != nil {
 		return err
 	}
-	running.recorder.Add(now, int(p.cluster.DesiredReplicas()), said)
 	if now.Sub(running.keptAt) < keepInterval {
 		return nil
 	}
@@ -125,35 +151,48 @@ func (r *Reconciler) keepSamples(ctx context.Context, b *v1alpha1.LiveStashBench
 
 func samplesName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-samples" }
 
-// askAgents asks the agents of all pods that run, at the same time. Those that do not answer are left out.
-func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster) (map[string]agentclient.Metrics, error) {
+// askAgents begins to ask the agents of all pods that run, at the same time as far as there is room. Those that do not answer are
+// left out.
+func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster, now time.Time) (*round, error) {
 	pods := &corev1.PodList{}
 	err := r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent})
 	if err != nil {
 		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
-	defer cancel()
+	addresses := map[string]string{}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Status.PodIP != "" {
+			addresses[pod.Name] = pod.Status.PodIP
+		}
+	}
+	begun := &round{at: now, pods: int(c.DesiredReplicas()), said: make(chan map[string]agentclient.Metrics, 1)}
+	go func() {
+		// It outlives the pass.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTime)
+		defer cancel()
+		begun.said <- r.answers(ctx, addresses, c.Spec.Agent.Port)
+	}()
+	return begun, nil
+}
+
+// answers are those of the agents at the addresses, by pod.
+func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, port int32) map[string]agentclient.Metrics {
 	said := map[string]agentclient.Metrics{}
 	var mutex sync.Mutex
 	var asked sync.WaitGroup
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Status.PodIP == "" {
-			continue
-		}
+	for pod, address := range addresses {
 		asked.Go(func() {
-			metrics, err := r.Agents.Metrics(ctx, pod.Status.PodIP, c.Spec.Agent.Port)
+			metrics, err := r.Agents.Metrics(ctx, address, port)
 			if err != nil {
 				return
 			}
 			mutex.Lock()
 			defer mutex.Unlock()
-			said[pod.Name] = metrics
+			said[pod] = metrics
 		})
 	}
 	asked.Wait()
-	return said, nil
+	return said
 }
 
 // samplesOf are the recording of the run, and what there is to say about it. Nil when there are no agents to ask.
@@ -165,6 +204,7 @@ func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*loadtest.Recorder
 	if err != nil {
 		return nil, "", err
 	}
+	running.collect()
 	recorder := running.recorder
 	expected := int(r.Clock.Since(p.row.LoadStartedAt.Time) / sampleInterval)
 	switch {

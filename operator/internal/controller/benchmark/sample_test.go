@@ -1,18 +1,25 @@
 package benchmark
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // An operator goes on with the samples that the one before it has written down, and not with those of another test.
@@ -43,6 +50,66 @@ func TestSamplesOutliveTheOperator(t *testing.T) {
 				t.Errorf("it goes on with %s, want %s", text(t, got.recorder), text(t, c.want))
 			}
 		})
+	}
+}
+
+// Fifty agents that do not answer hold no worker up, and are not all asked at once.
+func TestSilentAgentsHoldNoWorkerUp(t *testing.T) {
+	const size, most = 50, 8
+	b := newBenchmark(t, suite.Namespace(t, api), "bench", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
+	cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "shop"}}
+	cluster.Spec.Replicas = ptr.To[int32](size)
+	for i := range size {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: b.Namespace, Name: fmt.Sprintf("shop-%d", i),
+				Labels: map[string]string{render.ClusterLabel: "shop", render.ComponentLabel: render.FleetComponent},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
+		}
+		suite.Must(t, api.Create(t.Context(), pod))
+		pod.Status.PodIP = fmt.Sprintf("10.0.0.%d", i+1)
+		suite.Must(t, api.Status().Update(t.Context(), pod))
+	}
+
+	agents := &silentAgents{speak: make(chan struct{})}
+	r := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}, Agents: observe.NewPool(agents, most)}
+	row := &v1alpha1.BenchmarkRunStatus{Runner: "bench-01-ets-a", Phase: v1alpha1.RunRunning, LoadStartedAt: ptr.To(metav1.Now())}
+	sampled := func() *loadtest.Recorder {
+		suite.Must(t, r.sample(t.Context(), &pass{benchmark: b, row: row, cluster: cluster}))
+		return r.recordings.get(client.ObjectKeyFromObject(b)).recorder
+	}
+	if got := sampled(); got.Samples != 0 {
+		t.Errorf("the pass went on when everybody had had their time: %d samples, %d of them incomplete", got.Samples, got.Incomplete)
+	}
+	close(agents.speak)
+	suite.Eventually(t, func() error {
+		if got := sampled(); got.Samples != 1 || got.Incomplete != 0 {
+			return fmt.Errorf("%d samples, %d of them incomplete", got.Samples, got.Incomplete)
+		}
+		return nil
+	})
+	if got := agents.most.Load(); got > most {
+		t.Errorf("%d agents were asked at once, want %d at most", got, most)
+	}
+}
+
+// silentAgents say nothing until they are let speak.
+type silentAgents struct {
+	speak     chan struct{}
+	out, most atomic.Int32
+}
+
+func (a *silentAgents) Metrics(ctx context.Context, _ string, _ int32) (agentclient.Metrics, error) {
+	for out, most := a.out.Add(1), a.most.Load(); out > most && !a.most.CompareAndSwap(most, out); {
+		most = a.most.Load()
+	}
+	defer a.out.Add(-1)
+	select {
+	case <-a.speak:
+		return agentclient.Metrics{Processes: 1}, nil
+	case <-ctx.Done():
+		return agentclient.Metrics{}, ctx.Err()
 	}
 }
 

@@ -38,6 +38,9 @@ const (
 	expiryAnnotation = "livestash.dev/expiry"
 )
 
+// issuedForAnnotation is cert-manager's, on the Secrets that it makes: for which Certificate.
+const issuedForAnnotation = "cert-manager.io/certificate-name"
+
 // lookAtIssued is how often a Certificate of cert-manager, which is not watched, is looked up.
 const lookAtIssued = time.Hour
 
@@ -49,7 +52,7 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, p *pass) error {
 	}
 	if certificate := tls.IssuedCertificate(p.cluster, p.inputs); certificate != nil {
 		p.DueIn(lookAtIssued)
-		return r.ensureIssuedCertificate(ctx, p.cluster, certificate)
+		return r.ensureIssuedCertificate(ctx, p, certificate)
 	}
 
 	found := ownCertificates{name: tls.DNSName(p.cluster, p.inputs)}
@@ -200,7 +203,8 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 }
 
 // ensureIssuedCertificate asks cert-manager for the nodes' certificate, and waits until it is there.
-func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.LiveStashCluster, certificate *unstructured.Unstructured) error {
+func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, p *pass, certificate *unstructured.Unstructured) error {
+	c := p.cluster
 	_, err := r.applier().One(ctx, c, certificate)
 	if meta.IsNoMatchError(err) {
 		return &reconcile.Problem{
@@ -212,6 +216,7 @@ func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.Li
 	if err != nil {
 		return err
 	}
+	p.certificate = certificate.GetName()
 	secret, err := r.secretMetadata(ctx, c.Namespace, tls.SecretName(c))
 	if err != nil || secret != nil {
 		return err
@@ -222,6 +227,37 @@ func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, c *v1alpha1.Li
 			tls.SecretName(c), c.Namespace, certificate.GetName()),
 		Watched: true,
 	}
+}
+
+// removeIssuedCertificate deletes the Certificate that the status tells of and, because cert-manager does not, the Secret that was
+// made for it. A fleet that has none costs no request.
+func (r *Reconciler) removeIssuedCertificate(ctx context.Context, p *pass) error {
+	if p.certificate == "" || tls.IssuedCertificate(p.cluster, p.inputs) != nil {
+		return nil
+	}
+	gone, err := r.removeOfOthersKind(ctx, p.cluster, tls.CertificateKind, p.certificate)
+	if err == nil && gone {
+		err = r.removeIssuedSecret(ctx, p.cluster.Namespace, p.certificate)
+	}
+	if err != nil {
+		return err
+	}
+	p.certificate = ""
+	return nil
+}
+
+// removeIssuedSecret deletes the Secret of a Certificate that is gone, if cert-manager says that it made it. Certificate and Secret
+// have the same name.
+func (r *Reconciler) removeIssuedSecret(ctx context.Context, namespace, name string) error {
+	secret := secretMetadataObject()
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	if err == nil && secret.Annotations[issuedForAnnotation] == name {
+		err = r.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing Secret %s: %w", name, err)
+	}
+	return nil
 }
 
 // ownSecret is what the cache knows of a Secret that only the operator may have made. Nil when there is none.

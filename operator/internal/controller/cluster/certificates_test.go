@@ -311,6 +311,80 @@ func TestCertificateOfCertManager(t *testing.T) {
 	})
 }
 
+// What cert-manager was asked for goes when it is no longer wanted and no pod has it mounted. What somebody else has taken over stays.
+func TestCertificateOfCertManagerGoesWithItsSetting(t *testing.T) {
+	serveCertificates(t)
+	noTLS := func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.TLS = v1alpha1.DistributionTLSSpec{} }
+	cases := map[string]struct {
+		change func(*v1alpha1.LiveStashClusterSpec)
+		// before is done to the Certificate and the Secret before the change.
+		before func(certificate, secret client.Object)
+		// kept is whether each of the two stays.
+		keptCertificate, keptSecret bool
+	}{
+		"no TLS":                     {change: noTLS},
+		"no issuer":                  {change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.TLS.IssuerRef = nil }},
+		"somebody's own Certificate": {change: noTLS, before: func(certificate, _ client.Object) { certificate.SetOwnerReferences(nil) }, keptCertificate: true, keptSecret: true},
+		"somebody's own Secret":      {change: noTLS, before: func(_, secret client.Object) { secret.SetAnnotations(nil) }, keptSecret: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+				spec.Clustering.TLS = v1alpha1.DistributionTLSSpec{Enabled: true, IssuerRef: &v1alpha1.IssuerReference{Name: "fleet-ca"}}
+				spec.Replicas = ptr.To[int32](0) // TLS can only change then
+			})
+			certificate, secret := issued(t, cluster)
+			reconciled(t, cluster)
+			rolledOut(t, cluster.Namespace, "shop")
+			if c.before != nil {
+				c.before(certificate, secret)
+				suite.Must(t, api.Update(t.Context(), certificate))
+				suite.Must(t, api.Update(t.Context(), secret))
+			}
+
+			changeSpec(t, cluster, c.change)
+			reconciled(t, cluster)
+			for _, object := range []client.Object{certificate, secret} {
+				if err := get(t, object); err != nil {
+					t.Errorf("pods that need %s may still be there: %v", object.GetName(), err)
+				}
+			}
+			rolledOut(t, cluster.Namespace, "shop")
+			suite.Eventually(t, func() error {
+				if made := await(t, cluster.Namespace, "shop", &v1alpha1.LiveStashCluster{}).Status.Certificate; made != "" {
+					return fmt.Errorf("status.certificate = %q", made)
+				}
+				return nil
+			})
+			for object, kept := range map[client.Object]bool{certificate: c.keptCertificate, secret: c.keptSecret} {
+				if err := get(t, object); kept && err != nil || !kept && !apierrors.IsNotFound(err) {
+					t.Errorf("%T %s: %v, want it kept: %t", object, object.GetName(), err, kept)
+				}
+			}
+		})
+	}
+}
+
+// issued waits for the Certificate that the operator asks for, and plays cert-manager's part.
+func issued(t *testing.T, cluster *v1alpha1.LiveStashCluster) (certificate *unstructured.Unstructured, secret *corev1.Secret) {
+	t.Helper()
+	certificate = &unstructured.Unstructured{}
+	certificate.SetGroupVersionKind(tls.CertificateKind)
+	certificate.SetNamespace(cluster.Namespace)
+	certificate.SetName("shop-distribution-issued")
+	suite.Eventually(t, func() error { return get(t, certificate) })
+	secret = &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: certificate.GetName(),
+			Annotations: map[string]string{"cert-manager.io/certificate-name": certificate.GetName()},
+		},
+		Type:       corev1.SecretTypeTLS,
+		StringData: map[string]string{"ca.crt": "a", "tls.crt": "b", "tls.key": "c"},
+	}
+	suite.Must(t, api.Create(t.Context(), secret))
+	return certificate, secret
+}
+
 // serveCertificates has the API server serve cert-manager's Certificates.
 func serveCertificates(t *testing.T) {
 	t.Helper()
@@ -318,5 +392,5 @@ func serveCertificates(t *testing.T) {
 	suite.Must(t, err)
 	definition := &unstructured.Unstructured{}
 	suite.Must(t, yaml.Unmarshal(text, &definition.Object))
-	suite.Must(t, api.Create(t.Context(), definition))
+	suite.Must(t, client.IgnoreAlreadyExists(api.Create(t.Context(), definition)))
 }

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,17 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// dismissPods tells the pods of a fleet that is to have none that nobody comes back whom they could wait for: their agents look for
+// the headless Service in DNS. So it goes before they are told to stop.
+func (r *Reconciler) dismissPods(ctx context.Context, p *pass) error {
+	if p.inputs.Replicas > 0 {
+		return nil
+	}
+	service := &corev1.Service{TypeMeta: render.ServiceType, ObjectMeta: render.ObjectMeta(p.cluster, render.HeadlessName(p.cluster))}
+	_, err := r.applier().Remove(ctx, p.cluster, service)
+	return err
+}
+
 // prunedKinds are the kinds of the children that a spec can do without. podInputs are those of them that pods mount.
 var (
 	prunedKinds = []schema.GroupVersionKind{
@@ -81,7 +93,20 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := applier.Prune(ctx, p.cluster, of, podInputs, p.objects); err != nil {
 		return err
 	}
+	if err := r.removeIssuedCertificate(ctx, p); err != nil {
+		return err
+	}
 	return applier.PruneSecrets(ctx, p.cluster, of, ownSecrets(p.cluster))
+}
+
+// removeOfOthersKind deletes an object of another operator's kind, which no cache is to hold for it, if it is the fleet's. It returns
+// whether there is none of the fleet's any more.
+func (r *Reconciler) removeOfOthersKind(ctx context.Context, c *v1alpha1.LiveStashCluster, kind schema.GroupVersionKind, name string) (gone bool, err error) {
+	unwanted := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
+	unwanted.SetGroupVersionKind(kind)
+	applier := r.applier()
+	applier.Known = r.Live
+	return applier.Remove(ctx, c, unwanted)
 }
 
 // ownSecrets are the names of the Secrets that the operator makes for the fleet. The generated one stays when it is not needed:

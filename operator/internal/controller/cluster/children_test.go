@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -174,6 +175,49 @@ func TestWhatASettingNeededGoesWithIt(t *testing.T) {
 	for _, kept := range []client.Object{foreign, &corev1.Secret{ObjectMeta: named("shop-secrets")}} {
 		suite.Must(t, get(t, kept))
 	}
+}
+
+// The last pods of a fleet that is scaled to zero must not wait for somebody who takes their users over. That the headless Service is gone
+// tells them, so it goes before the first of them is told to stop, and is back before there are pods.
+func TestHeadlessServiceGoesBeforeTheLastPods(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
+	reconciled(t, cluster)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-nodes"}}
+	scaled := func(replicas int32) (written []string) {
+		t.Helper()
+		before := len(writtenOf(cluster))
+		changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = &replicas })
+		reconciled(t, cluster)
+		if got := *await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{}).Spec.Replicas; got != replicas {
+			t.Errorf("%d replicas, want %d", got, replicas)
+		}
+		return writtenOf(cluster)[before:]
+	}
+
+	want := []string{"DELETE services/shop-nodes", "PATCH statefulsets/shop"}
+	if diff := cmp.Diff(want, scaled(0)); diff != "" {
+		t.Errorf("scaled to zero (-want +got):\n%s", diff)
+	}
+	if err := get(t, service); !apierrors.IsNotFound(err) {
+		t.Errorf("looking up the headless Service of no pods: %v", err)
+	}
+	if diff := cmp.Diff([]string{"PATCH services/shop-nodes", "PATCH statefulsets/shop"}, scaled(3)); diff != "" {
+		t.Errorf("scaled up again (-want +got):\n%s", diff)
+	}
+	suite.Must(t, get(t, service))
+}
+
+// writtenOf is what the operator has written of the headless Service and the StatefulSet of a fleet.
+func writtenOf(cluster *v1alpha1.LiveStashCluster) []string {
+	var lines []string
+	for _, line := range written.of("/namespaces/" + cluster.Namespace + "/") {
+		if strings.HasSuffix(line, "/services/shop-nodes") || strings.HasSuffix(line, "/statefulsets/shop") {
+			verb, path, _ := strings.Cut(line, " ")
+			_, object, _ := strings.Cut(path, cluster.Namespace+"/")
+			lines = append(lines, verb+" "+object)
+		}
+	}
+	return lines
 }
 
 func quantity(text string) resource.Quantity { return resource.MustParse(text) }

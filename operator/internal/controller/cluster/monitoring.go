@@ -4,11 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
@@ -44,14 +39,8 @@ func (r *Reconciler) removePodMonitor(ctx context.Context, p *pass) error {
 	if p.podMonitor == "" {
 		return nil
 	}
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(fleet.PodMonitorKind)
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: p.podMonitor}, live)
-	if err == nil && metav1.IsControlledBy(live, p.cluster) {
-		err = r.Delete(ctx, live)
-	}
-	if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("removing PodMonitor %s: %w", p.podMonitor, err)
+	if _, err := r.removeOfOthersKind(ctx, p.cluster, fleet.PodMonitorKind, p.podMonitor); err != nil {
+		return err
 	}
 	p.podMonitor = ""
 	return nil

@@ -53,6 +53,9 @@ type Reconciler struct {
 	// Namespace is the operator's own. Empty when it runs outside of the cluster.
 	Namespace string
 
+	// Readers are the namespaces that may read the metrics of fleets, and what their agents tell. render.AllNamespaces: anybody.
+	Readers []string
+
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
@@ -85,6 +88,8 @@ type pass struct {
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
 	podMonitor string
+	// certificate is the name of the Certificate that cert-manager was asked for. Empty when there is none.
+	certificate string
 	// drained are the last words of pods that are gone, which the status is about to tell.
 	drained []drained
 	// refusal is what the API server says when a pod is not made, for example a quota's words. Empty: nothing is known.
@@ -107,6 +112,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
+		{Name: "dismiss pods", Run: r.dismissPods},
 		{Name: "apply children", Run: r.applyChildren},
 		{Name: "ensure operated Redis", Run: r.ensureOperatedRedis},
 		{Name: "ensure PodMonitor", Run: r.ensurePodMonitor},
@@ -126,7 +132,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
-// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -167,13 +173,14 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pass {
 	return &pass{
 		cluster: c, seen: seen, plan: rollout.Next(seen.rollout(c, c.DesiredReplicas())),
-		redis: c.Status.Redis, podMonitor: c.Status.PodMonitor, secrets: map[v1alpha1.SecretKeyReference][]byte{},
+		redis: c.Status.Redis, podMonitor: c.Status.PodMonitor, certificate: c.Status.Certificate, secrets: map[v1alpha1.SecretKeyReference][]byte{},
 		inputs: render.Inputs{
 			ClusterDomain:      r.ClusterDomain,
 			AgentImage:         r.AgentImage,
 			RedisImage:         r.RedisImage,
 			RedisExporterImage: r.RedisExporterImage,
 			OperatorNamespace:  r.Namespace,
+			Readers:            r.Readers,
 		},
 	}
 }

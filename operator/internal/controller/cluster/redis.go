@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -262,20 +261,8 @@ func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 		return nil
 	}
 	for _, kind := range []schema.GroupVersionKind{redis.StandaloneKind, redis.ReplicationKind} {
-		live := &metav1.PartialObjectMetadata{}
-		live.SetGroupVersionKind(kind)
-		err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: redis.OperatedName(c)}, live)
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("looking up %s %s: %w", kind.Kind, redis.OperatedName(c), err)
-		}
-		if !metav1.IsControlledBy(live, c) {
-			continue
-		}
-		if err := client.IgnoreNotFound(r.Delete(ctx, live)); err != nil {
-			return fmt.Errorf("deleting %s %s: %w", kind.Kind, live.Name, err)
+		if _, err := r.removeOfOthersKind(ctx, c, kind, redis.OperatedName(c)); err != nil {
+			return err
 		}
 	}
 	return nil

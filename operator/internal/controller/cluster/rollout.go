@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -175,6 +176,16 @@ func losesStashes(c *v1alpha1.LiveStashCluster) string {
 		return fmt.Sprintf("spec.replicas is 1 and spec.rollout.surge is Never: every rollout loses all stashes (adapter %s), because no other pod could take them: set surge to Auto, or replicas to 2", c.Spec.Adapter)
 	}
 	return ""
+}
+
+// outlivesStashes says why users come back from a rollout too late for their stashes, though none is lost. Empty: they do not.
+func outlivesStashes(c *v1alpha1.LiveStashCluster) string {
+	ttl, keepFor := time.Duration(c.TTLSeconds())*time.Second, ptr.Deref(c.Spec.Drain.KeepFor, metav1.Duration{}).Duration
+	if adapter := store.For(c); adapter.Renewed() || ttl >= keepFor || c.DesiredReplicas() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("spec.ttl is %s: with adapter %s a stash ages from the moment it was made, in the browser, where nobody can renew or keep it: a rollout costs everybody the state "+
+		"whose last stash is older, and those whose tab is hidden for longer: set ttl to as long as users may be away, at least to spec.drain.keepFor, which is %s", ttl, c.Spec.Adapter, keepFor)
 }
 
 // tellDrained makes an event of each pod that said how its drain ended.

@@ -55,7 +55,7 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 		setAgentConditions(&status.Conditions, c, &p.seen)
 	}
 	history(&status, p.turn())
-	status.Redis, status.PodMonitor = p.redis, p.podMonitor
+	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
 	setConditions(&status.Conditions, c, summary(status.Conditions, stalled(p, outcome)))
 	return status
@@ -187,8 +187,12 @@ func rolloutSafe(c *v1alpha1.LiveStashCluster) metav1.Condition {
 		Type: v1alpha1.ConditionRolloutSafe, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPeersTakeOver,
 		Message: "pods are replaced one at a time, and others keep their users",
 	}
-	if cost := losesStashes(c); cost != "" {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoPeer, cost
+	reason, cost := v1alpha1.ReasonNoPeer, losesStashes(c)
+	if cost == "" {
+		reason, cost = v1alpha1.ReasonTTLTooShort, outlivesStashes(c)
+	}
+	if cost != "" {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, cost
 	}
 	return condition
 }

@@ -193,6 +193,32 @@ func TestRolloutSafe(t *testing.T) {
 	}
 }
 
+// A stash in the browser is no older than its TTL, and users are still to find it when they come back after keepFor.
+func TestRolloutSafeForStashesThatAge(t *testing.T) {
+	cases := map[string]struct {
+		adapter      v1alpha1.Adapter
+		ttl, keepFor time.Duration
+		safe         bool
+	}{
+		"stashes that age, and the default TTL":     {v1alpha1.AdapterBrowserMemory, 5 * time.Minute, time.Hour, false},
+		"stashes that age, a second too short":      {v1alpha1.AdapterBrowserMemory, time.Hour - time.Second, time.Hour, false},
+		"stashes that age, but not too early":       {v1alpha1.AdapterBrowserMemory, time.Hour, time.Hour, true},
+		"stashes that age, and nothing is promised": {v1alpha1.AdapterBrowserMemory, time.Minute, 0, true},
+		"stashes that are renewed":                  {v1alpha1.AdapterRedis, time.Minute, time.Hour, true},
+		"no stashes":                                {v1alpha1.AdapterNone, time.Minute, time.Hour, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster := &v1alpha1.LiveStashCluster{}
+			cluster.Spec.Adapter, cluster.Spec.TTL, cluster.Spec.Drain.KeepFor = c.adapter, &metav1.Duration{Duration: c.ttl}, &metav1.Duration{Duration: c.keepFor}
+			got := rolloutSafe(cluster)
+			if safe := got.Status == metav1.ConditionTrue; safe != c.safe || !safe && got.Reason != v1alpha1.ReasonTTLTooShort {
+				t.Errorf("RolloutSafe is %s %s: %s", got.Status, got.Reason, got.Message)
+			}
+		})
+	}
+}
+
 // Every pod of a thousand misses all others, everybody tells of it at length, and ten rollouts went wrong: each write of the object
 // goes to all who watch it.
 func TestAnObjectStaysSmall(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,6 +41,8 @@ var (
 	operatorTime suite.Clock
 	// requests counts what the operator asks of the API server, watches and the events' recorder apart.
 	requests atomic.Int64
+	// written is what the operator has written, in its order: "PATCH /apis/apps/v1/namespaces/web/statefulsets/shop".
+	written lockedList
 	// agents is what the agents say, to an observer like the operator's.
 	agents = &saidByAgents{}
 	// redisServers are the Redis servers that the operator talks to.
@@ -126,8 +130,29 @@ func countRequests(next http.RoundTripper) http.RoundTripper {
 		if r.URL.Query().Get("watch") == "" && !isEvent {
 			requests.Add(1)
 		}
+		if r.Method != http.MethodGet && !isEvent {
+			written.add(r.Method + " " + r.URL.Path)
+		}
 		return next.RoundTrip(r)
 	})
+}
+
+type lockedList struct {
+	mutex sync.Mutex
+	list  []string
+}
+
+func (l *lockedList) add(line string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.list = append(l.list, line)
+}
+
+// of are those with the text in them.
+func (l *lockedList) of(text string) []string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.list), func(line string) bool { return !strings.Contains(line, text) })
 }
 
 type lockedBuffer struct {

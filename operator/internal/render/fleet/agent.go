@@ -54,6 +54,7 @@ func withAgent(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster, in render.Inp
 // agentEnvironment is what the agent reads besides the rest of the contract.
 func agentEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	drain := c.Spec.Drain
+	keepBytes := ptr.Deref(drain.KeepBytes, resource.Quantity{})
 	return []corev1.EnvVar{
 		render.Value("LIVESTASH_AGENT_PORT", strconv.Itoa(int(c.Spec.Agent.Port))),
 		milliseconds("LIVESTASH_READY_GRACE_MS", c.Spec.Agent.ReadyGrace),
@@ -62,6 +63,8 @@ func agentEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 		milliseconds("LIVESTASH_DRAIN_BATCH_INTERVAL_MS", drain.BatchInterval),
 		milliseconds("LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS", drain.CloseTimeout),
 		milliseconds("LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", drain.HandOffTimeout),
+		milliseconds("LIVESTASH_DRAIN_KEEP_FOR_MS", drain.KeepFor),
+		render.Value("LIVESTASH_DRAIN_KEEP_BYTES", strconv.FormatInt(keepBytes.Value(), 10)),
 	}
 }
 

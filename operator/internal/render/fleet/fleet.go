@@ -3,8 +3,6 @@
 package fleet
 
 import (
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +25,10 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 		return nil, err
 	}
 
-	objects := []client.Object{ServiceAccount(c), HeadlessService(c)}
+	objects := []client.Object{ServiceAccount(c)}
+	if headless := HeadlessService(c, in); headless != nil {
+		objects = append(objects, headless)
+	}
 	if options := tls.Options(c, in); options != nil {
 		objects = append(objects, options)
 	}
@@ -47,13 +48,4 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 		object.SetOwnerReferences([]metav1.OwnerReference{render.OwnerReference(c)})
 	}
 	return objects, nil
-}
-
-// Optional lists an object without a spec for each child that a spec can do without: those that Render leaves
-// out must not exist.
-func Optional(c *v1alpha1.LiveStashCluster) []client.Object {
-	return append([]client.Object{
-		&networkingv1.NetworkPolicy{TypeMeta: render.NetworkPolicyType, ObjectMeta: render.ObjectMeta(c, c.Name)},
-		&policyv1.PodDisruptionBudget{TypeMeta: render.PodDisruptionBudgetType, ObjectMeta: render.ObjectMeta(c, c.Name)},
-	}, redis.Optional(c)...)
 }

@@ -11,7 +11,11 @@ const epmdPort = 4369
 
 // HeadlessService gives every pod a stable DNS name and lists all pods in SRV records, which libcluster's
 // Kubernetes.DNSSRV strategy reads. Pods are listed before they are ready: nodes must find each other to become ready.
-func HeadlessService(c *v1alpha1.LiveStashCluster) *corev1.Service {
+// Nil when there are to be no pods: that the name is gone tells the last ones that nobody comes whom they could wait for.
+func HeadlessService(c *v1alpha1.LiveStashCluster, in render.Inputs) *corev1.Service {
+	if in.Replicas == 0 {
+		return nil
+	}
 	return &corev1.Service{
 		TypeMeta:   render.ServiceType,
 		ObjectMeta: render.ObjectMeta(c, render.HeadlessName(c)),

@@ -10,19 +10,19 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
-// NetworkPolicy opens the HTTP port and the agent's to all, and epmd and Erlang distribution to the fleet's own pods: whoever reaches
-// those two and knows the cookie can run code in the pods. Ports that pods of another template still listen on stay open as long.
+// NetworkPolicy opens the HTTP port to all, the agent's to the operator and to Prometheus, and epmd and Erlang distribution to the
+// fleet's own pods: whoever reaches those two and knows the cookie can run code in the pods. Ports that pods of another template still listen on stay open as long.
 // Nil when it is disabled.
 func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1.NetworkPolicy {
 	if !ptr.Deref(c.Spec.NetworkPolicy.Enabled, true) {
 		return nil
 	}
-	open := append([]int32{c.Spec.HTTP.Port}, in.HeldPorts.HTTP...)
-	if c.AgentEnabled() {
-		// The operator and a Prometheus of the user's own read it; nothing can be changed through it.
-		open = append(open, c.Spec.Agent.Port)
+	open := distinct(append([]int32{c.Spec.HTTP.Port}, in.HeldPorts.HTTP...))
+	ingress := []networkingv1.NetworkPolicyIngressRule{{Ports: render.PolicyPorts(open...)}}
+	// A rule without ports would open all of them.
+	if read := agentPorts(c, in); len(read) > 0 {
+		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: render.PolicyPorts(read...), From: render.ReadersOnly(in)})
 	}
-	open = distinct(append(open, in.HeldPorts.Agent...))
 	between := distinct(append([]int32{epmdPort, c.Spec.Clustering.DistributionPort}, in.HeldPorts.Distribution...))
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   render.NetworkPolicyType,
@@ -30,15 +30,21 @@ func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: *render.Selector(c),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress: []networkingv1.NetworkPolicyIngressRule{
-				{Ports: render.PolicyPorts(open...)},
-				{
-					Ports: render.PolicyPorts(between...),
-					From:  []networkingv1.NetworkPolicyPeer{{PodSelector: render.Selector(c)}},
-				},
-			},
+			Ingress: append(ingress, networkingv1.NetworkPolicyIngressRule{
+				Ports: render.PolicyPorts(between...),
+				From:  []networkingv1.NetworkPolicyPeer{{PodSelector: render.Selector(c)}},
+			}),
 		},
 	}
+}
+
+// agentPorts are those that agents listen on.
+func agentPorts(c *v1alpha1.LiveStashCluster, in render.Inputs) []int32 {
+	ports := slices.Clone(in.HeldPorts.Agent)
+	if c.AgentEnabled() {
+		ports = append(ports, c.Spec.Agent.Port)
+	}
+	return distinct(ports)
 }
 
 // distinct are the ports in order, each once.

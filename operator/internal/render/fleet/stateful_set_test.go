@@ -3,12 +3,10 @@ package fleet
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
 )
 
@@ -54,22 +52,6 @@ func TestUpdateStrategies(t *testing.T) {
 		}
 		if !replacing && (got.Type != appsv1.RollingUpdateStatefulSetStrategyType || *got.RollingUpdate.Partition <= 1000) {
 			t.Errorf("between rollouts the strategy is %+v, whose partition pods reach", got)
-		}
-	}
-}
-
-// Ports of pods of another template stay open until the last of them is gone.
-func TestHeldPorts(t *testing.T) {
-	in := rendertest.Inputs
-	in.HeldPorts = render.Ports{HTTP: []int32{4000, 4100}, Agent: []int32{9600}, Distribution: []int32{9200}}
-	policy := NetworkPolicy(rendertest.Cluster(t, "smallest"), in)
-	for rule, want := range [][]int32{{4000, 4100, 9568, 9600}, {4369, 9100, 9200}} {
-		var got []int32
-		for _, port := range policy.Spec.Ingress[rule].Ports {
-			got = append(got, port.Port.IntVal)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("rule %d opens (-want +got):\n%s", rule, diff)
 		}
 	}
 }

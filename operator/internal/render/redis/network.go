@@ -25,7 +25,7 @@ func Service(c *v1alpha1.LiveStashCluster) *corev1.Service {
 }
 
 // NetworkPolicy opens Redis to the fleet's pods, and to the operator, which tells it a new password. Its exporter is open
-// to all, like the metrics of the fleet. Nil when spec.networkPolicy is disabled.
+// to those who may read the fleet's metrics. Nil when spec.networkPolicy is disabled.
 func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1.NetworkPolicy {
 	if !ptr.Deref(c.Spec.NetworkPolicy.Enabled, true) {
 		return nil
@@ -39,7 +39,7 @@ func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1
 	}
 	ingress := []networkingv1.NetworkPolicyIngressRule{{Ports: render.PolicyPorts(redisPort), From: admitted}}
 	if store.ManagedRedis(c).ExporterEnabled() {
-		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: render.PolicyPorts(exporterPort)})
+		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: render.PolicyPorts(exporterPort), From: render.ReadersOnly(in)})
 	}
 	return &networkingv1.NetworkPolicy{
 		TypeMeta:   render.NetworkPolicyType,

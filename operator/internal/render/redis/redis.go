@@ -12,9 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,20 +84,6 @@ func Managed(c *v1alpha1.LiveStashCluster, in render.Inputs) []client.Object {
 		objects = append(objects, budget)
 	}
 	return objects
-}
-
-// Optional lists an object without a spec for each of the objects that a fleet with another store does not have.
-func Optional(c *v1alpha1.LiveStashCluster) []client.Object {
-	managed := render.ObjectMeta(c, Name(c))
-	return []client.Object{
-		&appsv1.StatefulSet{TypeMeta: render.StatefulSetType, ObjectMeta: managed},
-		&corev1.Service{TypeMeta: render.ServiceType, ObjectMeta: managed},
-		&corev1.ConfigMap{TypeMeta: render.ConfigMapType, ObjectMeta: managed},
-		&corev1.ConfigMap{TypeMeta: render.ConfigMapType, ObjectMeta: render.ObjectMeta(c, OperatedName(c))},
-		&networkingv1.NetworkPolicy{TypeMeta: render.NetworkPolicyType, ObjectMeta: managed},
-		&policyv1.PodDisruptionBudget{TypeMeta: render.PodDisruptionBudgetType, ObjectMeta: managed},
-		&corev1.PersistentVolumeClaim{TypeMeta: render.PersistentVolumeClaimType, ObjectMeta: render.ObjectMeta(c, DataName(c))},
-	}
 }
 
 // settings are the lines of Redis' configuration that matter to stashes, whoever runs it.

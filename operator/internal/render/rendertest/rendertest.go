@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -18,7 +19,8 @@ import (
 
 // Inputs are what the rendered objects in the tests are made with.
 var Inputs = render.Inputs{ClusterDomain: "cluster.local", SecretsDigest: "0123456789", AgentImage: "ghcr.io/livestash-dev/livestash-operator:0.1.0",
-	RedisImage: "valkey", RedisExporterImage: "redis_exporter", OperatorNamespace: "livestash-system", RedisAccessUID: "1-2-3", StoreDigest: "abcdef0123", Replicas: 2}
+	RedisImage: "valkey", RedisExporterImage: "redis_exporter", OperatorNamespace: "livestash-system", Readers: []string{"monitoring"},
+	RedisAccessUID: "1-2-3", StoreDigest: "abcdef0123", Replicas: 2}
 
 //go:embed *.yaml
 var clusters embed.FS
@@ -46,6 +48,8 @@ func Cluster(t *testing.T, name string) *v1alpha1.LiveStashCluster {
 		BatchInterval:  ptr.To(metav1.Duration{Duration: 200 * time.Millisecond}),
 		CloseTimeout:   ptr.To(metav1.Duration{Duration: 30 * time.Second}),
 		HandOffTimeout: ptr.To(metav1.Duration{Duration: 20 * time.Second}),
+		KeepFor:        ptr.To(metav1.Duration{Duration: time.Hour}),
+		KeepBytes:      ptr.To(resource.MustParse("256Mi")),
 	}
 	cluster.Spec.BEAM = v1alpha1.BEAMSpec{ProcessLimit: 1048576, PortLimit: 65536}
 	cluster.Spec.DisruptionBudget.MaxUnavailable = ptr.To(intstr.FromInt32(1))
