@@ -300,7 +300,9 @@ mnesia_many_rows() ->
 mnesia_what_an_old_table_has_replaced_comes_back() ->
     with_mnesia(3, fun([A, B, C] = Vms) ->
         Write = fun(Vm, Key, Owner, Value, Time) -> write(Vm, setelement(4, stash(Key, Owner, Value), ?FAR + Time)) end,
-        [OfA, OfB, OfC] = [owner(A), owner(B), owner(C)],
+        OfA = owner(A),
+        younger(C),
+        [OfB, OfC] = [owner(B), owner(C)],
         Write(A, written, OfB, old, 0),
         Write(A, moved, OfA, old, 0),
         Old = tab(A, ?MNESIA),
