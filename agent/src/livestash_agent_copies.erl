@@ -95,6 +95,9 @@ restore_and_compare(Kind, Table) ->
 
 %% First, because what was lost on all nodes is no difference between them.
 restore(mnesia, {Table, _Nodes}) ->
+    Overlooked = livestash_agent_journal:overlooked(),
+    [logger:warning("livestash agent: ~b changes of stashes were not remembered; older versions may have replaced them.", [Overlooked])
+        || Overlooked > 0],
     Restored = livestash_agent_journal:restore(Table),
     livestash_agent_state:count(reunited_rows, Restored),
     Restored;

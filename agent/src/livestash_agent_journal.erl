@@ -51,10 +51,10 @@ deleted(Key) ->
         error:badarg -> none
     end.
 
-%% How many changes could not be remembered.
+%% How many changes could not be remembered, when all that has happened until now is looked through.
 -spec overlooked() -> non_neg_integer().
 overlooked() ->
-    gen_server:call(?MODULE, overlooked).
+    gen_server:call(?MODULE, overlooked, infinity).
 
 %% Writes those rows of this node's users again of which the table has a worse version, or none. Returns how many.
 -spec restore(atom()) -> non_neg_integer().
