@@ -17,7 +17,10 @@
 %% Rows repaired, and a sentence when something could not be compared or repaired.
 -type result() :: {non_neg_integer(), Trouble :: iodata()}.
 %% What a node has under a key, or when it was deleted there.
--type candidate() :: absent | {deleted, UnixMilliseconds :: integer()} | {present, version(), livestash_agent_rank:rank(), pid() | none}.
+-type candidate() ::
+    absent
+    | {deleted, UnixMilliseconds :: integer()}
+    | {present, version(), livestash_agent_rank:rank(), Owner :: pid() | none}.
 -type version() :: non_neg_integer().
 
 %% Keys that are compared at once, and rows that are repaired at once.
@@ -66,7 +69,8 @@ without_agent(Reason) -> livestash_agent_remote:without_agent(Reason).
 learn_births(none) ->
     ok;
 learn_births({_Table, Nodes}) ->
-    livestash_agent_rank:learn(lists:append([Births || {_Node, {ok, Births}} <- ask(Nodes -- [node()], livestash_agent_rank, births, [])])),
+    Answers = ask(Nodes -- [node()], livestash_agent_rank, births, []),
+    livestash_agent_rank:learn(lists:append([Births || {_Node, {ok, Births}} <- Answers])),
     %% Answered after what was sent before it.
     ok = gen_server:call(livestash_agent_rank, learnt).
 
@@ -96,8 +100,10 @@ restore_and_compare(Kind, Table) ->
 %% First, because what was lost on all nodes is no difference between them.
 restore(mnesia, {Table, _Nodes}) ->
     Overlooked = livestash_agent_journal:overlooked(),
-    [logger:warning("livestash agent: ~b changes of stashes were not remembered; older versions may have replaced them.", [Overlooked])
-        || Overlooked > 0],
+    [
+        logger:warning("livestash agent: ~b changes were not remembered; older versions may be back.", [Overlooked])
+     || Overlooked > 0
+    ],
     Restored = livestash_agent_journal:restore(Table),
     livestash_agent_state:count(reunited_rows, Restored),
     Restored;

@@ -113,18 +113,20 @@ handle_info(_Message, State) ->
 
 %% The connected nodes that Mnesia here does not know, and whether it knows any. Asks nobody.
 strangers() ->
-    case erlang:module_loaded(mnesia) andalso mnesia:system_info(is_running) =:= yes andalso mnesia:system_info(running_db_nodes) of
-        false -> {stopped, []};
-        [Self] when Self =:= node() -> {alone, nodes()};
-        Known -> {together, nodes() -- Known}
+    case erlang:module_loaded(mnesia) andalso mnesia:system_info(is_running) of
+        yes -> strangers(mnesia:system_info(running_db_nodes));
+        _ -> {stopped, []}
     end.
+
+strangers([Self]) when Self =:= node() -> {alone, nodes()};
+strangers(Known) -> {together, nodes() -- Known}.
 
 look({_, []}, State) ->
     State#{strangers := #{}, asked := []};
 look({_, Nodes}, State) ->
     run(look, fun() -> {Nodes, compare(Nodes)} end, [], State).
 
-finished(look, {ok, {Asked, Outcomes}}, #{strangers := Before} = State) ->
+finished(look, {done, {ok, {Asked, Outcomes}}}, #{strangers := Before} = State) ->
     Compared = [{Node, Other} || {Node, {ok, Other}} <- Outcomes, Other =/= none],
     Strangers = maps:from_list([{Node, {since(Node, Before), Other}} || {Node, Other} <- Compared]),
     meet([Node || {Node, younger} <- Compared], State#{strangers := Strangers, asked := Asked});
@@ -243,21 +245,7 @@ add_copy(false, State) -> State.
 
 %% In a process of its own, once at a time.
 run(What, Fun, Options, #{running := Running} = State) ->
-    case lists:member(What, maps:values(Running)) of
-        true ->
-            State;
-        false ->
-            {_Pid, Monitor} = spawn_opt(fun() -> exit(outcome(Fun)) end, [monitor | Options]),
-            State#{running := Running#{Monitor => What}}
-    end.
-
-%% Caught here, because a process that dies by an error would also write it to the log.
-outcome(Fun) ->
-    try
-        {ok, Fun()}
-    catch
-        _:Reason -> {error, Reason}
-    end.
+    State#{running := livestash_agent_tasks:start(What, Fun, Options, Running)}.
 
 %% A frozen peer blocks whoever calls it.
 ask(Question, Otherwise) ->

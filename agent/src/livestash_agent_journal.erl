@@ -191,7 +191,7 @@ write_all({Rows, Continuation}, State) ->
     write_all(ets:select(Continuation), lists:foldl(fun write/2, State, Unknown)).
 
 %% A copy that this node was made to take may be older than what it remembers.
-known_better([{_Key, written, Packed}], Row) -> livestash_agent_rank:rank(binary_to_term(Packed)) > livestash_agent_rank:rank(Row);
+known_better([{_Key, written, Packed}], Row) -> worse([Row], binary_to_term(Packed));
 known_better(_Other, _Row) -> false.
 
 %% LiveStash's own default where the fleet does not say.

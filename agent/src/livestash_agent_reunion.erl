@@ -147,7 +147,7 @@ identify(Node, State) ->
     Ask = [fun erlang:system_info/1, [creation, start_time]],
     run({identify, Node}, fun() -> erpc:call(Node, lists, map, Ask, ?ASK_PEER) end, State).
 
-finished({identify, Node}, {ok, Start}, State) ->
+finished({identify, Node}, {done, {ok, Start}}, State) ->
     #{identified := Identified, starts := Starts, lost := Lost} = State,
     Back = is_map_key(Node, Lost) andalso Starts =:= Starts#{Node => Start},
     Known = State#{
@@ -156,7 +156,7 @@ finished({identify, Node}, {ok, Start}, State) ->
         lost := maps:remove(Node, Lost)
     },
     split_ended(Back, Node, Known);
-finished(pass, {ok, {Splits, {Rows, Trouble}}}, State) ->
+finished(pass, {done, {ok, {Splits, {Rows, Trouble}}}}, State) ->
     passed(Splits, Rows, Trouble, State);
 finished(pass, Failure, State) ->
     passed(0, 0, io_lib:format("~tp.", [Failure]), State);
@@ -202,21 +202,7 @@ passed(_Splits, Repaired, Trouble, #{rows := Rows, passes := Passes} = State) ->
 
 %% In a process of its own, once at a time.
 run(What, Fun, #{running := Running} = State) ->
-    case lists:member(What, maps:values(Running)) of
-        true ->
-            State;
-        false ->
-            {_Pid, Monitor} = spawn_monitor(fun() -> exit(outcome(Fun)) end),
-            State#{running := Running#{Monitor => What}}
-    end.
-
-%% Caught here, because a process that dies by an error would also write it to the log.
-outcome(Fun) ->
-    try
-        {ok, Fun()}
-    catch
-        _:Reason -> Reason
-    end.
+    State#{running := livestash_agent_tasks:start(What, Fun, [], Running)}.
 
 names(Nodes) ->
     lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).

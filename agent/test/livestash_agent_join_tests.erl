@@ -23,7 +23,8 @@ nodes_are_replaced() ->
     Names = names(),
     Vms = fleet(Names),
     %% The first three in any case.
-    Ways = [blind, two_blind, sighted] ++ [lists:nth(rand:uniform(5), ways()) || _ <- lists:seq(4, number("LIVESTASH_TEST_ROUNDS", 3))],
+    More = lists:seq(4, number("LIVESTASH_TEST_ROUNDS", 3)),
+    Ways = [blind, two_blind, sighted] ++ [lists:nth(rand:uniform(5), ways()) || _ <- More],
     After = lists:foldl(fun(How, Before) -> round(How, Names, Before, Seed) end, Vms, Ways),
     [stop(Vm) || Vm <- maps:values(After)].
 
@@ -112,8 +113,8 @@ boot(Name, How, Names) ->
             "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS" => "500",
             "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS" => "20000",
             "ERL_AFLAGS" =>
-                "-pa " ++ os:getenv("EBIN") ++ " -pa " ++ os:getenv("TESTS") ++
-                    " -s livestash_agent_livestash start -eval [livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]]."
+                "-pa " ++ os:getenv("EBIN") ++ " -pa " ++ os:getenv("TESTS") ++ " -s livestash_agent_livestash start" ++
+                    " -eval [livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]]."
         }
     }).
 

@@ -56,7 +56,8 @@ no_room() ->
     ?assertEqual(0, ets:info(livestash_agent_journal, size)).
 
 moved() ->
-    {ok, Peer, Node} = peer:start_link(#{name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io}),
+    Options = #{name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io},
+    {ok, Peer, Node} = peer:start_link(Options),
     Other = peer:call(Peer, erlang, self, []),
     ?assertEqual(Node, node(Other)),
     write(1, self(), here),

@@ -1,10 +1,10 @@
-%% How do LiveStash's nodes come to share a Mnesia table, and who may write what? Step by step what LiveStash 1.1 does at
+%% How do LiveStash's nodes come to share a Mnesia table? Step by step what LiveStash 1.1 does at
 %% start, when a node appears, and after a split, without its logs.
 -module(livestash_agent_livestash).
 
 -behaviour(gen_server).
 
--export([start/0, table/0, put/3, bump/3, pop/4]).
+-export([start/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(TABLE, 'Elixir.LiveStash.Adapters.Mnesia.State').
@@ -22,59 +22,17 @@ start() ->
     Self = self(),
     _ = spawn(fun() -> supervise(Self) end),
     receive started -> ok end,
-    _ = spawn(fun() -> [net_kernel:connect_node(list_to_atom(Peer)) || Peer <- string:lexemes(os:getenv("LATE_PEERS", ""), ",")] end),
+    Late = string:lexemes(os:getenv("LATE_PEERS", ""), ","),
+    _ = spawn(fun() -> [net_kernel:connect_node(list_to_atom(Peer)) || Peer <- Late] end),
     ok.
 
-%% Mnesia takes its subscribers with it when it stops.
+%% As LiveStash's supervisor does: the agent ends whoever listened to a Mnesia that it restarts.
 supervise(Starter) ->
     _ = mnesia:start(),
     {ok, Pid} = gen_server:start({local, ?MODULE}, ?MODULE, [], []),
     Starter ! started,
     Monitor = monitor(process, Pid),
     receive {'DOWN', Monitor, process, Pid, _} -> supervise(Starter) end.
-
--spec table() -> atom().
-table() -> ?TABLE.
-
-%% Only the owner may overwrite. Whether the stash was written.
--spec put(term(), term(), integer()) -> boolean().
-put(Id, Value, DeleteAt) ->
-    Self = self(),
-    Put = fun() ->
-        case mnesia:read(?TABLE, Id) of
-            [{?TABLE, Id, Owner, _, _}] when Owner =/= Self -> mnesia:abort(conflict);
-            _ -> mnesia:write({?TABLE, Id, Self, DeleteAt, Value})
-        end
-    end,
-    mnesia:transaction(Put) =:= {atomic, ok}.
-
-%% The page renews the row, whoever owns it.
--spec bump(term(), term(), integer()) -> boolean().
-bump(Id, _Value, DeleteAt) ->
-    Bump = fun() ->
-        case mnesia:read(?TABLE, Id) of
-            [Row] -> mnesia:write(setelement(4, Row, DeleteAt));
-            [] -> mnesia:abort(none)
-        end
-    end,
-    mnesia:transaction(Bump) =:= {atomic, ok}.
-
-%% A page that has come back takes the row over. What it found.
--spec pop(term(), pid(), term(), integer()) -> {found, term()} | not_found | failed.
-pop(Id, Self, _Value, DeleteAt) ->
-    Pop = fun() ->
-        case mnesia:read(?TABLE, Id) of
-            [{?TABLE, Id, _, _, Found}] ->
-                ok = mnesia:write({?TABLE, Id, Self, DeleteAt, Found}),
-                {found, Found};
-            [] ->
-                not_found
-        end
-    end,
-    case mnesia:transaction(Pop) of
-        {atomic, Result} -> Result;
-        {aborted, _} -> failed
-    end.
 
 init([]) ->
     {ok, _} = mnesia:subscribe(system),
@@ -109,7 +67,8 @@ handle_info(_Other, State) ->
     {noreply, State}.
 
 join(Peers, State) ->
-    State#{join := spawn_monitor(fun() -> exit(try ensure(Peers), joined catch _:Reason -> Reason end) end), peers := Peers, again := false}.
+    Join = spawn_monitor(fun() -> exit(try ensure(Peers), joined catch _:Reason -> Reason end) end),
+    State#{join := Join, peers := Peers, again := false}.
 
 repair(Master, #{repairs := Left} = State) ->
     try
@@ -124,7 +83,8 @@ repair(Master, #{repairs := Left} = State) ->
 ensure(Peers) ->
     case merge(Peers, ?JOIN_RETRIES) of
         ok ->
-            done(mnesia:create_table(?TABLE, [{attributes, [id, pid, delete_at, state]}, {ram_copies, [node()]}]), already_exists),
+            Options = [{attributes, [id, pid, delete_at, state]}, {ram_copies, [node()]}],
+            done(mnesia:create_table(?TABLE, Options), already_exists),
             copy();
         conflict ->
             resolve(master(Peers))
