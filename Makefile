@@ -86,6 +86,10 @@ test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP 
 bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processes.
 	@agent/test/bench .cache/agent/ebin
 
+.PHONY: bench-handover
+bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYTES=published|tiny PEERS= WITHIN=).
+	@agent/test/bench-handover .cache/agent/ebin
+
 .PHONY: test-charts
 test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool ## Render the charts in many ways and check the result; draw the dashboards.
 	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./dashboards/...'

@@ -9,14 +9,12 @@
 -export([start/2, stop/1]).
 -export([init/1]).
 
-%% Starts the agent in the VM whose node is RELEASE_NODE, and does nothing in any other one (`bin/app rpc` starts a
-%% second VM with the same environment). Returns at once: the boot of the release never waits for the agent.
+%% Starts the agent, if this VM is the application's (`bin/app rpc` starts a second VM with the same environment). Returns
+%% at once: the boot of the release never waits for the agent.
 -spec start() -> ok.
 start() ->
-    case os:getenv("RELEASE_NODE") =:= atom_to_list(node()) of
-        true -> spawn(fun start_application/0), ok;
-        false -> ok
-    end.
+    _ = spawn(fun start_application/0),
+    ok.
 
 %% The agent's version, as the .app file has it.
 -spec version() -> string().
@@ -31,8 +29,8 @@ max_heap_size() ->
 
 start_application() ->
     try
-        ok = load(),
-        ok = application:start(livestash_agent, temporary)
+        ok = load([livestash_agent_config, livestash_agent_place]),
+        livestash_agent_place:is_application() andalso start_here()
     catch
         Class:Reason ->
             logger:warning("livestash agent: it did not start, the application goes on without it: ~tp", [
@@ -40,13 +38,18 @@ start_application() ->
             ])
     end.
 
-%% A release runs in embedded mode: what is not loaded here does not exist later.
-load() ->
+start_here() ->
     case application:load(livestash_agent) of
         ok -> ok;
         {error, {already_loaded, livestash_agent}} -> ok
     end,
     {ok, Modules} = application:get_key(livestash_agent, modules),
+    ok = load(Modules),
+    ok = livestash_agent_place:check_name(),
+    ok = application:start(livestash_agent, temporary).
+
+%% A release runs in embedded mode: what is not loaded here does not exist later.
+load(Modules) ->
     lists:foreach(fun(Module) -> {module, Module} = code:load_file(Module) end, [M || M <- Modules, not loaded(M)]).
 
 loaded(Module) ->
@@ -59,6 +62,7 @@ start(_Type, _Arguments) ->
     ok = livestash_agent_browser:attach(),
     ok = livestash_agent_recovery:attach(),
     ok = livestash_agent_signal:install(),
+    ok = livestash_agent_shutdown:install(),
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 
 -spec stop(term()) -> ok.
@@ -78,7 +82,8 @@ init([]) ->
             livestash_agent_mesh,
             livestash_agent_journal,
             livestash_agent_reunion,
-            livestash_agent_network
+            livestash_agent_network,
+            livestash_agent_notice
         ] ++ redis(livestash_agent_config:get(adapter)) ++ [
             livestash_agent_ready,
             livestash_agent_http

@@ -38,27 +38,25 @@ start() ->
         end
     end).
 
-%% Drains this node, once, and returns when that is done. Waits for a drain that has already begun.
+%% Drains, once in the life of this node, and returns when that is over. Whoever comes second waits for the first.
 -spec run() -> ok.
 run() ->
     {Pid, Monitor} = spawn_monitor(fun guard/0),
     receive
-        {'DOWN', Monitor, process, Pid, _} -> ok
+        {'DOWN', Monitor, process, Pid, _Reason} -> ok
     end.
 
+%% A name is taken by one process at a time.
 guard() ->
-    case whereis(?MODULE) of
-        undefined -> guard(catch register(?MODULE, self()));
-        Other -> await(Other)
+    try register(?MODULE, self()) of
+        true -> livestash_agent_state:phase() =:= done orelse watch(spawn_monitor(fun drain/0))
+    catch
+        error:badarg -> await(monitor(process, ?MODULE))
     end.
 
-guard(true) -> livestash_agent_state:phase() =:= done orelse watch(spawn_monitor(fun drain/0));
-guard(_Taken) -> guard().
-
-await(Other) ->
-    Monitor = monitor(process, Other),
+await(Monitor) ->
     receive
-        {'DOWN', Monitor, process, Other, _} -> ok
+        {'DOWN', Monitor, process, _First, _Reason} -> ok
     end.
 
 watch({Pid, Monitor}) ->
@@ -69,7 +67,8 @@ watch({Pid, Monitor}) ->
             logger:error("livestash agent: the drain failed, this node stops without the rest of it: ~tp", [Reason])
     after limit() + ?SLACK ->
         logger:error("livestash agent: the drain took too long, this node stops without the rest of it.")
-    end.
+    end,
+    livestash_agent_state:set_draining(done).
 
 limit() ->
     Parts = [drain_endpoint_wait, drain_close_timeout, drain_handoff_timeout],
@@ -117,9 +116,16 @@ await_endpoints(#drain{began = Began} = Drain) ->
     ]),
     Alone.
 
-await_endpoints(Role, _Deadline, Drain) when Role =:= keep; Role =:= alone; Role =:= wait ->
-    keep(Drain);
-await_endpoints(_Role, Deadline, Drain) ->
+await_endpoints({_, _}, Deadline, Drain) ->
+    await_deadline(Deadline, Drain);
+await_endpoints(Role, Deadline, Drain) ->
+    case {may_wait_for_pod(Drain), Role} of
+        {true, _} -> keep(Drain);
+        {false, wait} -> await_deadline(Deadline, Drain);
+        {false, _} -> true
+    end.
+
+await_deadline(Deadline, Drain) ->
     case Deadline - now_ms() of
         Left when Left =< 0 ->
             false;
@@ -133,15 +139,13 @@ role(What) ->
 
 %% Keeps its users, and the stashes of the others, until a pod is there that stays. This one is ready again meanwhile: where
 %% no pod stays, Kubernetes sends clients to those that stop and are ready.
-keep(#drain{known = Known} = Drain) ->
-    case livestash_agent_succession:may_come_back(Known) andalso now_ms() < keep_deadline(Drain) of
-        true ->
-            livestash_agent_state:set_draining(keeping),
-            timer:sleep(?WAIT_FOR_POD),
-            await_endpoints(role(users), now_ms() + ?FOUND, Drain);
-        false ->
-            true
-    end.
+keep(Drain) ->
+    livestash_agent_state:set_draining(keeping),
+    timer:sleep(?WAIT_FOR_POD),
+    await_endpoints(role(users), now_ms() + ?FOUND, Drain).
+
+may_wait_for_pod(#drain{known = Known} = Drain) ->
+    now_ms() < keep_deadline(Drain) andalso livestash_agent_succession:may_come_back(Known).
 
 keep_deadline(#drain{began = Began}) ->
     {Stashes, _Bytes} = livestash_agent_store:size(),

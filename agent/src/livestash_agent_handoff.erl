@@ -35,8 +35,8 @@
 -define(BATCH_ROWS, 500).
 -define(BATCH_BYTES, 262144).
 %% Batches that are being sent at the same time: with the limits above it bounds the memory that a hand-over takes, and
-%% what the calls of users wait for. More of them are hardly faster.
--define(MAX_SENDING, 2).
+%% what the calls of users wait for. More of them are faster only on machines that have nothing else to do.
+-define(MAX_SENDING, 1).
 %% Rows that peers have taken and that are still here, for ?OVERLAP milliseconds: a lookup asks one node after the
 %% other, on a busy machine a call takes long to get its turn, and a row that is deleted before that is found nowhere.
 -define(MAX_RESTING, 100000).
@@ -44,6 +44,7 @@
 -define(LOOK_AGAIN, 50).
 %% Milliseconds.
 -define(PEER_TIMEOUT, 2000).
+-define(ASK_GOING, 500).
 %% Bytes per millisecond that a connection to a peer should carry at least.
 -define(SLOWEST, 4096).
 %% Clients that have lost their socket pull their rows during the next second: waiting spares moving rows twice, and
@@ -66,6 +67,8 @@
     deadline :: integer(),
     %% Peers that answer and take rows, sorted: several draining nodes that have the same key pick the same one.
     peers :: [node()],
+    %% Other nodes that answer: they go as well, and take none.
+    going :: [node()],
     keep :: keep(),
     %% The next batch, and its size in bytes.
     rows = [] :: [tuple()],
@@ -170,6 +173,7 @@ hand_over_rows(Table, _Size, Peers, Deadline, Keep) ->
         until_position = Until,
         deadline = Deadline,
         peers = Peers,
+        going = nodes() -- Peers,
         keep = Keep
     },
     passes(Pass, classes(Table, Until), 0).
@@ -192,10 +196,11 @@ passes(Pass, Classes, Moved) ->
     case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
         {0, _, _} ->
             result(Total, 0, "");
-        {_, [], _} ->
-            result(Total, Left, "No peer took the remaining rows.");
+        %% Whose answers do not come in time look useless then.
         {_, _, true} ->
             result(Total, Left, "The time for handing over was up.");
+        {_, [], _} ->
+            result(Total, Left, "No peer took the remaining rows.");
         {_, _, false} when Stuck ->
             result(Total, Left, "No peer took the remaining rows.");
         {_, _, false} ->
@@ -316,6 +321,7 @@ done(#batch{accepted = Accepted, moved = Moved, superseded = Superseded, useless
     [logger:warning("livestash agent: ~ts takes no stashes from this node.", [Peer]) || Peer <- Gone],
     Pass#pass{
         peers = Peers -- Gone,
+        going = Pass#pass.going -- Useless,
         accepted = Pass#pass.accepted + Accepted,
         moved = Pass#pass.moved + Moved,
         needless = Pass#pass.needless + Superseded
@@ -324,8 +330,9 @@ done(#batch{accepted = Accepted, moved = Moved, superseded = Superseded, useless
 %% Moves one batch, and tells the walker when only its rest has to be waited for.
 move(Rows, Pass, Walker) ->
     #pass{peers = Peers} = Pass,
-    {Versions, Silent} = versions(Rows, Pass),
-    Offers = offer(Rows, Versions, Pass#pass{peers = Peers -- Silent}),
+    {Newest, Mute} = newest(Rows, Pass),
+    {Versions, Silent} = versions(Newest, Pass),
+    Offers = offer(Newest, Versions, Pass#pass{peers = Peers -- Silent}),
     TakenAt = now_ms(),
     Superseded = length(Rows) - lists:sum([length(Share) || {_Peer, Share, _Outcome} <- Offers]),
     [take_back(Peer, identities(Share, Pass), Pass) || {Peer, Share, {error, _}} <- Offers],
@@ -337,7 +344,7 @@ move(Rows, Pass, Walker) ->
     rest(Accepted, TakenAt + ?OVERLAP, Pass, #batch{
         accepted = count(accepted, Offers),
         superseded = count_superseded(Superseded, Silent, Peers, Offers),
-        useless = Silent ++ useless(Offers)
+        useless = Mute ++ Silent ++ useless(Offers)
     }).
 
 %% Rows for which nobody was left to offer them to are not superseded.
@@ -355,6 +362,27 @@ identities(Offered, #pass{key_position = Position}) ->
 
 count(Answer, Offers) ->
     length([Given || {_Peer, _Share, {ok, Answers}} <- Offers, Given <- Answers, Given =:= Answer]).
+
+%% The rows but those of which a node that goes as well has a version of a younger page, which it hands over itself: an
+%% older one would be found before it. Versions of older pages there must not be found either. Of the same page both may
+%% have one for a moment, when one has given it to the other. Also returns those of the nodes that did not say.
+newest(Rows, #pass{table = Table, key_position = Position, going = Going}) ->
+    Keys = [element(Position, Row) || Row <- Rows],
+    Ask = fun(Node) -> livestash_agent_remote:call(Node, ?MODULE, ranks, [Table, Keys]) end,
+    Outcomes = livestash_agent_tasks:run([{Node, fun() -> Ask(Node) end} || Node <- Going], ?ASK_GOING),
+    Compared = [
+        {Node, element(Position, Row), livestash_agent_rank:rank(Row), Rank}
+     || {Node, {ok, Ranks}} <- Outcomes, {Row, Rank} <- lists:zip(Rows, Ranks), Rank =/= absent
+    ],
+    [tell([Node], ?MODULE, drop_worse, [Table, [{Key, Here}]]) || {Node, Key, Here, There} <- Compared, younger(Here, There)],
+    Younger = maps:from_keys([Key || {_Node, Key, Here, There} <- Compared, younger(There, Here)], []),
+    {
+        [Row || Row <- Rows, not is_map_key(element(Position, Row), Younger)],
+        [Node || {Node, {error, _}} <- Outcomes]
+    }.
+
+younger(Rank, Other) ->
+    element(1, Rank) > element(1, Other).
 
 %% Which peers have a version of each row, the best first, and the peers that did not say.
 versions(Rows, #pass{table = Table, key_position = Position, peers = Peers} = Pass) ->

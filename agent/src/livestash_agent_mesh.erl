@@ -23,12 +23,14 @@ start_link() ->
 start_link(Interval) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Interval, []).
 
-%% The peers that DNS names, without this node. Once the agent has given up: whoever is connected.
+%% The peers that DNS names, without this node. Whoever is connected once the agent has given up, and where this node's
+%% name, and so theirs, is not the operator's.
 -spec peers() -> #{expected := [node()], connected := [node()], missing := [node()]}.
 peers() ->
     Connected = nodes(),
     Expected =
-        case ask(expected) of
+        case livestash_agent_place:is_well_named() andalso ask(expected) of
+            false -> lists:sort(Connected);
             unknown -> lists:sort(Connected);
             Nodes -> Nodes
         end,
@@ -59,7 +61,7 @@ ask(Question) ->
 init(Interval) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     self() ! tick,
-    Asked = asked(),
+    Asked = asked() andalso livestash_agent_place:is_well_named(),
     {ok, #{
         interval => Interval,
         asked => Asked,

@@ -66,17 +66,16 @@ birth(Pid) ->
         error:badarg -> 0
     end.
 
-%% What is known of the processes of this node.
+%% What is known of processes, of this node and of those whose rows have come here.
 -spec births() -> births().
 births() ->
-    {Node, Creation, _, _} = id(self()),
     try
-        ets:select(?MODULE, [{{{Node, Creation, '_', '_'}, '_', '_'}, [], ['$_']}])
+        ets:tab2list(?MODULE)
     catch
         error:badarg -> []
     end.
 
-%% Takes over what another node knows of its processes.
+%% Takes over what another node knows of processes.
 -spec learn(births()) -> ok.
 learn(Births) ->
     gen_server:cast(?MODULE, {learn, Births}).

@@ -34,11 +34,13 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Whether the pod is ready, and if not, a sentence that says why.
+%% Whether the pod is ready, and if not, a sentence that says why. A pod that stops and keeps its users until another one is
+%% there says the truth too: where no pod stays, Kubernetes sends clients to those that stop and are ready.
 -spec check() -> {boolean(), iodata()}.
 check() ->
     case livestash_agent_state:phase() of
         none -> verdict();
+        keeping -> verdict();
         Phase -> {false, ["This pod is being drained: ", atom_to_list(Phase), "."]}
     end.
 

@@ -21,9 +21,14 @@ attach() ->
 %% the same in all adapters. A page that does not ask for its stash counts as one that did not find it.
 -spec handle([atom()], map(), map(), []) -> ok.
 handle(_Event, _Measurements, #{socket := #{private := #{live_stash_context := Context}}}, []) ->
+    ok = version(Context),
     count(Context);
 handle(_Event, _Measurements, _Metadata, []) ->
     ok.
+
+%% What this page would take back is what rows of other nodes are compared with.
+version(#{version := Version}) -> livestash_agent_shape:saw_version(Version);
+version(_Context) -> ok.
 
 count(#{'reconnected?' := true, stash_fingerprint := Fingerprint}) when is_binary(Fingerprint) ->
     livestash_agent_state:count(returns_recovered, 1);

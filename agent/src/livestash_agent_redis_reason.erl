@@ -89,21 +89,19 @@ no_handshake() ->
 %% Before version 7 Redis wraps what a command in a script has answered into an error of its own, so its words are
 %% looked for everywhere.
 refused(Step, Answer, #{database := Database} = Target) ->
-    case [Words || {Marks, Words} <- refusals(Database), binary:match(Answer, Marks) =/= nomatch] of
+    case [Words || {Marks, Words} <- refusals(Step, Database), binary:match(Answer, Marks) =/= nomatch] of
         [Words | _] -> Words;
         [] -> unknown(Step, Answer, Target)
     end.
 
-refusals(Database) ->
+refusals(Step, Database) ->
     [
         {[<<"WRONGPASS">>, <<"invalid password">>], "refuses the user or the password: correct them in the URL"},
         {[<<"without any password configured">>, <<"no password is set">>],
             "has no password, but the URL has one: remove it there, or set it in Redis"},
         {[<<"for 'auth' command">>], "knows no users, as before version 6: leave the user out of the URL"},
         {[<<"NOAUTH">>], "asks for a password: add it to the URL"},
-        {[<<"NOPERM">>, <<"ACL failure">>, <<"can't run this command">>],
-            "does not permit this user what LiveStash does: allow it EVAL, EVALSHA, HGET, HSET, EXPIRE and DEL on the keys "
-            "live_stash:*"},
+        {[<<"NOPERM">>, <<"ACL failure">>, <<"can't run this command">>], not_permitted(Step)},
         {[<<"READONLY">>, <<"MASTERDOWN">>], "is a read-only replica: let the URL name the master"},
         {[<<"OOM ">>],
             "is out of memory: give it more (maxmemory), or let it evict what expires first (maxmemory-policy volatile-ttl)"},
@@ -117,6 +115,12 @@ refusals(Database) ->
         {[<<"max number of clients">>], "takes no more clients: raise its maxclients, or find out who holds them"},
         {[<<"DENIED">>], "runs in protected mode: give it a password"}
     ].
+
+not_permitted(database) ->
+    "does not permit this user to choose a database: leave the database out of the URL, or allow the user SELECT";
+not_permitted(_Step) ->
+    "does not permit this user what LiveStash does: allow it EVAL, EVALSHA, HGET, HSET, EXPIRE and DEL on the keys "
+    "live_stash:*".
 
 %% Redis repeats arguments that it does not understand, or their beginning.
 unknown(login, _Answer, _Target) ->

@@ -1,24 +1,28 @@
 %% A DNS server for tests: answers SRV questions with the targets it was told, or badly.
 -module(livestash_agent_dns).
 
--export([with_dns/4, answer/2]).
+-export([with_dns/4, serve/2, answer/2]).
 
 -import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1]).
 
 %% Tests with a VM whose resolver asks such a server from the agent's first question on.
 %% Answer: the targets | nxdomain | garbage | silence. AppName: what the peers' names have before the @.
 with_dns(Answer, AppName, Test, Options) ->
-    {Server, Port} = server(Answer),
-    Inetrc = filename:join(os:getenv("TESTS"), "inetrc." ++ integer_to_list(Port)),
-    Lines = "{resolv_conf, \"\"}.~n{nameserver, {127,0,0,1}, ~b}.~n{timeout, 300}.~n{retry, 1}.~n",
-    ok = file:write_file(Inetrc, io_lib:format(Lines, [Port])),
-    Environment = #{"DNS_CLUSTER_QUERY" => "nodes.test", "LIBCLUSTER_APP" => AppName, "ERL_INETRC" => Inetrc},
+    {Server, Environment} = serve(Answer, AppName),
     Given = maps:get(environment, Options, #{}),
     Vm = start(Options#{environment => maps:merge(Environment, Given)}),
     eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent_mesh])) end),
     Test(Vm, Server),
     stop(Vm),
     exit(Server, kill).
+
+%% Such a server, and the environment of VMs that ask it.
+serve(Answer, AppName) ->
+    {Server, Port} = server(Answer),
+    Inetrc = filename:join(os:getenv("TESTS"), "inetrc." ++ integer_to_list(Port)),
+    Lines = "{resolv_conf, \"\"}.~n{nameserver, {127,0,0,1}, ~b}.~n{timeout, 300}.~n{retry, 1}.~n",
+    ok = file:write_file(Inetrc, io_lib:format(Lines, [Port])),
+    {Server, #{"DNS_CLUSTER_QUERY" => "nodes.test", "LIBCLUSTER_APP" => AppName, "ERL_INETRC" => Inetrc}}.
 
 server(Answer) ->
     Parent = self(),

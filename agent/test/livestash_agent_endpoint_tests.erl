@@ -3,10 +3,15 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -export([start/2, stop/1, init/1, '__sockets__'/0]).
--export([tree/2, child/2, deaf/0]).
+-export([tree/3, child/2, deaf/0]).
+-export([handle_call/3, handle_cast/2, handle_info/2]).
 -export([serve/1]).
 
-%% A tree as an application has it: an endpoint is a supervisor whose module, here this one, exports '__sockets__'/0.
+-define(BANDIT, 'Elixir.Bandit.DelegatingHandler').
+-define(SESSIONS, 'Elixir.Phoenix.Transports.LongPoll.Supervisor').
+
+%% A tree as an application has it: an endpoint is a supervisor that is registered by the name of a module, such as this
+%% one, that exports '__sockets__'/0.
 
 '__sockets__'() -> [].
 
@@ -17,16 +22,41 @@ stop(_State) ->
     ok.
 
 init({Strategy, Children}) ->
-    {ok, {#{strategy => Strategy}, Children}}.
+    {ok, {#{strategy => Strategy}, Children}};
+init({Module, Strategy, Children}) ->
+    put('$initial_call', {supervisor, Module, 1}),
+    init({Strategy, Children}).
 
-tree(Strategy, Children) ->
-    supervisor:start_link(?MODULE, {Strategy, Children}).
+tree(nameless, Strategy, Children) ->
+    supervisor:start_link(?MODULE, {Strategy, Children});
+tree({of_module, Module}, Strategy, Children) ->
+    supervisor:start_link(?MODULE, {Module, Strategy, Children});
+tree(Name, Strategy, Children) ->
+    supervisor:start_link({local, Name}, ?MODULE, {Strategy, Children}).
 
 supervisor(Id, Children) ->
-    #{id => Id, start => {?MODULE, tree, [one_for_one, Children]}, type => supervisor, modules => [supervisor]}.
+    supervisor(Id, nameless, one_for_one, Children).
 
-endpoint(Id, Children) ->
-    (supervisor(Id, Children))#{modules => [?MODULE]}.
+supervisor(Id, Name, Strategy, Children) ->
+    #{id => Id, start => {?MODULE, tree, [Name, Strategy, Children]}, type => supervisor, modules => [supervisor]}.
+
+endpoint(Module, Children) ->
+    endpoint(Module, Module, Children).
+
+endpoint(Id, Module, Children) ->
+    (supervisor(Id, Module, one_for_one, Children))#{modules => [Module]}.
+
+%% Another module of an endpoint.
+module(Module) ->
+    Code = "'__sockets__'() -> [].",
+    load(Module, [{'__sockets__', 0}], Code).
+
+load(Module, Exports, Code) ->
+    {ok, Tokens, _} = erl_scan:string(Code),
+    {ok, Function} = erl_parse:parse_form(Tokens),
+    {ok, Module, Beam} = compile:forms([{attribute, 1, module, Module}, {attribute, 1, export, Exports}, Function]),
+    {module, Module} = code:load_binary(Module, "", Beam),
+    Module.
 
 worker(Id, Role) ->
     #{id => Id, start => {?MODULE, child, [self(), Role]}, shutdown => infinity}.
@@ -38,12 +68,35 @@ child(Test, Role) ->
 role(Test, channel) ->
     Test ! {channel, self()},
     idle(Test);
-role(Test, {socket, Channel}) ->
+role(Test, {socket, Module, Channel}) ->
+    connection(Module),
     monitor(process, Channel),
     Test ! ready,
     idle(Test);
-role(Test, labelled_socket) ->
-    put('$process_label', {'Elixir.Phoenix.Socket', handler, nil}),
+role(Test, {labelled_socket, Module}) ->
+    labelled(Module),
+    Test ! ready,
+    idle(Test);
+role(Test, {lingering_socket, Module}) ->
+    labelled(Module),
+    Test ! ready,
+    receive socket_drain -> Test ! {asked, self()} end,
+    receive go -> ok end;
+%% Serves requests or, when Handler says so, something else.
+role(Test, {bandit, Handler}) ->
+    process_flag(trap_exit, true),
+    connection(?BANDIT),
+    Test ! ready,
+    gen_server:enter_loop(?MODULE, [], {socket, #{handler_module => Handler}});
+role(Test, {session, Poll}) ->
+    put('$initial_call', {'Elixir.Phoenix.Transports.LongPoll.Server', init, 1}),
+    Test ! ready,
+    gen_server:enter_loop(?MODULE, [], #{client_ref => Poll, test => Test});
+role(Test, page) ->
+    Test ! {channel, self()},
+    page();
+role(Test, {watcher, Page}) ->
+    monitor(process, Page),
     Test ! ready,
     idle(Test);
 role(Test, slow) ->
@@ -56,25 +109,63 @@ role(Test, plain) ->
     Test ! ready,
     idle(Test).
 
+connection(Module) ->
+    put('$initial_call', {Module, init, 1}).
+
+labelled(Module) ->
+    connection(Module),
+    put('$process_label', {'Elixir.Phoenix.Socket', handler, nil}).
+
 idle(Test) ->
     receive
         socket_drain -> Test ! {drained, self()}
     end.
 
+page() ->
+    receive
+        {monitor, Pid} -> monitor(process, Pid)
+    end,
+    page().
+
+handle_call(_Question, _From, State) ->
+    {reply, ok, State}.
+
+handle_cast({poll, Poll}, State) ->
+    {noreply, State#{client_ref => Poll}}.
+
+handle_info(socket_drain, #{test := Test} = State) ->
+    Test ! {drained, self()},
+    {stop, {shutdown, restart}, State};
+handle_info({monitor, Page}, State) ->
+    monitor(process, Page),
+    {noreply, State};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
 %% Says that it is a supervisor, and answers no question.
 deaf() ->
     {ok, proc_lib:spawn_link(fun() -> timer:sleep(infinity) end)}.
 
+deaf(Id) ->
+    #{id => Id, start => {?MODULE, deaf, []}, type => supervisor, shutdown => brutal_kill, modules => [supervisor]}.
+
 with_application(Children, Test) ->
+    with_application(fake, Children, Test).
+
+with_application(Name, Children, Test) ->
     Keys = [{vsn, "1"}, {modules, []}, {applications, [kernel, stdlib]}, {mod, {?MODULE, {one_for_one, Children}}}],
-    ok = application:load({application, fake, Keys}),
-    ok = application:start(fake),
+    ok = application:load({application, Name, Keys}),
+    ok = application:start(Name),
     try
         Test()
     after
-        application:stop(fake),
-        application:unload(fake)
+        application:stop(Name),
+        application:unload(Name)
     end.
+
+top(Application) ->
+    {Top, _} = application_master:get_child(application_controller:get_master(Application)),
+    Top.
 
 no_endpoint_test() ->
     with_application([supervisor(a, []), worker(b, plain)], fun() ->
@@ -84,53 +175,212 @@ no_endpoint_test() ->
     end).
 
 all_endpoints_are_found_and_only_they_stop_test() ->
-    Deaf = (supervisor(deaf, []))#{start => {?MODULE, deaf, []}, shutdown => brutal_kill},
-    Dynamic = #{
-        id => dynamic,
-        start => {?MODULE, tree, [simple_one_for_one, [endpoint(none, [])]]},
-        type => supervisor,
-        modules => [supervisor]
-    },
-    Tree = [endpoint(one, []), Deaf, supervisor(a, [supervisor(b, [endpoint(two, []), worker(w, plain)])]), Dynamic],
+    [Two, Three, Four, Five] = [module(M) || M <- [endpoint_two, endpoint_three, endpoint_four, endpoint_five]],
+    Dynamic = supervisor(dynamic, nameless, simple_one_for_one, [endpoint(none, Three, [])]),
+    %% As SiteEncrypt's: it has the endpoint's name in its own place, and a supervisor of its own.
+    Wrapped = supervisor(Four, site_encrypt, one_for_all, [endpoint(Four, []), worker(certifier, plain)]),
+    Tree = [
+        endpoint(?MODULE, []),
+        supervisor(a, [supervisor(b, [endpoint(another_id, Two, []), worker(w, plain)])]),
+        Dynamic,
+        Wrapped
+    ],
     with_application(Tree, fun() ->
-        {Top, _} = application_master:get_child(application_controller:get_master(fake)),
-        {dynamic, Parent, _, _} = lists:keyfind(dynamic, 1, supervisor:which_children(Top)),
-        {ok, Third} = supervisor:start_child(Parent, []),
-        Endpoints = livestash_agent_endpoint:find(),
-        ?assertEqual(3, length(Endpoints)),
-        ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000)),
+        with_application(umbrella, [endpoint(Five, [])], fun() ->
+            {ok, Third} = supervisor:start_child(pid(dynamic, top(fake)), []),
+            Certifier = pid(certifier, whereis(site_encrypt)),
+            Endpoints = livestash_agent_endpoint:find(),
+            ?assertEqual(5, length(Endpoints)),
+            ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000)),
+            ?assertEqual([], livestash_agent_endpoint:find()),
+            ?assertNot(is_process_alive(Third)),
+            ?assert(is_process_alive(Certifier)),
+            ?assertMatch({?MODULE, undefined, _, _}, lists:keyfind(?MODULE, 1, supervisor:which_children(top(fake)))),
+            ?assertEqual(3, length([Pid || {_, Pid, _, _} <- supervisor:which_children(top(fake)), is_pid(Pid)]))
+        end)
+    end).
+
+%% Each would be asked for a second by whoever goes down from the top.
+busy_supervisors_hide_nothing_test() ->
+    Deaf = [deaf(N) || N <- lists:seq(1, 4)],
+    with_application(busy, Deaf, fun() ->
+        with_application(Deaf ++ [endpoint(?MODULE, [worker(w, plain), deaf(inside)])], fun() ->
+            Endpoints = livestash_agent_endpoint:find(),
+            ?assertEqual(1, length(Endpoints)),
+            ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000))
+        end)
+    end).
+
+endpoint_that_does_not_stop_in_time_is_ended_by_force_test() ->
+    Stuck = supervisor(stuck, [worker(w, slow), worker(x, slow)]),
+    with_application([endpoint(?MODULE, [Stuck])], fun() ->
+        Slow = [receive {slow, Pid} -> Pid end || _ <- [1, 2]],
+        Endpoint = whereis(?MODULE),
+        ?assertEqual([?MODULE], livestash_agent_endpoint:stop(livestash_agent_endpoint:find(), 50)),
+        ?assertEqual([], lists:filter(fun is_process_alive/1, [Endpoint | Slow])),
+        ?assertMatch([{?MODULE, undefined, _, _}], supervisor:which_children(top(fake)))
+    end).
+
+%% Its parent starts again whatever ends without its doing.
+endpoint_of_a_busy_supervisor_is_not_started_again_test() ->
+    with_application([supervisor(parent, [endpoint(?MODULE, [])])], fun() ->
+        Parent = pid(parent, top(fake)),
+        ok = sys:suspend(Parent),
+        ?assertEqual([?MODULE], livestash_agent_endpoint:stop(livestash_agent_endpoint:find(), 50)),
         ?assertEqual([], livestash_agent_endpoint:find()),
-        ?assertNot(is_process_alive(Third)),
-        ?assertMatch({one, undefined, _, _}, lists:keyfind(one, 1, supervisor:which_children(Top))),
-        ?assertEqual(3, length([Pid || {_, Pid, _, _} <- supervisor:which_children(Top), is_pid(Pid)]))
+        ok = sys:resume(Parent),
+        ?assertMatch([{?MODULE, undefined, _, _}], supervisor:which_children(Parent)),
+        ?assertEqual([], livestash_agent_endpoint:find())
     end).
 
-endpoint_that_does_not_stop_in_time_test() ->
-    with_application([endpoint(one, [worker(w, slow)])], fun() ->
-        Slow = receive {slow, Pid} -> Pid end,
-        Endpoints = livestash_agent_endpoint:find(),
-        ?assertEqual([?MODULE], livestash_agent_endpoint:stop(Endpoints, 50)),
-        Slow ! finish,
-        ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000))
-    end).
-
-%% The way of ThousandIsland, and that of Ranch, whose connections call themselves supervisors.
+%% On Bandit, and on Cowboy, whose connections call themselves supervisors.
 sockets_test_() ->
     [
-        {"below " ++ Name, fun() ->
-            with_endpoint(Supervisor, fun(Endpoints, Connections) ->
-                Channel = start(Connections, channels, channel),
-                Other = start(Connections, channels, channel),
-                Sockets = [start(Connections, Supervisor, {socket, Channel}) || _ <- lists:seq(1, 5)],
-                Labelled = start(Connections, Supervisor, labelled_socket),
-                Plain = start(Connections, Supervisor, plain),
+        {"of " ++ atom_to_list(Module), fun() ->
+            with_endpoint(fun(Endpoints) ->
+                Channel = add(channels, channel),
+                Other = add(channels, channel),
+                Sockets = [add(connections, {socket, Module, Channel}) || _ <- lists:seq(1, 5)],
+                Labelled = add(connections, {labelled_socket, Module}),
+                Plain = add(connections, plain),
                 ?assertEqual(6, close(Endpoints, 2)),
                 ?assertEqual(lists:sort([Labelled | Sockets]), drained()),
                 ?assert(lists:all(fun is_process_alive/1, [Channel, Other, Plain]))
             end)
         end}
-     || {Name, Supervisor} <- [{"ThousandIsland", connection_sup}, {"Ranch", ranch_conns_sup}]
+     || Module <- [?BANDIT, cowboy_clear, cowboy_tls]
     ].
+
+%% A connection that is kept alive would bring its client back.
+idle_connections_are_closed_test() ->
+    with_endpoint(fun(Endpoints) ->
+        Idle = add(connections, {bandit, 'Elixir.Bandit.HTTP1.Handler'}),
+        WebSocket = add(connections, {bandit, 'Elixir.Bandit.WebSocket.Handler'}),
+        Monitor = monitor(process, Idle),
+        ?assertEqual(0, close(Endpoints, 1)),
+        ?assertEqual(shutdown, receive {'DOWN', Monitor, process, Idle, Reason} -> Reason end),
+        ?assert(is_process_alive(WebSocket))
+    end).
+
+nobody_is_let_in_test() ->
+    load('Elixir.ThousandIsland', [{suspend, 1}], "suspend(Server) -> supervisor:terminate_child(Server, listener)."),
+    Bandit = supervisor(bandit, {of_module, 'Elixir.ThousandIsland.Server'}, one_for_one, [worker(listener, plain)]),
+    Acceptors = supervisor(ranch_acceptors_sup, []),
+    Cowboy = supervisor(cowboy, {of_module, ranch_listener_sup}, one_for_one, [Acceptors]),
+    Slow = supervisor(slow, {of_module, ranch_listener_sup}, one_for_one, []),
+    with_application([endpoint(?MODULE, [Bandit, Cowboy, Slow])], fun() ->
+        ok = sys:suspend(pid(slow, whereis(?MODULE))),
+        ?assertEqual(0, close(livestash_agent_endpoint:find(), 1)),
+        Left = [pid(Id, pid(Server, whereis(?MODULE))) || {Id, Server} <- [{listener, bandit}, {ranch_acceptors_sup, cowboy}]],
+        ?assertEqual([undefined, undefined], Left),
+        ok = sys:resume(pid(slow, whereis(?MODULE)))
+    end).
+
+%% Before the socket closes, another one is there.
+latecomers_are_closed_too_test() ->
+    with_endpoint(fun(Endpoints) ->
+        Test = self(),
+        Channel = add(channels, channel),
+        spawn_link(fun() ->
+            First = add(connections, {lingering_socket, ?BANDIT}),
+            Test ! ready,
+            receive {asked, First} -> ok end,
+            Late = add(connections, {socket, ?BANDIT, Channel}),
+            First ! go,
+            receive {drained, Late} -> Test ! closed end
+        end),
+        receive ready -> ok end,
+        ?assertEqual(2, close(Endpoints, 1)),
+        receive closed -> ok end
+    end).
+
+%% Sessions of long polling, which live outside of the endpoint.
+
+long_polling_test_() ->
+    {setup, fun() -> ok end, fun(ok) -> application:unset_env(phoenix, json_library) end, [
+        {"whose client is waiting", fun() ->
+            with_sessions(fun(Endpoints) ->
+                {Poll, Answered} = poll(),
+                Session = add(sessions, {session, {Poll, ref}}),
+                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual([Session], drained()),
+                #{'__struct__' := 'Elixir.Jason.Fragment', encode := Encode} = Answered(),
+                %% Jason calls it with two functions. What it writes is no JSON.
+                ?assertMatch("{fun" ++ _, lists:flatten(Encode({fun lists:reverse/1, fun lists:sort/1})))
+            end)
+        end},
+        {"whose client polls a moment later", fun() ->
+            with_sessions(fun(Endpoints) ->
+                Session = add(sessions, {session, nil}),
+                {Poll, Answered} = poll(),
+                spawn(fun() -> timer:sleep(100), gen_server:cast(Session, {poll, {Poll, ref}}) end),
+                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual([Session], drained()),
+                ?assertMatch(#{}, Answered())
+            end)
+        end},
+        {"whose client has gone", fun() ->
+            with_sessions(fun(Endpoints) ->
+                Session = add(sessions, {session, nil}),
+                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual([Session], drained())
+            end)
+        end},
+        {"of an application that writes JSON in another way", fun() ->
+            application:set_env(phoenix, json_library, 'Elixir.JSON'),
+            with_sessions(fun(Endpoints) ->
+                {Poll, _} = poll(),
+                Monitor = monitor(process, Poll),
+                add(sessions, {session, {Poll, ref}}),
+                ?assertEqual(1, close(Endpoints, 1)),
+                [_] = drained(),
+                ?assertEqual(killed, receive {'DOWN', Monitor, process, Poll, Reason} -> Reason end)
+            end)
+        end},
+        {"that does not end", fun() ->
+            with_sessions(fun(Endpoints) ->
+                Session = add(sessions, {session, nil}),
+                ok = sys:suspend(Session),
+                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000)),
+                Monitor = monitor(process, Session),
+                receive {'DOWN', Monitor, process, Session, _} -> ok end
+            end)
+        end}
+    ]}.
+
+%% A request that waits for messages, and what it is answered.
+poll() ->
+    Test = self(),
+    Poll = spawn(fun() ->
+        receive
+            {messages, Messages, ref} -> Test ! {answer, Messages}
+        end
+    end),
+    {Poll, fun() -> receive {answer, Messages} -> Messages end end}.
+
+%% Pages that go on: one with a socket, one with a session, one that does not shut down, and one that is gone.
+end_sessions_test() ->
+    with_sessions(fun(_Endpoints) ->
+        {Page, Socket} = start_page(connections, fun(Pid) -> {socket, ?BANDIT, Pid} end),
+        {Polling, Session} = start_page(sessions, fun(_Pid) -> {session, nil} end),
+        Stranger = add(channels, {watcher, Page}),
+        Page ! {monitor, Stranger},
+        Deaf = spawn(fun() -> process_flag(trap_exit, true), receive finish -> ok end end),
+        Pids = [Page, Polling, Deaf, spawn(fun() -> ok end)],
+        ?assertEqual(4, livestash_agent_endpoint:end_sessions(Pids, 1000)),
+        ?assertEqual([], lists:filter(fun is_process_alive/1, Pids)),
+        ?assertEqual(lists:sort([Socket, Session]), drained()),
+        ?assert(is_process_alive(Stranger))
+    end).
+
+%% A page and its client's connection, or session, monitor each other.
+start_page(Supervisor, Role) ->
+    Page = add(channels, page),
+    Transport = add(Supervisor, Role(Page)),
+    Page ! {monitor, Transport},
+    Transport ! {monitor, Page},
+    {Page, Transport}.
 
 batches_test_() ->
     [
@@ -147,9 +397,9 @@ batches_test_() ->
 %% How many milliseconds it takes.
 close_ten(Size, Interval, Within) ->
     Options = #{batch_size => Size, batch_interval => Interval, within => Within},
-    with_endpoint(connection_sup, fun(Endpoints, Connections) ->
-        Channel = start(Connections, channels, channel),
-        [start(Connections, connection_sup, {socket, Channel}) || _ <- lists:seq(1, 10)],
+    with_endpoint(fun(Endpoints) ->
+        Channel = add(channels, channel),
+        [add(connections, {socket, ?BANDIT, Channel}) || _ <- lists:seq(1, 10)],
         Began = erlang:monotonic_time(millisecond),
         ?assertEqual(10, livestash_agent_endpoint:close(Endpoints, Options)),
         Took = erlang:monotonic_time(millisecond) - Began,
@@ -160,26 +410,25 @@ close_ten(Size, Interval, Within) ->
 close(Endpoints, Size) ->
     livestash_agent_endpoint:close(Endpoints, #{batch_size => Size, batch_interval => 1, within => 10000}).
 
-%% Runs the test with the endpoints, and a map of the supervisors of connections and channels.
-with_endpoint(Kind, Test) ->
-    Tree = [supervisor(channels, []), supervisor(server, [supervisor(pool, [connections(Kind)])])],
-    with_application([endpoint(one, Tree)], fun() ->
-        Endpoints = livestash_agent_endpoint:find(),
-        {Top, _} = application_master:get_child(application_controller:get_master(fake)),
-        Endpoint = pid(one, Top),
-        Connections = pid(Kind, pid(pool, pid(server, Endpoint))),
-        Test(Endpoints, #{channels => pid(channels, Endpoint), Kind => Connections})
-    end).
+%% Runs the test with an endpoint that has a supervisor of channels and one of connections.
+with_endpoint(Test) ->
+    Connections = supervisor(connections, connections, one_for_one, []),
+    Tree = [supervisor(channels, channels, one_for_one, []), supervisor(server, [supervisor(pool, [Connections])])],
+    with_application([endpoint(?MODULE, Tree)], fun() -> Test(livestash_agent_endpoint:find()) end).
+
+with_sessions(Test) ->
+    Sessions = supervisor(sessions, ?SESSIONS, one_for_one, []),
+    with_application(phoenix_fake, [Sessions], fun() -> with_endpoint(Test) end).
 
 %% Starts such an application in the VM where it is called, with a number of open sockets and one child of the endpoint
 %% that has the given role.
 serve({Sockets, Role}) ->
     Self = self(),
     spawn(fun() ->
-        with_endpoint(connection_sup, fun(_Endpoints, Supervisors) ->
-            Channel = start(Supervisors, channels, channel),
-            [start(Supervisors, connection_sup, {socket, Channel}) || _ <- lists:seq(1, Sockets)],
-            {ok, _} = supervisor:start_child(maps:get(channels, Supervisors), worker(role, Role)),
+        with_endpoint(fun(_Endpoints) ->
+            Channel = add(channels, channel),
+            [add(connections, {socket, ?BANDIT, Channel}) || _ <- lists:seq(1, Sockets)],
+            {ok, _} = supervisor:start_child(channels, worker(role, Role)),
             Self ! serving,
             timer:sleep(infinity)
         end)
@@ -188,17 +437,15 @@ serve({Sockets, Role}) ->
         serving -> ok
     end.
 
-connections(connection_sup) -> supervisor(connection_sup, []);
-connections(ranch_conns_sup) -> (supervisor(ranch_conns_sup, []))#{modules => [ranch_conns_sup]}.
-
 pid(Id, Supervisor) ->
     {Id, Pid, _, _} = lists:keyfind(Id, 1, supervisor:which_children(Supervisor)),
     Pid.
 
-start(Supervisors, Kind, Role) ->
-    Type = case Kind of ranch_conns_sup -> supervisor; _ -> worker end,
-    Spec = (worker(make_ref(), Role))#{type => Type, restart => temporary, shutdown => brutal_kill},
-    {ok, Pid} = supervisor:start_child(maps:get(Kind, Supervisors), Spec),
+add(sessions, Role) ->
+    add(?SESSIONS, Role);
+add(Supervisor, Role) ->
+    Spec = (worker(make_ref(), Role))#{restart => temporary, shutdown => brutal_kill},
+    {ok, Pid} = supervisor:start_child(Supervisor, Spec),
     receive
         ready -> Pid;
         {channel, Pid} -> Pid

@@ -24,6 +24,9 @@ returns_are_counted() ->
     mounted(Vm, #{'reconnected?' => true, stash_fingerprint => nil}),
     mounted(Vm, #{'reconnected?' => false, stash_fingerprint => nil}),
     ?assertEqual({3, 1}, counted(Vm)),
+    %% What a page would take back is remembered, for rows of other nodes.
+    mounted(Vm, #{'reconnected?' => false, stash_fingerprint => nil, version => <<"2">>}),
+    ?assertMatch(#{versions := [<<"2">>]}, call(Vm, livestash_agent_shape, known, [ac_tab])),
     stop(Vm).
 
 without_an_adapter_nothing_is_counted() ->

@@ -11,6 +11,7 @@ redis_test_() ->
     [{timeout, 120, Test} || Test <- [
         fun leaves_nothing/0,
         fun least_permissions/0,
+        fun advised_permissions/0,
         fun password/0,
         fun changed_password/0,
         fun missing_permission/0,
@@ -34,6 +35,12 @@ leaves_nothing() ->
 least_permissions() ->
     User = words("--user livestash on >open~sesame ~live_stash:* +@all -@admin -@dangerous +info +role"),
     with_redis(User, "livestash:open~sesame@", "", fun(_Redis) -> says(ready) end).
+
+%% The agent's own advice, word for word. Whoever follows it may not choose a database.
+advised_permissions() ->
+    User = words("--user livestash on >x ~live_stash:* -@all +eval +evalsha +hget +hset +expire +del"),
+    with_redis(User, "livestash:x@", "", fun(_Redis) -> says(ready) end),
+    with_redis(User, "livestash:x@", "/0", fun(_Redis) -> says("choose a database: leave the database out of the URL") end).
 
 password() ->
     with_redis(["--requirepass", "open/sesame"], ":open%2Fsesame@", "", fun(_Redis) -> says(ready) end),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ const (
 
 	// splitTime is how long a pod is cut off.
 	splitTime = 30 * time.Second
+	// allGoneP99 is the longest p99 of the time to be back when every pod was told to stop at once: that of a pod's boot, and
+	// of the way to it.
+	allGoneP99 = 20 * time.Second
 	// wholeTime is how long the mesh and the store may take to be whole again.
 	wholeTime = time.Minute
 )
@@ -85,6 +89,7 @@ func plainEvents(o options) []event {
 		{name: "rollout-config", replicas: 3, do: each(rolloutConfig), judge: planned},
 		{name: "pod-delete", replicas: 3, do: each(deletePod), judge: planned},
 		{name: "eviction", replicas: 3, do: each(evictPod), judge: planned},
+		{name: "delete-all", replicas: 3, do: each(deleteAll), judge: planned, maxP99: allGoneP99},
 		{name: "operator-restart", replicas: 3, do: restartOperator, judge: planned},
 		{name: "operator-upgrade", replicas: 3, do: upgradeOperator, judge: planned},
 		{name: "scale-down", replicas: 3, do: each(scaleTo(2)), judge: planned},
@@ -173,6 +178,22 @@ func (s *subject) roll(ctx context.Context) error {
 
 func deletePod(ctx context.Context, s *subject) error {
 	return s.delete(ctx, s.lowest(), "--timeout=3m")
+}
+
+// deleteAll tells every pod to stop at the same moment.
+func deleteAll(ctx context.Context, s *subject) error {
+	before, err := s.lives(ctx)
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(before))
+	for _, name := range names {
+		s.watch.expect(before[name])
+	}
+	if _, err := s.in(ctx, "", append([]string{"delete", "pod", "--wait=false"}, names...)...); err != nil {
+		return err
+	}
+	return s.replaced(ctx, before)
 }
 
 // delete deletes a pod as a user does.

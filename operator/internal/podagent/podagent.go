@@ -35,6 +35,9 @@ var ErrNoAgent = errors.New("this podagent was built without the agent's code: b
 // Install writes the agent's code and the boot arguments into dir. When DNS does not answer within five seconds, the
 // application boots without knowing its peers, which the agent connects later; an error means that dir could not be written.
 func Install(ctx context.Context, dir string, settings Settings, logger *log.Logger) error {
+	if err := forgetStopping(dir); err != nil {
+		return err
+	}
 	if err := installCode(ebin, dir); err != nil {
 		return err
 	}

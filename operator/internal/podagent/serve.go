@@ -27,15 +27,18 @@ const (
 )
 
 // Serve keeps the boot arguments in dir up to date, and answers GET /readyz and GET /healthz on the probe port, until ctx
-// ends. An error means that it cannot listen there.
+// ends: then the pod is being stopped, which it tells the agent. An error means that it cannot listen, or cannot tell.
 func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logger) error {
 	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", settings.ProbePort))
 	if err != nil {
 		return fmt.Errorf("cannot answer readiness probes on port %d: %w; choose an agent port so that this one, the next, is free", settings.ProbePort, err)
 	}
+	if err := forgetStopping(dir); err != nil {
+		return err
+	}
 	go serveConns(listener, probePages(newReadiness(settings, logger).ask), "")
 	newBootArgs(dir, settings, dns, logger).refresh(ctx, refreshInterval)
-	return listener.Close()
+	return errors.Join(tellStopping(dir), listener.Close())
 }
 
 // probePages are what the kubelet asks for.

@@ -25,9 +25,10 @@ const (
 	storePause    = time.Second
 )
 
-// AwaitStore returns when Redis admits this pod, at once when the pod needs none. LiveStash's client ends the whole virtual
-// machine when its login is refused, so the application must not boot before. Meanwhile it answers for the agent, which
-// cannot: what is wrong. Without limit, because a fleet must not serve without its store.
+// AwaitStore returns when Redis answers and admits this pod, at once when the pod needs none. LiveStash's client ends the
+// whole virtual machine when its login is refused, so the application must not boot before. Meanwhile it answers for the
+// agent, which cannot: what is wrong. Without limit, because a fleet must not serve without its store. Whether Redis also
+// takes stashes is the agent's question.
 func AwaitStore(ctx context.Context, settings Settings, logger *log.Logger) error {
 	login, err := parseLogin(settings.RedisURL, settings.RedisCACertFile)
 	if err != nil {
@@ -95,7 +96,8 @@ func (w *waiting) page(path string) answer {
 	return answer{statusOK, string(text)}
 }
 
-// redisLogin is how to log in to Redis.
+// redisLogin is how to log in to Redis: with the commands that LiveStash's client sends before any other, if the URL asks
+// for any.
 type redisLogin struct {
 	address  string
 	commands [][]string
@@ -135,11 +137,9 @@ func parseLogin(text, caFile string) (*redisLogin, error) {
 		}
 		login.commands = append(login.commands, append(auth, password))
 	}
-	database := strings.Trim(parsed.Path, "/")
-	if database == "" {
-		database = "0"
+	if database := strings.Trim(parsed.Path, "/"); database != "" {
+		login.commands = append(login.commands, []string{"SELECT", database})
 	}
-	login.commands = append(login.commands, []string{"SELECT", database})
 	return login, nil
 }
 
@@ -164,6 +164,14 @@ func (l *redisLogin) logIn(ctx context.Context) error {
 		return err
 	}
 	answers := bufio.NewReader(io.LimitReader(conn, maxRequest))
+	if len(l.commands) == 0 {
+		// Whatever a Redis says to that, its user may do: there is no login to refuse.
+		err := ask(conn, answers, []string{"PING"})
+		if errors.As(err, new(refusal)) {
+			return nil
+		}
+		return err
+	}
 	for _, command := range l.commands {
 		if err := ask(conn, answers, command); err != nil {
 			return err
@@ -201,7 +209,7 @@ func ask(conn io.Writer, answers *bufio.Reader, command []string) error {
 	}
 	line = strings.TrimSpace(line)
 	switch {
-	case line == "+OK":
+	case line == "+OK", line == "+PONG":
 		return nil
 	case strings.HasPrefix(line, "-"):
 		return refusal(line[1:])
@@ -245,8 +253,8 @@ func refusalAdvice(answer string) string {
 		{"WRONGPASS", "refuses the user or the password: correct them in the URL"},
 		{"without any password configured", "has no password, but the URL has one: remove it there, or set it in Redis"},
 		{"NOAUTH", "asks for a password: add it to the URL"},
-		{"NOPERM", "does not permit this user to choose the database: allow it SELECT"},
-		{"LOADING", "is still loading its data: wait until it is done"},
+		{"for 'auth' command", "knows no users, as before version 6: leave the user out of the URL"},
+		{"NOPERM", "does not permit this user to choose a database: leave the database out of the URL, or allow the user SELECT"},
 		{"DB index", "does not have the database of the URL: use 0, or raise `databases` in Redis"},
 		{"max number of clients", "takes no more clients: raise its maxclients, or find out who holds them"},
 		{"DENIED", "runs in protected mode: give it a password"},

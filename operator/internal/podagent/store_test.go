@@ -60,11 +60,25 @@ func converse(conn net.Conn, answer func(words []string) string) {
 	}
 }
 
+// admits is a Redis whose users may do what LiveStash does, and nothing else.
 func admits(words []string) string {
-	if line := strings.Join(words, " "); line == "AUTH shop s3cret" || line == "AUTH s3cret" || strings.HasPrefix(line, "SELECT ") {
+	switch strings.Join(words, " ") {
+	case "AUTH shop s3cret", "AUTH s3cret":
 		return "+OK\r\n"
+	case "PING", "SELECT 0":
+		return "-NOPERM this user has no permissions to run this command\r\n"
 	}
 	return "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+}
+
+// chooses answers a SELECT, and admits everybody.
+func chooses(answer string) func([]string) string {
+	return func(words []string) string {
+		if words[0] == "SELECT" {
+			return answer
+		}
+		return "+OK\r\n"
+	}
 }
 
 func TestLogin(t *testing.T) {
@@ -74,13 +88,19 @@ func TestLogin(t *testing.T) {
 		url    string
 		says   string
 	}{
-		"admitted":                {admits, "redis://shop:s3cret@ADDRESS/3", ""},
+		"admitted":                {admits, "redis://shop:s3cret@ADDRESS", ""},
 		"admitted without a user": {admits, "redis://:s3cret@ADDRESS", ""},
 		"no password":             {admits, "redis://ADDRESS", ""},
 		"wrong password":          {admits, "redis://:s3cret2@ADDRESS", "refuses the user or the password"},
-		"asked for a password":    {always("-NOAUTH Authentication required.\r\n"), "redis://ADDRESS", "asks for a password"},
-		"no such database":        {always("-ERR DB index is out of range\r\n"), "redis://ADDRESS/99", "does not have the database"},
-		"loading":                 {always("-LOADING Redis is loading the dataset in memory\r\n"), "redis://ADDRESS", "still loading"},
+		"answers":                 {always("+PONG\r\n"), "redis://ADDRESS", ""},
+		"asked for a password":    {always("-NOAUTH Authentication required.\r\n"), "redis://ADDRESS", ""},
+		"loading":                 {always("-LOADING Redis is loading the dataset in memory\r\n"), "redis://ADDRESS", ""},
+		"no passwords":            {always("-ERR AUTH <password> called without any password configured\r\n"), "redis://:s3cret@ADDRESS", "has no password"},
+		"no users yet":            {always("-ERR wrong number of arguments for 'auth' command\r\n"), "redis://shop:s3cret@ADDRESS", "knows no users"},
+		"no room":                 {always("-ERR max number of clients reached\r\n"), "redis://:s3cret@ADDRESS", "takes no more clients"},
+		"may not choose":          {chooses("-NOPERM no permissions to run the 'select' command\r\n"), "redis://:s3cret@ADDRESS/0", "leave the database out of the URL"},
+		"no such database":        {chooses("-ERR DB index is out of range\r\n"), "redis://:s3cret@ADDRESS/99", "does not have the database"},
+		"a database":              {chooses("+OK\r\n"), "redis://:s3cret@ADDRESS/3", ""},
 		"another refusal":         {always("-ERR s3cret is not what I know\r\n"), "redis://:s3cret@ADDRESS", "refuses the login"},
 		"no Redis":                {always("HTTP/1.1 400 Bad Request\r\n"), "redis://ADDRESS", "does not answer like Redis"},
 		"endless":                 {always(strings.Repeat("x", 1<<20)), "redis://ADDRESS", "look at its log"},
@@ -154,7 +174,7 @@ func TestAwaitStore(t *testing.T) {
 	address := redisServer(t, listen(t), func(words []string) string {
 		now := <-password
 		password <- now
-		if words[0] == "SELECT" || words[1] == now {
+		if words[1] == now {
 			return "+OK\r\n"
 		}
 		return "-WRONGPASS no\r\n"

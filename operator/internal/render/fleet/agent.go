@@ -131,7 +131,7 @@ func probePort(c *v1alpha1.LiveStashCluster) int32 { return c.Spec.Agent.Port + 
 func agentReadiness(c *v1alpha1.LiveStashCluster) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(probePort(c))}},
-		PeriodSeconds:    2,
+		PeriodSeconds:    1,
 		FailureThreshold: 2,
 		TimeoutSeconds:   3,
 	}

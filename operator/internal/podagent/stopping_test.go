@@ -1,0 +1,43 @@
+package podagent
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestServeTellsThatThePodStops(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, stoppingFile)
+	// From an earlier life of the pod.
+	write(t, file, "")
+	free := listen(t)
+	_ = free.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, dir, Settings{ProbePort: free.Addr().(*net.TCPAddr).Port}, log.New(io.Discard, "", 0))
+	}()
+	for deadline := time.Now().Add(10 * time.Second); exists(file); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the pod's earlier end is not forgotten")
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !exists(file) {
+		t.Error("the agent is not told that the pod stops")
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
