@@ -262,11 +262,10 @@ waits(Role, Table, Deadline, #drain{known = Known}) ->
 %% With Mnesia every node has every stash, unless this one has the only loaded copy: then whoever is loading one has to
 %% be waited for. Returns whether another node has one.
 await_copy(Role, Table, Deadline, Drain) ->
-    Elsewhere = mnesia:table_info(Table, where_to_write) -- [node()],
     Has =
         case Role of
-            {stay, Peers} -> Peers -- (Peers -- Elsewhere) =/= [];
-            {follow, Keeper} -> lists:member(Keeper, Elsewhere);
+            {stay, Peers} -> livestash_agent_store:copies(Peers) =/= [];
+            {follow, Keeper} -> livestash_agent_store:copies([Keeper]) =/= [];
             _ -> false
         end,
     case Has orelse not waits(Role, Table, Deadline, Drain) of
