@@ -122,6 +122,10 @@ survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIO
 test-survival: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test.
 	@hack/survival --test
 
+.PHONY: soak
+soak: $(CLUSTER_NEEDS) survival-image ## Random events and a ledger of every stash (ADAPTERS= MINUTES=10 SEED= USERS=300 PODS=3 FAULTS=on WORKLOAD= TLS=).
+	@hack/soak
+
 .PHONY: matrix
 matrix: $(CLUSTER_NEEDS) ## The published benchmark, users and times divided by SCALE= (WORKLOAD= OUT= KEEP=1).
 	@hack/matrix
@@ -177,10 +181,10 @@ prometheus-image: $(BIN)/prometheus image-builder ## Build the image of the Prom
 	@$(STEP) image-prometheus "Image of Prometheus" hack/images/build $(DIST)/prometheus test/images/prometheus/Dockerfile $(REGISTRY)/livestash-test-prometheus:$(VERSION) $(DIST)/livestash-test-prometheus.tar
 
 .PHONY: survival-image
-survival-image: $(DIST)/survival/survival-client image-builder ## Build the image that holds the sessions of `make survival`.
+survival-image: $(DIST)/survival/survival-client image-builder ## Build the image that holds the sessions of `make survival` and the users of `make soak`.
 	@$(STEP) image-survival "Image of the survival test" hack/images/build $(DIST)/survival test/survival/client/Dockerfile $(REGISTRY)/livestash-survival:$(VERSION) $(DIST)/livestash-survival.tar
 
-$(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal) test/go.mod test/go.sum
+$(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal test/internal test/soak/users test/soak/ledger) test/go.mod test/go.sum
 	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./survival/client'
 
 .PHONY: image-builder

@@ -78,6 +78,7 @@ init([]) ->
         #{id => Module, start => {Module, start_link, []}}
      || Module <- [
             livestash_agent_rank,
+            livestash_agent_join,
             livestash_agent_mesh,
             livestash_agent_journal,
             livestash_agent_reunion,

@@ -1,30 +1,27 @@
-%% Where do the nodes hold different versions of a stash, and which one is right? Rows are opaque tuples: the position of
-%% their key is known, the first process in them is taken for their owner, and a field that Mnesia calls delete_at for
-%% the end of their time in unix seconds.
+%% Where do the nodes hold different versions of a stash? Compares what they hold, key by key, and repairs what differs: of
+%% several versions the one that livestash_agent_rank finds best stays, of equally good ones that on the node with the lowest
+%% name. What repairing means depends on the adapter: livestash_agent_copies_ets, livestash_agent_copies_mnesia.
 %%
-%% Of several versions, in this order: the one on its owner's node, because only the owner writes a stash; the one whose
-%% owner is alive; the one whose owner was started last, because a user who moves gets a new process, while the old one
-%% may wait a minute for the client that it has lost; the one on the larger side of the split; the one on the node with
-%% the lowest name.
-%%
-%% With Mnesia all copies get that version, written in a transaction under whose locks the versions were read. A
-%% stash that a side does not have is missing there, unless it was deleted there after its owner was started. With ETS the
-%% other rows are deleted, each only as the very row that was compared and while the better one is there.
+%% Every node compares the keys of which it is the first holder.
 -module(livestash_agent_copies).
 
--export([pass/2, apart/0, owner/1, time_position/2]).
+-export([pass/2]).
+%% For the adapters.
+-export([see/3, best/1, call/3, trouble/1, refuse_draining/0]).
 %% Called by peers.
 -export([describe/1, members/2, versions/3, candidates/3, rows/2, drop/3, held/2]).
 
--export_type([kind/0, result/0]).
+-export_type([kind/0, result/0, candidate/0, version/0]).
 
 -type kind() :: ets | mnesia.
 %% Rows repaired, and a sentence when something could not be compared or repaired.
 -type result() :: {non_neg_integer(), Trouble :: iodata()}.
-%% What a node has under a key. Greater ranks are better.
--type candidate() :: absent | {deleted, Milliseconds :: non_neg_integer()} | {present, version(), rank()}.
+%% What a node has under a key, or when it was deleted there.
+-type candidate() ::
+    absent
+    | {deleted, UnixMilliseconds :: integer()}
+    | {present, version(), livestash_agent_rank:rank(), Owner :: pid() | none}.
 -type version() :: non_neg_integer().
--type rank() :: {OnOwnersNode :: boolean(), Alive :: boolean(), Youth :: integer(), Connected :: non_neg_integer()}.
 
 %% Keys that are compared at once, and rows that are repaired at once.
 -define(CHUNK, 200).
@@ -34,9 +31,6 @@
 %% Milliseconds that peers may take for a chunk.
 -define(ASK, 5000).
 -define(SETTLE, 15000).
--define(RETRIES, 10).
-%% Milliseconds since a process was started of which it is only known to be older than others.
--define(OLD, (1 bsl 40)).
 
 %% Compares all stashes of which this node is the first holder, and repairs those that differ. Patient: waits for
 %% connected nodes that are just joining.
@@ -44,21 +38,11 @@
 pass(Kind, Patient) ->
     process_flag(priority, low),
     try
-        restore_and_compare(Kind, holders(Kind, Patient))
+        Held = holders(Kind, Patient),
+        learn_births(Held),
+        restore_and_compare(Kind, Held)
     catch
         throw:{trouble, Trouble} -> {0, Trouble}
-    end.
-
-%% The connected nodes that run Mnesia of which Mnesia here knows nothing.
--spec apart() -> [node()].
-apart() ->
-    case mnesia:system_info(is_running) of
-        yes ->
-            Unknown = nodes() -- mnesia:system_info(running_db_nodes),
-            Calls = [{Node, fun() -> erpc:call(Node, mnesia, system_info, [is_running]) end} || Node <- Unknown],
-            [Node || {Node, {ok, yes}} <- livestash_agent_tasks:run(Calls, ?ASK)];
-        _ ->
-            []
     end.
 
 %% The nodes that hold stashes and have this module, with this one, sorted; and the table. The others cannot be compared.
@@ -77,8 +61,18 @@ holders(Kind, Patient) ->
         false -> none
     end.
 
-without_agent({exception, undef, [{?MODULE, _, _, _} | _]}) -> true;
-without_agent(_Reason) -> false.
+%% One that speaks another protocol is left alone as well.
+without_agent({exception, {protocol, _}, _}) -> true;
+without_agent(Reason) -> livestash_agent_remote:without_agent(Reason).
+
+%% A row may be on another node than the process whose age decides.
+learn_births(none) ->
+    ok;
+learn_births({_Table, Nodes}) ->
+    Answers = ask(Nodes -- [node()], livestash_agent_rank, births, []),
+    livestash_agent_rank:learn(lists:append([Births || {_Node, {ok, Births}} <- Answers])),
+    %% Answered after what was sent before it.
+    ok = gen_server:call(livestash_agent_rank, learnt).
 
 -spec trouble(iodata()) -> no_return().
 trouble(Sentence) ->
@@ -105,6 +99,11 @@ restore_and_compare(Kind, Table) ->
 
 %% First, because what was lost on all nodes is no difference between them.
 restore(mnesia, {Table, _Nodes}) ->
+    Overlooked = livestash_agent_journal:overlooked(),
+    [
+        logger:warning("livestash agent: ~b changes were not remembered; older versions may be back.", [Overlooked])
+     || Overlooked > 0
+    ],
     Restored = livestash_agent_journal:restore(Table),
     livestash_agent_state:count(reunited_rows, Restored),
     Restored;
@@ -170,67 +169,30 @@ settle({Kind, Table, Earlier, Later} = Of, Keys) ->
     {More, Worse} = settle(Of, Rest),
     {Repaired + More, worst(Trouble, Worse)}.
 
-%% Locked everywhere, because then whatever was written before has arrived everywhere.
-settle(mnesia, Table, Nodes, Keys) ->
-    Repair = fun() ->
-        [mnesia:lock({record, Table, Key}, write) || Key <- Keys],
-        Decided = [{decide(Seen), Key} || {Key, Seen} <- see(mnesia, Table, Nodes, Keys)],
-        [mnesia:delete({Table, Key}) || {delete, Key} <- Decided],
-        Sources = lists:usort([Node || {{keep, Node}, _Key} <- Decided]),
-        [[mnesia:write(Table, Row, write) || Row <- fetch(Table, Node, Decided)] || Node <- Sources],
-        length([Key || {Decision, Key} <- Decided, Decision =/= same])
-    end,
-    case mnesia:transaction(Repair, ?RETRIES) of
-        {atomic, Repaired} -> Repaired;
-        {aborted, {throw, {trouble, Sentence}}} -> trouble(Sentence);
-        {aborted, Reason} -> trouble(io_lib:format("Mnesia did not repair stashes: ~tp.", [Reason]))
-    end;
-settle(ets, Table, Nodes, Keys) ->
-    Losers = [
-        {{Node, Best}, {Key, Version}}
-     || {Key, Seen} <- see(ets, Table, Nodes, Keys), {Node, Best, Version} <- losers(Seen)
-    ],
-    Groups = maps:to_list(maps:groups_from_list(fun({Of, _}) -> Of end, fun({_, Row}) -> Row end, Losers)),
-    lists:sum([answer(Node, call(Node, drop, [Table, Best, Rows])) || {{Node, Best}, Rows} <- Groups]).
-
-fetch(Table, Node, Decided) ->
-    answer(Node, call(Node, rows, [Table, [Key || {{keep, From}, Key} <- Decided, From =:= Node]])).
-
-losers(Seen) ->
-    case best(Seen) of
-        none -> [];
-        {Best, _Rank} -> [{Node, Best, Version} || {Node, {present, Version, _}} <- Seen, Node =/= Best]
-    end.
+settle(mnesia, Table, Nodes, Keys) -> livestash_agent_copies_mnesia:settle(Table, Nodes, Keys);
+settle(ets, Table, Nodes, Keys) -> livestash_agent_copies_ets:settle(Table, Nodes, Keys).
 
 %% What all nodes have under each of the keys.
-see(Kind, Table, Nodes, Keys) ->
-    Answers = answers([{node(), call(node(), candidates, [Kind, Table, Keys])} | ask(Nodes -- [node()], candidates, [Kind, Table, Keys])]),
-    transpose(Keys, [[{Node, Candidate} || Candidate <- Candidates] || {Node, Candidates} <- Answers]).
+-spec see({kind(), atom()}, [node()], [term()]) -> [{term(), [{node(), candidate()}]}].
+see({Kind, Table}, Nodes, Keys) ->
+    Answers = answers(ask(Nodes, candidates, [Kind, Table, Keys])),
+    transpose(Keys, [[{Node, aged(Candidate)} || Candidate <- Candidates] || {Node, Candidates} <- Answers]).
+
+%% The one that holds the row may not know how old its owner is.
+aged({present, Version, Rank, Owner}) when is_pid(Owner) ->
+    {present, Version, setelement(1, Rank, max(element(1, Rank), livestash_agent_rank:birth(Owner))), Owner};
+aged(Candidate) ->
+    Candidate.
 
 transpose([], _Lists) -> [];
 transpose([Key | Keys], Lists) -> [{Key, [hd(List) || List <- Lists]} | transpose(Keys, [tl(List) || List <- Lists])].
 
-%% What should be done with Mnesia's copies.
-decide(Seen) ->
-    Deleted = [Age || {_Node, {deleted, Age}} <- Seen],
-    Versions = lists:usort([version(Candidate) || {_Node, Candidate} <- Seen]),
-    case {Versions, best(Seen)} of
-        {[_], _} -> same;
-        {_, {Node, Rank}} when Deleted =:= [] -> kept(Node, Rank, ?OLD);
-        {_, {Node, Rank}} -> kept(Node, Rank, lists:min(Deleted))
-    end.
-
-version({present, Version, _Rank}) -> Version;
-version(_Absent) -> absent.
-
-kept(Node, _Rank, ?OLD) -> {keep, Node};
-kept(Node, {_, true, Youth, _}, Deleted) when -Youth < Deleted -> {keep, Node};
-kept(_Node, _Rank, _Deleted) -> delete.
-
+%% The best of the versions, and the node that has it.
+-spec best([{node(), candidate()}]) -> {node(), livestash_agent_rank:rank()} | none.
 best(Seen) ->
     Better = fun
-        ({Node, {present, _, Rank}}, none) -> {Node, Rank};
-        ({Node, {present, _, Rank}}, {Other, Least}) when Rank > Least; Rank =:= Least, Node < Other -> {Node, Rank};
+        ({Node, {present, _, Rank, _}}, none) -> {Node, Rank};
+        ({Node, {present, _, Rank, _}}, {Other, Least}) when Rank > Least; Rank =:= Least, Node < Other -> {Node, Rank};
         (_, Best) -> Best
     end,
     lists:foldl(Better, none, Seen).
@@ -243,8 +205,7 @@ members(Table, Keys) ->
 %% A number for what this node has under each of the keys. Two rows with the same number are taken for equal.
 -spec versions(kind(), atom(), [term()]) -> [version() | absent].
 versions(Kind, Table, Keys) ->
-    End = time_position(Kind, Table),
-    [number(row(Table, Key, End)) || Key <- Keys].
+    [number(row(Kind, Table, Key)) || Key <- Keys].
 
 number([]) -> absent;
 number([Row]) -> erlang:phash2(Row, 1 bsl 32).
@@ -253,77 +214,31 @@ number([Row]) -> erlang:phash2(Row, 1 bsl 32).
 -spec candidates(kind(), atom(), [term()]) -> [candidate()].
 candidates(Kind, Table, Keys) ->
     loaded(Kind, Table),
-    End = time_position(Kind, Table),
-    Standing = livestash_agent_reunion:standing(),
-    [candidate(Kind, Key, row(Table, Key, End), Standing) || Key <- Keys].
+    [candidate(Kind, Key, row(Kind, Table, Key)) || Key <- Keys].
 
-candidate(mnesia, Key, [], _Standing) ->
+candidate(mnesia, Key, []) ->
     case livestash_agent_journal:deleted(Key) of
         none -> absent;
-        Age -> {deleted, Age}
+        At -> {deleted, At}
     end;
-candidate(ets, _Key, [], _Standing) ->
+candidate(ets, _Key, []) ->
     absent;
-candidate(_Kind, _Key, [Row], Standing) ->
-    {present, number([Row]), rank(owner(Row), Standing)}.
-
-%% The process whose stash a row is.
--spec owner(tuple()) -> pid() | none.
-owner(Row) ->
-    case lists:search(fun is_pid/1, tuple_to_list(Row)) of
-        {value, Owner} -> Owner;
-        false -> none
-    end.
-
-rank(Owner, #{connected := Connected, births := Births}) when node(Owner) =:= node() ->
-    case is_process_alive(Owner) of
-        true -> {true, true, -age(Owner, Births), Connected};
-        false -> {true, false, 0, Connected}
-    end;
-rank(_Owner, #{connected := Connected}) ->
-    {false, false, 0, Connected}.
-
-age(Pid, Births) ->
-    case [At || {Other, At} <- Births, Other < Pid] of
-        [At | _] -> erlang:monotonic_time(millisecond) - At;
-        [] -> ?OLD
-    end.
+candidate(_Kind, _Key, [Row]) ->
+    {present, number([Row]), livestash_agent_rank:rank(Row), livestash_agent_row:owner(Row)}.
 
 %% A copy that is being loaded looks like one that lacks rows.
 loaded(Kind, Table) ->
     lists:member({Kind, Table}, livestash_agent_store:tables()) orelse
         trouble(["There is no loaded copy on ", atom_to_list(node()), "."]).
 
-%% What has expired is not there: the next round of LiveStash's cleaner deletes it.
-row(Table, Key, End) ->
-    [Row || Row <- ets:lookup(Table, Key), not expired(Row, End)].
-
-expired(Row, End) when tuple_size(Row) >= End, is_integer(element(End, Row)) -> element(End, Row) < os:system_time(second);
-expired(_Row, _End) -> false.
-
-%% The field that says until when a row lives, in seconds; none where there is no such field.
--spec time_position(kind(), atom()) -> pos_integer() | none.
-time_position(mnesia, Table) -> position(delete_at, mnesia:table_info(Table, attributes), 2);
-time_position(ets, _Table) -> none.
-
-position(_Name, [], _Position) -> none;
-position(Name, [Name | _], Position) -> Position;
-position(Name, [_ | Names], Position) -> position(Name, Names, Position + 1).
-
 %% The rows of this node.
 -spec rows(atom(), [term()]) -> [tuple()].
 rows(Table, Keys) ->
     [Row || Key <- Keys, Row <- ets:lookup(Table, Key)].
 
-%% Deletes rows of this node that have not changed, whose keys the other one has. A node that drains hands its rows
-%% over, and takes those of others into account: between the two of them a stash could be deleted twice.
 -spec drop(atom(), node(), [{term(), version()}]) -> non_neg_integer().
 drop(Table, Best, Doomed) ->
-    Rows = [Row || {Key, Version} <- Doomed, Row <- ets:lookup(Table, Key), number([Row]) =:= Version],
-    Position = ets:info(Table, keypos),
-    Held = answer(Best, call(Best, held, [Table, [element(Position, Row) || Row <- Rows]])),
-    refuse_draining(),
-    length([true = ets:delete_object(Table, Row) || {Row, true} <- lists:zip(Rows, Held)]).
+    livestash_agent_copies_ets:drop(Table, Best, Doomed).
 
 %% Which of the keys this node has, and keeps.
 -spec held(atom(), [term()]) -> [boolean()].
@@ -331,25 +246,41 @@ held(Table, Keys) ->
     refuse_draining(),
     members(Table, Keys).
 
+%% What has expired is not there with Mnesia: on some nodes LiveStash's cleaner has deleted it already.
+row(ets, Table, Key) ->
+    ets:lookup(Table, Key);
+row(mnesia, Table, Key) ->
+    [Row || Row <- ets:lookup(Table, Key), not expired(livestash_agent_row:until(Row))].
+
+expired(none) -> false;
+expired(Until) -> Until < os:system_time(second).
+
+%% A node that drains hands its rows over, and takes those of others into account: between it and a repair a stash could
+%% be deleted twice.
+-spec refuse_draining() -> false.
 refuse_draining() ->
     livestash_agent_state:draining() andalso trouble([atom_to_list(node()), " is being drained."]).
 
-ask(Nodes, Function, Arguments) ->
-    livestash_agent_tasks:run([{Node, fun() -> at(Node, Function, Arguments) end} || Node <- Nodes], ?ASK).
+ask(Nodes, Question, Arguments) ->
+    ask(Nodes, ?MODULE, Question, Arguments).
 
-call(Node, Function, Arguments) ->
-    [{Node, Outcome}] = ask([Node], Function, Arguments),
-    Outcome.
+ask(Nodes, Module, Question, Arguments) ->
+    Ask = fun(Node) -> livestash_agent_remote:call(Node, Module, Question, Arguments) end,
+    livestash_agent_tasks:run([{Node, fun() -> Ask(Node) end} || Node <- Nodes], ?ASK).
 
-at(Node, Function, Arguments) when Node =:= node() -> apply(?MODULE, Function, Arguments);
-at(Node, Function, Arguments) -> erpc:call(Node, ?MODULE, Function, Arguments).
+%% Asks one node, and throws what hinders it.
+-spec call(node(), atom(), [term()]) -> term().
+call(Node, Question, Arguments) ->
+    [Outcome] = ask([Node], Question, Arguments),
+    [{Node, Answer}] = answers([Outcome]),
+    Answer.
 
 answers(Outcomes) ->
-    [{Node, answer(Node, Outcome)} || {Node, Outcome} <- Outcomes].
+    [{Node, result(Node, Outcome)} || {Node, Outcome} <- Outcomes].
 
-answer(_Node, {ok, Answer}) -> Answer;
-answer(_Node, {error, {trouble, Sentence}}) -> trouble(Sentence);
-answer(Node, {error, Reason}) -> trouble(io_lib:format("~ts did not answer: ~tp.", [Node, Reason])).
+result(_Node, {ok, Answer}) -> Answer;
+result(_Node, {error, {trouble, Sentence}}) -> trouble(Sentence);
+result(Node, {error, Reason}) -> trouble(io_lib:format("~ts did not answer: ~tp.", [Node, Reason])).
 
 names(Nodes) ->
     lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).

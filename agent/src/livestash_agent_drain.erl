@@ -92,7 +92,10 @@ attempt(Step, Otherwise) ->
     end.
 
 nothing_known(#drain{sessions = Sessions}) ->
-    #{handed_over => 0, left => Sessions, reason => "The hand-over failed; the log says why."}.
+    result(Sessions, "The hand-over failed; the log says why.").
+
+result(Left, Reason) ->
+    #{handed_over => 0, other_version => 0, left => Left, reason => Reason}.
 
 begin_drain() ->
     livestash_agent_state:set_draining(waiting),
@@ -203,30 +206,23 @@ hand_over(Keep, Drain) ->
 %% What there is to say when the store that the fleet uses is not there.
 missing(#drain{sessions = Sessions}) ->
     case livestash_agent_store:ready() of
-        {true, _} -> #{handed_over => 0, left => 0, reason => ""};
-        {false, Reason} -> #{handed_over => 0, left => Sessions, reason => lists:flatten(Reason)}
+        {true, _} -> result(0, "");
+        {false, Reason} -> result(Sessions, lists:flatten(Reason))
     end.
 
-sum([], Missing) ->
-    Missing;
-sum(Results, _Missing) ->
-    #{
-        handed_over => lists:sum([HandedOver || #{handed_over := HandedOver} <- Results]),
-        left => lists:sum([Left || #{left := Left} <- Results]),
-        reason => hd([Reason || #{reason := Reason} <- Results, Reason =/= ""] ++ [""])
-    }.
+sum([], Missing) -> Missing;
+sum(Results, _Missing) -> lists:foldl(fun livestash_agent_handoff:add/2, result(0, ""), Results).
 
 hand_over(ets, Table, Keep, Deadline, Drain) ->
-    hand_over_ets(role(ets), Table, Keep, Deadline, Drain, 0);
+    hand_over_ets(role(ets), Table, Keep, Deadline, Drain, result(0, ""));
 hand_over(mnesia, Table, Keep, Deadline, Drain) ->
     case await_copy(role(mnesia), Table, Deadline, Drain) of
         true ->
             Raised = livestash_agent_keep:raise(Table, Keep, Deadline),
             logger:notice("livestash agent: ~b stashes of sockets that were closed are kept for longer.", [Raised]),
-            #{handed_over => 0, left => 0, reason => ""};
+            result(0, "");
         false ->
-            Reason = "No node that stays holds a loaded copy of the Mnesia table.",
-            #{handed_over => 0, left => mnesia:table_info(Table, size), reason => Reason}
+            result(mnesia:table_info(Table, size), "No node that stays holds a loaded copy of the Mnesia table.")
     end.
 
 %% Peers that could not take rows may soon be able to: one that starts, or one that DNS names and that is not connected.
@@ -239,21 +235,20 @@ hand_over_ets(Role, Table, Keep, Deadline, Drain, Before) ->
         true ->
             hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Before);
         false ->
-            Result = livestash_agent_handoff:hand_over([Table], [], 0, Keep),
-            Result#{handed_over := Before}
+            livestash_agent_handoff:add(Before, livestash_agent_handoff:hand_over([Table], [], 0, Keep))
     end.
 
 hand_over_to(Peers, Table, Keep, Deadline, Drain, Before) ->
     livestash_agent_state:set_draining(handing_over),
-    #{handed_over := HandedOver, left := Left} =
-        Result = livestash_agent_handoff:hand_over([Table], Peers, max(0, Deadline - now_ms()), Keep),
-    Total = Before + HandedOver,
+    #{left := Left} = Result = livestash_agent_handoff:hand_over([Table], Peers, max(0, Deadline - now_ms()), Keep),
     case Left > 0 andalso now_ms() < Deadline of
         true ->
             timer:sleep(?RETRY),
-            hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Total);
+            %% What is left now is counted when it is tried again.
+            Moved = livestash_agent_handoff:add(Before, Result#{left := 0, reason := ""}),
+            hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Moved);
         false ->
-            Result#{handed_over := Total}
+            livestash_agent_handoff:add(Before, Result)
     end.
 
 %% Whether there is something to wait for, after a moment of waiting. A node that waits for a pod takes what others have.
@@ -268,11 +263,10 @@ waits(Role, Table, Deadline, #drain{known = Known}) ->
 %% With Mnesia every node has every stash, unless this one has the only loaded copy: then whoever is loading one has to
 %% be waited for. Returns whether another node has one.
 await_copy(Role, Table, Deadline, Drain) ->
-    Elsewhere = mnesia:table_info(Table, where_to_write) -- [node()],
     Has =
         case Role of
-            {stay, Peers} -> Peers -- (Peers -- Elsewhere) =/= [];
-            {follow, Keeper} -> lists:member(Keeper, Elsewhere);
+            {stay, Peers} -> livestash_agent_store:copies(Peers) =/= [];
+            {follow, Keeper} -> livestash_agent_store:copies([Keeper]) =/= [];
             _ -> false
         end,
     case Has orelse not waits(Role, Table, Deadline, Drain) of
@@ -281,12 +275,13 @@ await_copy(Role, Table, Deadline, Drain) ->
     end.
 
 finish(#drain{began = Began, sessions = Sessions}, Closed, Result) ->
-    #{handed_over := HandedOver, left := Left, reason := Reason} = Result,
+    #{handed_over := HandedOver, other_version := OtherVersion, left := Left, reason := Reason} = Result,
     Milliseconds = now_ms() - Began,
     livestash_agent_report:write(#{
         sessions_before => Sessions,
         sockets_closed => Closed,
         handed_off => HandedOver,
+        other_version => OtherVersion,
         not_handed_off => Left,
         reason => Reason,
         milliseconds => Milliseconds

@@ -14,16 +14,20 @@
 %% that it asks about before it takes anything, and by a deletion sent after it.
 -module(livestash_agent_handoff).
 
--export([hand_over/3, hand_over/4]).
+-export([hand_over/3, hand_over/4, add/2]).
 %% Called by peers.
 -export([ranks/2, take/3, drop/2, drop_worse/2]).
 
 -export_type([answer/0, result/0, keep/0]).
 
-%% What became of one row at a peer: it took the row; it has a better version; it has no such table, it stops as well, or
-%% the offer was withdrawn.
--type answer() :: accepted | taken | no_table | draining | withdrawn.
--type result() :: #{handed_over := non_neg_integer(), left := non_neg_integer(), reason := string()}.
+%% What became of one row at a peer: it took the row, which its LiveStash may not give back, because it is of another version
+%% of the application, or which it will; it has a better one; its LiveStash cannot read it; it has no such table, it stops
+%% as well, or the offer was withdrawn.
+-type answer() :: accepted | other_version | taken | other_shape | no_table | draining | withdrawn.
+%% other_version: how many of the rows handed over are of another version.
+-type result() :: #{
+    handed_over := non_neg_integer(), other_version := non_neg_integer(), left := non_neg_integer(), reason := string()
+}.
 %% The rows of these pages live at least until the given unix second.
 -type keep() :: {fun((pid()) -> boolean()), Until :: integer()} | none.
 %% A row on its way.
@@ -82,6 +86,9 @@
     %% Rows that peers have taken, and those of them that were deleted here then.
     accepted = 0 :: non_neg_integer(),
     moved = 0 :: non_neg_integer(),
+    %% Of all passes: rows that peers have taken and that are of another version, and whether a peer could not read one.
+    other_version = 0 :: non_neg_integer(),
+    unreadable = false :: boolean(),
     %% Rows with which nothing is lost: a peer has a better version, or their time is over.
     needless = 0 :: non_neg_integer()
 }).
@@ -91,6 +98,8 @@
     accepted = 0 :: non_neg_integer(),
     moved = 0 :: non_neg_integer(),
     superseded = 0 :: non_neg_integer(),
+    other_version = 0 :: non_neg_integer(),
+    unreadable = false :: boolean(),
     useless = [] :: [node()]
 }).
 
@@ -105,7 +114,7 @@ hand_over(Tables, Peers, Within, Keep) ->
     await_quiet(Tables, Peers, now_ms() + min(?MAX_QUIET, Within div 4)),
     lists:foldl(
         fun(Table, Result) -> add(Result, hand_over_table(Table, lists:usort(Peers), Deadline, Keep)) end,
-        #{handed_over => 0, left => 0, reason => ""},
+        result(0, 0, ""),
         Tables
     ).
 
@@ -137,13 +146,11 @@ row_count(Table) ->
         Size -> Size
     end.
 
-add(#{handed_over := H1, left := L1, reason := R1}, #{handed_over := H2, left := L2, reason := R2}) ->
-    Reason =
-        case R1 of
-            "" -> R2;
-            _ -> R1
-        end,
-    #{handed_over => H1 + H2, left => L1 + L2, reason => Reason}.
+%% The result of two hand-overs.
+-spec add(result(), result()) -> result().
+add(#{reason := First} = One, #{reason := Second} = Other) ->
+    Sum = maps:merge_with(fun(_What, A, B) -> A + B end, maps:remove(reason, One), maps:remove(reason, Other)),
+    Sum#{reason => hd([Reason || Reason <- [First, Second], Reason =/= ""] ++ [""])}.
 
 hand_over_table(Table, Peers, Deadline, Keep) ->
     case {row_count(Table), ets:info(Table, protection), ets:info(Table, type)} of
@@ -158,7 +165,7 @@ hand_over_table(Table, Peers, Deadline, Keep) ->
     end.
 
 result(HandedOver, Left, Reason) ->
-    #{handed_over => HandedOver, left => Left, reason => Reason}.
+    #{handed_over => HandedOver, other_version => 0, left => Left, reason => Reason}.
 
 hand_over_rows(_Table, Size, [], _Deadline, _Keep) ->
     result(0, Size, "There was no other node that takes stashes.");
@@ -193,20 +200,22 @@ passes(Pass, Classes, Moved) ->
     Total = Moved + Done#pass.moved,
     Left = max(0, row_count(Done#pass.table) - Done#pass.needless),
     Stuck = Done#pass.accepted =:= 0 andalso Done#pass.peers =:= Pass#pass.peers andalso Done#pass.living =:= [],
+    Result = (result(Total, Left, ""))#{other_version := Done#pass.other_version},
     case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
         {0, _, _} ->
-            result(Total, 0, "");
+            Result;
         %% Whose answers do not come in time look useless then.
         {_, _, true} ->
-            result(Total, Left, "The time for handing over was up.");
-        {_, [], _} ->
-            result(Total, Left, "No peer took the remaining rows.");
-        {_, _, false} when Stuck ->
-            result(Total, Left, "No peer took the remaining rows.");
+            Result#{reason := "The time for handing over was up."};
+        {_, Peers, false} when Peers =:= []; Stuck ->
+            Result#{reason := refused(Done)};
         {_, _, false} ->
             end_pages(Done#pass.living),
             passes(Done, [all], Total)
     end.
+
+refused(#pass{unreadable = true}) -> "Peers run another version of LiveStash, which cannot read the remaining rows.";
+refused(#pass{unreadable = false}) -> "No peer took the remaining rows.".
 
 end_pages([]) ->
     ok;
@@ -234,8 +243,10 @@ coarse(_Other) -> 0.
 %% From the youngest to the oldest; the first has no upper bound, the last no lower one.
 bounds([], _Share, _Rows, Upper) -> [{none, Upper}];
 bounds([{_Lower, _Count}], _Share, _Rows, Upper) -> [{none, Upper}];
-bounds([{Lower, Count} | Rest], Share, Rows, Upper) when Rows + Count >= Share -> [{Lower, Upper} | bounds(Rest, Share, 0, Lower)];
-bounds([{_Lower, Count} | Rest], Share, Rows, Upper) -> bounds(Rest, Share, Rows + Count, Upper).
+bounds([{Lower, Count} | Rest], Share, Rows, Upper) when Rows + Count >= Share ->
+    [{Lower, Upper} | bounds(Rest, Share, 0, Lower)];
+bounds([{_Lower, Count} | Rest], Share, Rows, Upper) ->
+    bounds(Rest, Share, Rows + Count, Upper).
 
 pass(#pass{table = Table} = Pass, Classes) ->
     %% So that the walk goes on behind a row that is deleted meanwhile.
@@ -316,7 +327,8 @@ await_one(#pass{sending = Sending, resting = Resting, resting_rows = Rows} = Pas
             exit(Reason)
     end.
 
-done(#batch{accepted = Accepted, moved = Moved, superseded = Superseded, useless = Useless}, #pass{peers = Peers} = Pass) ->
+done(#batch{accepted = Accepted, moved = Moved, superseded = Superseded, useless = Useless} = Batch, Pass) ->
+    #pass{peers = Peers} = Pass,
     Gone = [Peer || Peer <- Peers, lists:member(Peer, Useless)],
     [logger:warning("livestash agent: ~ts takes no stashes from this node.", [Peer]) || Peer <- Gone],
     Pass#pass{
@@ -324,6 +336,8 @@ done(#batch{accepted = Accepted, moved = Moved, superseded = Superseded, useless
         going = Pass#pass.going -- Useless,
         accepted = Pass#pass.accepted + Accepted,
         moved = Pass#pass.moved + Moved,
+        other_version = Pass#pass.other_version + Batch#batch.other_version,
+        unreadable = Pass#pass.unreadable orelse Batch#batch.unreadable,
         needless = Pass#pass.needless + Superseded
     }.
 
@@ -337,12 +351,14 @@ move(Rows, Pass, Walker) ->
     Superseded = length(Rows) - lists:sum([length(Share) || {_Peer, Share, _Outcome} <- Offers]),
     [take_back(Peer, identities(Share, Pass), Pass) || {Peer, Share, {error, _}} <- Offers],
     Accepted = [
-        {Peer, identities([Offered || {Offered, accepted} <- lists:zip(Share, Answers)], Pass)}
+        {Peer, identities([Offered || {Offered, Answer} <- lists:zip(Share, Answers), took(Answer)], Pass)}
      || {Peer, Share, {ok, Answers}} <- Offers
     ],
     Walker ! {?MODULE, self(), sent, length(Rows)},
     rest(Accepted, TakenAt + ?OVERLAP, Pass, #batch{
-        accepted = count(accepted, Offers),
+        accepted = count(accepted, Offers) + count(other_version, Offers),
+        other_version = count(other_version, Offers),
+        unreadable = count(other_shape, Offers) > 0,
         superseded = count_superseded(Superseded, Silent, Peers, Offers),
         useless = Mute ++ Silent ++ useless(Offers)
     }).
@@ -446,12 +462,15 @@ keep_until(Row, {IsKept, Until}) ->
         false -> 0
     end.
 
-%% A peer that takes rows answers nothing but these two.
+%% A peer that takes rows answers nothing else.
 useless(Offers) ->
     [Peer || {Peer, _Share, Outcome} <- Offers, not takes(Outcome)].
 
-takes({ok, Answers}) -> lists:all(fun(Answer) -> Answer =:= accepted orelse Answer =:= taken end, Answers);
+takes({ok, Answers}) -> lists:all(fun(Answer) -> took(Answer) orelse Answer =:= taken end, Answers);
 takes({error, _}) -> false.
+
+took(Answer) ->
+    Answer =:= accepted orelse Answer =:= other_version.
 
 %% A large row must not make a good peer look like a dead one.
 ask(#pass{deadline = Deadline, bytes = Bytes}, Tasks) ->
@@ -549,8 +568,12 @@ take(Table, Offered, Offer) ->
     case refusal(Table, Offer) of
         none ->
             Room = ets:info(Table, memory) * erlang:system_info(wordsize) < livestash_agent_config:get(drain_keep_bytes),
-            Answers = [take_row(Table, kept(Row, Keep, Room), Rank) || {Row, Rank, Keep} <- Offered],
-            livestash_agent_state:count(handoffs_received, length([accepted || accepted <- Answers])),
+            Known = livestash_agent_shape:known(Table),
+            Answers = [
+                take_fitting(livestash_agent_shape:fits(Row, Known), Table, kept(Row, Keep, Room), Rank)
+             || {Row, Rank, Keep} <- Offered
+            ],
+            livestash_agent_state:count(handoffs_received, length([Answer || Answer <- Answers, took(Answer)])),
             Answers;
         Refusal ->
             [Refusal || _ <- Offered]
@@ -558,6 +581,14 @@ take(Table, Offered, Offer) ->
 
 kept(Row, Keep, true) -> livestash_agent_row:keep(Row, Keep);
 kept(Row, _Keep, false) -> Row.
+
+take_fitting(other_shape, _Table, _Row, _Rank) ->
+    other_shape;
+take_fitting(Fit, Table, Row, Rank) ->
+    case {take_row(Table, Row, Rank), Fit} of
+        {accepted, other_version} -> other_version;
+        {Answer, _} -> Answer
+    end.
 
 take_row(Table, Row, Rank) ->
     case ets:insert_new(Table, Row) orelse ets:lookup(Table, element(ets:info(Table, keypos), Row)) of

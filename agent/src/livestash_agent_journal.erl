@@ -2,21 +2,29 @@
 %% node with the lowest name, and what users of the others have stashed meanwhile is gone; and a key that only one side
 %% has was either created there or deleted on the other. So each node remembers what it has deleted, and what its own
 %% users have written: only the owner of a stash writes it, and the owner is a process of one node.
+%%
+%% The rows themselves have to be kept, because Mnesia drops the table without a word before. They are kept compressed, outside
+%% of all heaps.
 -module(livestash_agent_journal).
 
 -behaviour(gen_server).
 
--export([start_link/0, remember/1, forget/0, deleted/1, restore/1]).
+-export([start_link/0, remember/1, forget/0, deleted/1, restore/1, overlooked/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
-%% Keys that are remembered, and the bytes that their rows may take.
--define(MAX_KEYS, 100000).
--define(MAX_BYTES, 67108864).
+%% Bytes that may be used in any case, and the part of the table's own memory that may be used when that is more. An
+%% own third of a table of rows that cannot be compressed takes an eighth.
+-define(LEAST_BYTES, 67108864).
+-define(PART, 4).
+%% What an entry takes beside its row, in bytes.
+-define(ENTRY, 200).
 %% Seconds before a peer is known to be away in which it may already have been: net_ticktime takes its time.
 -define(UNNOTICED, 60).
 -define(CHUNK, 200).
--define(ASK_PEER, 1000).
 -define(RETRIES, 10).
+
+%% bytes: of all entries. overlooked: what there was no room for.
+-record(state, {table = none :: atom(), bytes = 0 :: integer(), overlooked = 0 :: non_neg_integer()}).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -33,30 +41,34 @@ remember(Table) ->
 forget() ->
     gen_server:cast(?MODULE, forget).
 
-%% How many milliseconds ago the key was deleted; none when it is not known to be. It may have been written again.
--spec deleted(term()) -> non_neg_integer() | none.
+%% When the key was deleted, in unix milliseconds; none when it is not known to be. It may have been written again.
+-spec deleted(term()) -> integer() | none.
 deleted(Key) ->
     try ets:lookup(?MODULE, Key) of
-        [{Key, deleted, At}] -> now_ms() - At;
+        [{Key, deleted, At}] -> At;
         _ -> none
     catch
         error:badarg -> none
     end.
 
-%% Writes those rows of this node's users again of which the table has an older version, or none. Returns how many.
+%% How many changes could not be remembered, when all that has happened until now is looked through.
+-spec overlooked() -> non_neg_integer().
+overlooked() ->
+    gen_server:call(?MODULE, overlooked, infinity).
+
+%% Writes those rows of this node's users again of which the table has a worse version, or none. Returns how many.
 -spec restore(atom()) -> non_neg_integer().
 restore(Table) ->
-    End = livestash_agent_copies:time_position(mnesia, Table),
-    Older = fun
-        ({Key, written, Row}, Rows) -> [{Key, Row} || older(ets:lookup(Table, Key), Row, End)] ++ Rows;
-        (_Deleted, Rows) -> Rows
+    Worse = fun
+        ({Key, written, Packed}, Keys) -> [Key || worse(ets:lookup(Table, Key), binary_to_term(Packed))] ++ Keys;
+        (_Deleted, Keys) -> Keys
     end,
-    lists:sum([restore(Table, Key, Row, End) || {Key, Row} <- ets:foldl(Older, [], ?MODULE)]).
+    lists:sum([restore(Table, Key, ets:lookup(?MODULE, Key)) || Key <- ets:foldl(Worse, [], ?MODULE)]).
 
-restore(Table, Key, Row, End) ->
+restore(Table, Key, [{Key, written, Packed}]) ->
+    Row = binary_to_term(Packed),
     Repair = fun() ->
-        Current = mnesia:read(Table, Key, write),
-        case older(Current, Row, End) of
+        case worse(mnesia:read(Table, Key, write), Row) of
             true -> mnesia:write(Table, Row, write);
             false -> none
         end
@@ -65,102 +77,122 @@ restore(Table, Key, Row, End) ->
         {atomic, ok} -> 1;
         {atomic, none} -> 0;
         {aborted, Reason} -> throw({trouble, io_lib:format("Mnesia did not restore a stash: ~tp.", [Reason])})
-    end.
-
-%% Whether what the table has under a key is older than the row that this node's user wrote. The end of a row's time
-%% moves with each write. Of a user who has moved, the version of the process that still lives counts.
-older([], Row, End) ->
-    element(End, Row) >= os:system_time(second);
-older([Row], Row, _End) ->
-    false;
-older([Current], Row, End) ->
-    Owner = livestash_agent_copies:owner(Row),
-    later(Row, Current, End) andalso (Owner =:= livestash_agent_copies:owner(Current) orelse is_process_alive(Owner)) orelse
-        (Owner =/= livestash_agent_copies:owner(Current) andalso is_process_alive(Owner) andalso not alive(livestash_agent_copies:owner(Current))).
-
-later(Row, Current, End) ->
-    element(End, Row) > element(End, Current).
-
-alive(Pid) when is_pid(Pid) ->
-    try
-        erpc:call(node(Pid), erlang, is_process_alive, [Pid], ?ASK_PEER)
-    catch
-        _:_ -> true
     end;
-alive(none) ->
-    false.
+restore(_Table, _Key, _Deleted) ->
+    0.
 
--spec init([]) -> {ok, atom()}.
+%% Whether what the table has under a key is worse than the row that this node's user wrote.
+worse([], Row) -> livestash_agent_row:until(Row) >= os:system_time(second);
+worse([Row], Row) -> false;
+worse([Current], Row) -> livestash_agent_rank:rank(Current) < livestash_agent_rank:rank(Row).
+
+-spec init([]) -> {ok, #state{}}.
 init([]) ->
     %% Mnesia links itself to its subscribers, and sends them every row that is written.
     process_flag(trap_exit, true),
     process_flag(message_queue_data, off_heap),
     ?MODULE = ets:new(?MODULE, [named_table, {read_concurrency, true}]),
-    {ok, none}.
+    {ok, #state{}}.
 
--spec handle_call(term(), gen_server:from(), atom()) -> {reply, ok, atom()}.
-handle_call(_Request, _From, Table) ->
-    {reply, ok, Table}.
+-spec handle_call(overlooked, gen_server:from(), #state{}) -> {reply, non_neg_integer(), #state{}}.
+handle_call(overlooked, _From, #state{overlooked = Overlooked} = State) ->
+    {reply, Overlooked, State}.
 
--spec handle_cast({remember, atom()} | forget, atom()) -> {noreply, atom()}.
-handle_cast({remember, Table}, _Before) ->
+-spec handle_cast({remember, atom()} | forget, #state{}) -> {noreply, #state{}}.
+handle_cast({remember, Table}, State) ->
     %% An error means that this is known, or that Mnesia has just stopped. A subscription ends with the copy of the table.
     case mnesia:subscribe({table, Table, simple}) of
-        {ok, _Node} -> write_recent(Table);
-        {error, _Reason} -> ok
-    end,
-    {noreply, Table};
-handle_cast(forget, none) ->
-    {noreply, none};
-handle_cast(forget, Table) ->
+        {ok, _Node} -> {noreply, write_recent(State#state{table = Table})};
+        {error, _Reason} -> {noreply, State#state{table = Table}}
+    end;
+handle_cast(forget, #state{table = none} = State) ->
+    {noreply, State};
+handle_cast(forget, #state{table = Table}) ->
     _ = mnesia:unsubscribe({table, Table, simple}),
     true = ets:delete_all_objects(?MODULE),
-    {noreply, none}.
+    {noreply, #state{}}.
 
 %% LiveStash deletes a user's stash by its key, and one that has expired as an object: that one may well live on at a
 %% peer, where its owner is.
--spec handle_info(term(), atom()) -> {noreply, atom()}.
-handle_info({mnesia_table_event, {delete, What, _Activity}}, Table) ->
-    [ets:insert(?MODULE, {element(2, What), deleted, now_ms()}) || ets:info(?MODULE, size) < ?MAX_KEYS],
-    {noreply, Table};
-handle_info({mnesia_table_event, {write, Row, _Activity}}, Table) ->
-    write(Row),
-    {noreply, Table};
-handle_info(_Message, Table) ->
-    {noreply, Table}.
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({mnesia_table_event, {delete, What, _Activity}}, #state{table = Table} = State) when Table =/= none ->
+    {noreply, note({element(2, What), deleted, os:system_time(millisecond)}, State)};
+handle_info({mnesia_table_event, {write, Row, _Activity}}, #state{table = Table} = State) when Table =/= none ->
+    {noreply, write(Row, State)};
+handle_info(_Message, State) ->
+    {noreply, State}.
 
 %% A user who has moved to another node is that node's.
-write(Row) ->
-    case livestash_agent_copies:owner(Row) of
-        Owner when is_pid(Owner), node(Owner) =:= node() -> [ets:insert(?MODULE, {element(2, Row), written, Row}) || room()];
-        _ -> ets:delete(?MODULE, element(2, Row))
+write(Row, State) ->
+    Key = element(2, Row),
+    case livestash_agent_row:owner(Row) of
+        Owner when is_pid(Owner), node(Owner) =:= node() -> note({Key, written, term_to_binary(Row, [{compressed, 1}])}, State);
+        _ -> drop(Key, State)
     end.
 
-room() ->
-    ets:info(?MODULE, size) < ?MAX_KEYS andalso
-        ets:info(?MODULE, memory) * erlang:system_info(wordsize) < ?MAX_BYTES.
+note(Entry, #state{bytes = Bytes} = State) ->
+    More = Bytes + bytes(Entry) - known_bytes(element(1, Entry)),
+    case More < ?LEAST_BYTES orelse More < most_bytes(State) of
+        true ->
+            true = ets:insert(?MODULE, Entry),
+            State#state{bytes = More};
+        false ->
+            overlook(drop(element(1, Entry), State))
+    end.
+
+%% What is known of a key is worse than nothing when it is not the last.
+drop(Key, #state{bytes = Bytes} = State) ->
+    Known = known_bytes(Key),
+    true = ets:delete(?MODULE, Key),
+    State#state{bytes = Bytes - Known}.
+
+known_bytes(Key) ->
+    lists:sum([bytes(Entry) || Entry <- ets:lookup(?MODULE, Key)]).
+
+bytes({_Key, written, Packed}) -> ?ENTRY + byte_size(Packed);
+bytes({_Key, deleted, _At}) -> ?ENTRY.
+
+most_bytes(#state{table = Table}) ->
+    case ets:info(Table, memory) of
+        undefined -> 0;
+        Words -> Words * erlang:system_info(wordsize) div ?PART
+    end.
+
+overlook(#state{overlooked = Overlooked, bytes = Bytes} = State) ->
+    [
+        logger:warning(
+            "livestash agent: while peers are away, what happens to stashes is remembered. ~b bytes are full; of the rest, older "
+            "versions may be what users find after a network split.",
+            [Bytes]
+        )
+     || Overlooked =:= 0
+    ],
+    State#state{overlooked = Overlooked + 1}.
 
 %% What was written while the peer may have been away unnoticed. Later events are in the mailbox by now.
-write_recent(Table) ->
-    try livestash_agent_copies:time_position(mnesia, Table) of
-        End ->
+write_recent(#state{table = Table} = State) ->
+    try until_position(mnesia:table_info(Table, attributes)) of
+        Until ->
             Since = os:system_time(second) + ttl() - ?UNNOTICED,
-            Recent = [{'_', [{'>=', {element, End, '$_'}, Since}], ['$_']}],
-            write_all(ets:select(Table, Recent, ?CHUNK), End)
+            Recent = [{'_', [{'>=', {element, Until, '$_'}, Since}], ['$_']}],
+            write_all(ets:select(Table, Recent, ?CHUNK), State)
     catch
         %% The table is gone with Mnesia.
-        _:_ -> ok
+        _:_ -> State
     end.
 
-write_all('$end_of_table', _End) ->
-    ok;
-write_all({Rows, Continuation}, End) ->
-    [write(Row) || Row <- Rows, not known_better(ets:lookup(?MODULE, element(2, Row)), Row, End)],
-    write_all(ets:select(Continuation), End).
+until_position(Attributes) ->
+    2 + length(lists:takewhile(fun(Attribute) -> Attribute =/= delete_at end, Attributes)).
+
+write_all('$end_of_table', State) ->
+    State;
+write_all({Rows, Continuation}, State) ->
+    Unknown = [Row || Row <- Rows, not known_better(ets:lookup(?MODULE, element(2, Row)), Row)],
+    write_all(ets:select(Continuation), lists:foldl(fun write/2, State, Unknown)).
 
 %% A copy that this node was made to take may be older than what it remembers.
-known_better([{_Key, written, Known}], Row, End) -> later(Known, Row, End);
-known_better(_Other, _Row, _End) -> false.
+known_better([{_Key, written, Packed}], Row) -> worse([Row], binary_to_term(Packed));
+known_better(_Other, _Row) -> false.
 
 %% LiveStash's own default where the fleet does not say.
 ttl() ->
@@ -168,6 +200,3 @@ ttl() ->
         {Seconds, ""} -> Seconds;
         _ -> 300
     end.
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

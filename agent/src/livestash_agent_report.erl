@@ -11,6 +11,8 @@
     sockets_closed := non_neg_integer(),
     %% Rows moved to peers; those that returning clients pulled are neither here nor in the next.
     handed_off := non_neg_integer(),
+    %% Those of the rows moved that are of another version of the application, whose pages may not be given them back.
+    other_version := non_neg_integer(),
     not_handed_off := non_neg_integer(),
     %% One sentence, empty when nothing was left.
     reason := unicode:chardata(),
@@ -38,6 +40,7 @@ encode(Report) ->
         sessions_before := Before,
         sockets_closed := Closed,
         handed_off := HandedOff,
+        other_version := OtherVersion,
         not_handed_off := Left,
         reason := Reason,
         milliseconds := Milliseconds
@@ -48,6 +51,7 @@ encode(Report) ->
             {sessionsBefore, Before},
             {socketsClosed, Closed},
             {handedOff, HandedOff},
+            {otherVersion, OtherVersion},
             {notHandedOff, Left},
             {reason, string:slice(Reason, 0, ?MAX_REASON)},
             {seconds, Milliseconds div 100 / 10}

@@ -8,15 +8,8 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, whole/0, standing/0]).
+-export([start_link/0, whole/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
-
--export_type([standing/0]).
-
-%% What decides between versions of a stash. connected: peers times seconds for which this node was connected while
-%% others were lost; more is the larger side of the split. births: processes with the monotonic millisecond at which
-%% they were started, youngest first.
--type standing() :: #{connected := non_neg_integer(), births := [{pid(), integer()}]}.
 
 %% Milliseconds.
 -define(TICK, 1000).
@@ -25,16 +18,10 @@
 -define(ASK_PEER, 5000).
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
 -define(LOST, 600000).
--define(APART_INTERVAL, 5000).
-%% A node that joins is apart for a moment, and without a copy.
--define(APART, 15000).
--define(WITHOUT, 10000).
 -define(MAX_PAUSE, 30000).
 %% After so many passes a node whose store is not there is no longer waited for.
 -define(PATIENT, 8).
 -define(MAX_PASSES, 30).
-%% Births that are remembered. A socket whose client has vanished is closed after a minute.
--define(BIRTHS, 180).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -43,15 +30,17 @@ start_link() ->
 %% Whether this node's stashes are the fleet's, and if not, a sentence that says so.
 -spec whole() -> {boolean(), iodata()}.
 whole() ->
+    case livestash_agent_join:joined() of
+        {true, _} -> compared();
+        Apart -> Apart
+    end.
+
+compared() ->
     try
         gen_server:call(?MODULE, whole, 2000)
     catch
         exit:_ -> {true, ""}
     end.
-
--spec standing() -> standing().
-standing() ->
-    gen_server:call(?MODULE, standing).
 
 -spec init([]) -> {ok, map()}.
 init([]) ->
@@ -68,16 +57,12 @@ init([]) ->
             starts => #{},
             %% Peers whose VM is known since they were last connected.
             identified => [],
-            %% What runs: the monitor of a process => {identify, Node}, pass or apart.
+            %% What runs: the monitor of a process => {identify, Node} or pass.
             running => #{},
             %% Node => since when it is gone.
             lost => #{},
-            connected => 0,
             %% Whether the split that may be going on was counted.
             counted => true,
-            weighed => now_ms(),
-            peers => length(nodes()),
-            births => [],
             changed => now_ms(),
             %% How often copies were found to differ, or not to; a pass answers for those before it.
             splits => 0,
@@ -85,30 +70,17 @@ init([]) ->
             passes => 0,
             next => now_ms(),
             rows => 0,
-            trouble => "",
-            %% Connected peers whose Mnesia does not know this node's, and since when there are any.
-            apart => [],
-            apart_since => now_ms(),
-            apart_asked => now_ms(),
-            %% Since when this node has no copy of the table.
-            without => none
+            trouble => ""
         })}.
 
 kind(ets) -> ets;
 kind(mnesia) -> mnesia;
 kind(_) -> none.
 
--spec handle_call(whole | standing, gen_server:from(), map()) -> {reply, term(), map()}.
+-spec handle_call(whole, gen_server:from(), map()) -> {reply, {boolean(), iodata()}, map()}.
 handle_call(whole, _From, State) ->
-    {reply, whole(State), State};
-handle_call(standing, _From, #{connected := Connected, births := Births} = State) ->
-    {reply, #{connected => Connected div 1000, births => Births}, State}.
+    {reply, whole(State), State}.
 
-whole(#{apart := [_ | _] = Apart, apart_since := Since} = State) ->
-    case now_ms() - Since > ?APART of
-        true -> {false, ["Mnesia runs apart from that of ", names(Apart), ", which this node is connected to."]};
-        false -> whole(State#{apart := []})
-    end;
 whole(#{splits := Splits, compared := Splits, lost := Lost}) ->
     case [Node || Node <- nodes(), is_map_key(Node, Lost)] of
         [] -> {true, ""};
@@ -130,30 +102,23 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info(tick, State) ->
     erlang:send_after(?TICK, self(), tick),
-    {noreply, compare(look_for_copy(look_apart(identify_all(forget_changes(forget_lost(birth(weigh(State))))))))};
+    {noreply, compare(identify_all(forget_changes(forget_lost(State))))};
 handle_info({nodedown, Node}, State) ->
-    {noreply, lost(Node, weigh(State))};
+    {noreply, lost(Node, State)};
 handle_info({nodeup, Node}, State) ->
     #{identified := Identified} = State,
-    {noreply, identify_all((weigh(State))#{identified := lists:delete(Node, Identified), changed := now_ms()})};
+    {noreply, identify_all(State#{identified := lists:delete(Node, Identified), changed := now_ms()})};
 handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
 handle_info(_Message, State) ->
     {noreply, State}.
 
-lost(Node, #{lost := Lost, splits := Splits, compared := Compared} = State) ->
-    Connected =
-        case Lost =:= #{} andalso Splits =:= Compared of
-            true -> 0;
-            false -> maps:get(connected, State)
-        end,
+lost(Node, #{lost := Lost, identified := Identified, counted := Counted} = State) ->
     remember_changes(State),
-    #{identified := Identified, counted := Counted} = State,
     State#{
         lost := Lost#{Node => now_ms()},
         counted := Counted andalso Lost =/= #{},
-        connected := Connected,
         identified := lists:delete(Node, Identified),
         changed := now_ms()
     }.
@@ -163,20 +128,6 @@ remember_changes(#{kind := mnesia}) ->
     ok;
 remember_changes(_State) ->
     ok.
-
-%% How many peers this node has had, and for how long, while others were lost.
-weigh(#{lost := Lost, weighed := Before, peers := Peers, connected := Connected} = State) ->
-    Now = now_ms(),
-    More =
-        case map_size(Lost) of
-            0 -> 0;
-            _ -> Peers * (Now - Before)
-        end,
-    State#{weighed := Now, peers := length(nodes()), connected := Connected + More}.
-
-%% The VM does not say when a process was started, but a later one is the greater one, until their numbers start again.
-birth(#{births := Births} = State) ->
-    State#{births := lists:sublist([{spawn(fun() -> ok end), now_ms()} | Births], ?BIRTHS)}.
 
 forget_lost(#{lost := Lost} = State) ->
     State#{lost := maps:filter(fun(_Node, Since) -> now_ms() - Since < ?LOST end, Lost)}.
@@ -196,7 +147,7 @@ identify(Node, State) ->
     Ask = [fun erlang:system_info/1, [creation, start_time]],
     run({identify, Node}, fun() -> erpc:call(Node, lists, map, Ask, ?ASK_PEER) end, State).
 
-finished({identify, Node}, {ok, Start}, State) ->
+finished({identify, Node}, {done, {ok, Start}}, State) ->
     #{identified := Identified, starts := Starts, lost := Lost} = State,
     Back = is_map_key(Node, Lost) andalso Starts =:= Starts#{Node => Start},
     Known = State#{
@@ -205,19 +156,10 @@ finished({identify, Node}, {ok, Start}, State) ->
         lost := maps:remove(Node, Lost)
     },
     split_ended(Back, Node, Known);
-finished(pass, {ok, {Splits, {Rows, Trouble}}}, State) ->
+finished(pass, {done, {ok, {Splits, {Rows, Trouble}}}}, State) ->
     passed(Splits, Rows, Trouble, State);
 finished(pass, Failure, State) ->
     passed(0, 0, io_lib:format("~tp.", [Failure]), State);
-finished(apart, {ok, Nodes}, #{apart := Before, apart_since := Since} = State) ->
-    State#{
-        apart := Nodes,
-        apart_since :=
-            case Before of
-                [] -> now_ms();
-                _ -> Since
-            end
-    };
 finished(_What, _Failure, State) ->
     State.
 
@@ -258,45 +200,9 @@ passed(_Splits, Repaired, Trouble, #{rows := Rows, passes := Passes} = State) ->
         next := now_ms() + min(?MAX_PAUSE, Passes * ?TICK)
     }.
 
-%% A connected peer that Mnesia here does not know, though it runs there: nothing that is written here gets there.
-look_apart(#{kind := mnesia, apart_asked := Asked} = State) ->
-    case now_ms() - Asked >= ?APART_INTERVAL andalso erlang:module_loaded(mnesia) of
-        true -> run(apart, fun livestash_agent_copies:apart/0, State#{apart_asked := now_ms()});
-        false -> State
-    end;
-look_apart(State) ->
-    State.
-
-%% When nodes that have started alone meet, LiveStash's join may leave one without a copy, and does not try again.
-look_for_copy(#{kind := mnesia, without := Since} = State) ->
-    case livestash_agent_store:lacks_copy() of
-        false -> State#{without := none};
-        true when Since =:= none -> State#{without := now_ms()};
-        true -> add_copy(now_ms() - Since > ?WITHOUT, State)
-    end;
-look_for_copy(State) ->
-    State.
-
-add_copy(true, State) -> run(copy, fun livestash_agent_store:add_copy/0, State#{without := none});
-add_copy(false, State) -> State.
-
 %% In a process of its own, once at a time.
 run(What, Fun, #{running := Running} = State) ->
-    case lists:member(What, maps:values(Running)) of
-        true ->
-            State;
-        false ->
-            {_Pid, Monitor} = spawn_monitor(fun() -> exit(outcome(Fun)) end),
-            State#{running := Running#{Monitor => What}}
-    end.
-
-%% Caught here, because a process that dies by an error would also write it to the log.
-outcome(Fun) ->
-    try
-        {ok, Fun()}
-    catch
-        _:Reason -> Reason
-    end.
+    State#{running := livestash_agent_tasks:start(What, Fun, [], Running)}.
 
 names(Nodes) ->
     lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).

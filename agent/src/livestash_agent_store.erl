@@ -1,7 +1,11 @@
 %% Where does LiveStash keep its stashes on this node, and how much is there? Asks for sizes only, never for rows.
 -module(livestash_agent_store).
 
--export([tables/0, ets_table/0, ready/0, size/0, lacks_copy/0, add_copy/0]).
+-export([tables/0, ets_table/0, ready/0, size/0]).
+-export([mnesia_table/0, mnesia_loaded/0, copies/1, lacks_copy/0, add_copy/0]).
+
+%% Milliseconds that a peer may take.
+-define(ASK_PEER, 500).
 
 -define(MNESIA_TABLE, 'Elixir.LiveStash.Adapters.Mnesia.State').
 
@@ -10,6 +14,10 @@
 tables() ->
     [{ets, Table} || Table <- [ets_table()], ets:info(Table, protection) =:= public] ++
         [{mnesia, ?MNESIA_TABLE} || mnesia_loaded()].
+
+-spec mnesia_table() -> atom().
+mnesia_table() ->
+    ?MNESIA_TABLE.
 
 %% Whether the adapter's table is there, or its Redis answers, and if not, a sentence that says so. Adapters without a
 %% store are ready.
@@ -20,7 +28,10 @@ ready() ->
 ready(ets, Tables) ->
     present(ets, Tables, lists:concat(["LiveStash's ETS table ", ets_table(), " does not exist."]));
 ready(mnesia, Tables) ->
-    present(mnesia, Tables, "This node holds no loaded copy of LiveStash's Mnesia table.");
+    case livestash_agent_join:astray() of
+        true -> {false, "This node has made a Mnesia table of its own beside the fleet's."};
+        false -> present(mnesia, Tables, "This node holds no loaded copy of LiveStash's Mnesia table.")
+    end;
 ready(redis, _Tables) ->
     livestash_agent_redis:ready();
 ready(_Adapter, _Tables) ->
@@ -46,6 +57,15 @@ add_size(Table, {Stashes, Bytes}) ->
         _ ->
             {Stashes, Bytes}
     end.
+
+%% Which of the nodes hold a loaded copy of LiveStash's Mnesia table, the one that this node's Mnesia writes to. Mnesia writes
+%% also to nodes that are still loading theirs; and what another node calls its copy may be a table of its own.
+-spec copies([node()]) -> [node()].
+copies(Nodes) ->
+    Written = mnesia:table_info(?MNESIA_TABLE, where_to_write),
+    Read = fun(Node) -> erpc:call(Node, mnesia, table_info, [?MNESIA_TABLE, where_to_read]) end,
+    Questions = [{Node, fun() -> Read(Node) end} || Node <- Nodes, lists:member(Node, Written)],
+    [Node || {Node, {ok, Node}} <- livestash_agent_tasks:run(Questions, ?ASK_PEER)].
 
 %% Whether Mnesia here knows LiveStash's table, and has no copy of it.
 -spec lacks_copy() -> boolean().
@@ -77,7 +97,9 @@ ets_table() ->
         _ -> live_stash_server_storage
     end.
 
-%% While a copy is being loaded, Mnesia reads from another node or from none.
+%% Whether this node has a copy of LiveStash's Mnesia table: while it is being loaded, Mnesia reads from another node or
+%% from none.
+-spec mnesia_loaded() -> boolean().
 mnesia_loaded() ->
     erlang:module_loaded(mnesia) andalso
         try

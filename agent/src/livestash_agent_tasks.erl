@@ -3,7 +3,7 @@
 %% that is killed when the time is over.
 -module(livestash_agent_tasks).
 
--export([run/2, answers/2]).
+-export([run/2, answers/2, start/4]).
 
 -export_type([outcome/1]).
 
@@ -28,6 +28,18 @@ answers(Questions, Limit) ->
         end
      || {Otherwise, Outcome} <- run([{Otherwise, Work} || {Work, Otherwise} <- Questions], Limit)
     ].
+
+%% For a server that must not wait: starts a function in a process of its own, unless one of that name is among those that
+%% run. The caller keeps Running, a map of monitors to names, and gets {'DOWN', Monitor, process, Pid, {done, Outcome}}.
+-spec start(What, fun(() -> term()), [{priority, high}], #{reference() => What}) -> #{reference() => What}.
+start(What, Work, Options, Running) ->
+    case lists:member(What, maps:values(Running)) of
+        true ->
+            Running;
+        false ->
+            {_Pid, Monitor} = spawn_opt(fun() -> exit({done, outcome(Work)}) end, [monitor | Options]),
+            Running#{Monitor => What}
+    end.
 
 %% Caught here, because a process that dies by an error would also write it to the log.
 outcome(Work) ->

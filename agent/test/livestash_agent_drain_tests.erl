@@ -233,14 +233,15 @@ stop(Vms) ->
 report(#{report := File}) ->
     {ok, Text} = file:read_file(File),
     Format =
-        "^{\"livestash\":1,\"sessionsBefore\":([0-9]+),\"socketsClosed\":([0-9]+),\"handedOff\":([0-9]+),"
+        "^{\"livestash\":1,\"sessionsBefore\":([0-9]+),\"socketsClosed\":([0-9]+),\"handedOff\":([0-9]+),\"otherVersion\":([0-9]+),"
         "\"notHandedOff\":([0-9]+),\"reason\":\"([^\"]*)\",\"seconds\":([0-9]+\\.[0-9])}$",
     {match, Values} = re:run(Text, Format, [{capture, all_but_first, list}]),
-    [Before, Closed, HandedOff, Left, Reason, Seconds] = Values,
+    [Before, Closed, HandedOff, OtherVersion, Left, Reason, Seconds] = Values,
     #{
         before => list_to_integer(Before),
         closed => list_to_integer(Closed),
         handed_off => list_to_integer(HandedOff),
+        other_version => list_to_integer(OtherVersion),
         left => list_to_integer(Left),
         reason => Reason,
         seconds => list_to_float(Seconds)

@@ -26,6 +26,8 @@ all_test_() ->
                 {"rows of closed sockets live longer, as long as there is room", fun kept_rows/1},
                 {"rows whose time is over", fun expired_rows/1},
                 {"the youngest rows go first", fun youngest_first/1},
+                {"rows of another version of the application are counted", fun other_version/1},
+                {"rows that LiveStash cannot read there", fun other_shape/1},
                 {"an agent that speaks another protocol takes nothing", fun other_protocol/1},
                 {"an agent of the next version, in both directions", fun next_protocol/1},
                 {"a draining peer takes nothing", fun draining_peer/1},
@@ -107,7 +109,7 @@ rows_arrive([Me, P1, P2 | _]) ->
     Odd = ['_', '$1', '$_', {'_', a}, #{a => 1}, [], 1.0, 1, <<"k">>],
     Keys = Odd ++ [integer_to_binary(N) || N <- lists:seq(1, 1000)],
     Rows = fill(Me, [row(Key, {'_', '$1', fun erlang:abs/1, #{'_' => Key}}) || Key <- Keys]),
-    ?assertEqual(#{handed_over => length(Rows), left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual(#{handed_over => length(Rows), other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assertEqual([], rows(Me)),
     ?assert(same(Rows, rows(P1) ++ rows(P2))),
     %% Spread.
@@ -117,14 +119,14 @@ rows_arrive([Me, P1, P2 | _]) ->
 old_rows_stay([Me, P1 | _]) ->
     fill(Me, [row(N, old) || N <- lists:seq(1, 10)]),
     New = fill(P1, [row(N, new) || N <- lists:seq(1, 5)]),
-    ?assertEqual(#{handed_over => 5, left => 0, reason => ""}, hand_over(Me, [P1])),
+    ?assertEqual(#{handed_over => 5, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1])),
     ?assert(same(New ++ [row(N, old) || N <- lists:seq(6, 10)], rows(P1))).
 
 old_rows_stay_everywhere([Me, P1, P2 | _]) ->
     Keys = lists:seq(1, 300),
     fill(Me, [row(N, old) || N <- Keys]),
     New = fill(P1, [row(N, new) || N <- Keys]),
-    ?assertEqual(#{handed_over => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual(#{handed_over => 0, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assert(same(New, rows(P1))),
     ?assertEqual([], rows(P2)).
 
@@ -136,7 +138,7 @@ worse_rows_go([Me, P1, P2 | _]) ->
     Rows = fill(Me, [of_page(N, Page, Until + 10, new) || N <- lists:seq(1, 300)]),
     fill(P1, [of_page(N, Page, Until, old) || N <- lists:seq(1, 300)]),
     fill(P2, [of_page(N, Page, Until + 1, older) || N <- lists:seq(1, 300)]),
-    ?assertEqual(#{handed_over => 300, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual(#{handed_over => 300, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?F:eventually(fun() -> length(rows(P1) ++ rows(P2)) =:= 300 end),
     ?assert(same(Rows, rows(P1) ++ rows(P2))).
 
@@ -144,7 +146,7 @@ living_pages([Me, P1, P2 | _]) ->
     Until = os:system_time(second) + 1000,
     Pages = [page(Me) || _ <- lists:seq(1, 20)],
     Rows = fill(Me, [of_page(N, Page, Until, N) || {N, Page} <- lists:enumerate(Pages)]),
-    ?assertEqual(#{handed_over => 20, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual(#{handed_over => 20, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assertNot(lists:any(fun(Page) -> ?F:call(Me, erlang, is_process_alive, [Page]) end, Pages)),
     ?assert(same(Rows, rows(P1) ++ rows(P2))).
 
@@ -155,7 +157,7 @@ kept_rows([Me, P1 | _]) ->
     [?F:call(Me, erlang, exit, [Page, kill]) || Page <- [Closed, Other]],
     fill(Me, [of_page(1, Closed, Until, a), of_page(2, Other, Until, b), of_page(3, Closed, Longer + 1, c)]),
     Moved = ?F:call(Me, ?MODULE, hand_over_keeping, [[node_of(P1)], Closed, Longer]),
-    ?assertEqual(#{handed_over => 3, left => 0, reason => ""}, Moved),
+    ?assertEqual(#{handed_over => 3, other_version => 0, left => 0, reason => ""}, Moved),
     ?assert(same([of_page(1, Closed, Longer, a), of_page(2, Other, Until, b), of_page(3, Closed, Longer + 1, c)], rows(P1))),
     Config = ?F:call(P1, persistent_term, get, [livestash_agent_config]),
     ?F:call(P1, persistent_term, put, [livestash_agent_config, Config#{drain_keep_bytes := 1}]),
@@ -172,7 +174,7 @@ expired_rows([Me, P1 | _]) ->
     Page = page(Me),
     ?F:call(Me, erlang, exit, [Page, kill]),
     fill(Me, [of_page(1, Page, Now - 5, over), of_page(2, Page, Now + 100, good)]),
-    ?assertEqual(#{handed_over => 1, left => 0, reason => ""}, hand_over(Me, [P1])),
+    ?assertEqual(#{handed_over => 1, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1])),
     ?assertEqual([of_page(2, Page, Now + 100, good)], rows(P1)).
 
 %% What is left when the time is up are the oldest.
@@ -201,10 +203,27 @@ fill_by_age(Count) ->
 ages() ->
     ets:select(?TABLE, [{{state, '$1', '_', '_', '_', '_'}, [], ['$1']}]).
 
+other_version([Me, P1 | _]) ->
+    Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 10)] ++ [setelement(6, row(N, N), 2) || N <- lists:seq(11, 30)]),
+    ?F:call(P1, livestash_agent_shape, saw_version, [2]),
+    Result = hand_over(Me, [P1]),
+    ?F:call(P1, persistent_term, erase, [livestash_agent_shape]),
+    ?assertEqual(#{handed_over => 30, other_version => 10, left => 0, reason => ""}, Result),
+    ?assert(same(Rows, rows(P1))).
+
+other_shape([Me, P1 | _]) ->
+    fill(Me, [row(N, N) || N <- lists:seq(1, 10)]),
+    true = ?F:call(P1, ets, insert, [?TABLE, {stash, mine, page(P1), 0}]),
+    ?assertMatch(
+        #{handed_over := 0, left := 10, reason := "Peers run another version of LiveStash, which cannot read" ++ _},
+        hand_over(Me, [P1])
+    ),
+    ?assertMatch([{stash, mine, _, 0}], rows(P1)).
+
 other_protocol([Me, P1, P2 | _]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
     speaking(P1, "handle(2, M, F, A) -> apply(M, F, A); handle(_, _, _, _) -> error({protocol, 2}). ", fun() ->
-        ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(Me, [P1, P2]))
+        ?assertEqual(#{handed_over => 100, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2]))
     end),
     ?assertEqual([], rows(P1)),
     ?assert(same(Rows, rows(P2))).
@@ -219,9 +238,9 @@ next_protocol([Me, P1 | _]) ->
         "without_agent(_) -> false. ",
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
     speaking(P1, string:replace(Next, "?MODULE", "livestash_agent_remote", all), fun() ->
-        ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(Me, [P1])),
+        ?assertEqual(#{handed_over => 100, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1])),
         ?assert(same(Rows, rows(P1))),
-        ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(P1, [Me])),
+        ?assertEqual(#{handed_over => 100, other_version => 0, left => 0, reason => ""}, hand_over(P1, [Me])),
         ?assert(same(Rows, rows(Me)))
     end).
 
@@ -259,20 +278,20 @@ of_page(Key, Page, Until, Value) ->
 draining_peer([Me, P1, P2 | _]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
     ?F:call(P1, livestash_agent_state, set_draining, [closing]),
-    ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual(#{handed_over => 500, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assertEqual([], rows(P1)),
     ?assert(same(Rows, rows(P2))).
 
 peer_without_table([Me, P1, P2 | _]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
     ?F:call(P1, ets, delete, [?TABLE]),
-    ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual(#{handed_over => 500, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assert(same(Rows, rows(P2))).
 
 peer_without_agent([Me, P1, P2, Plain]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 500)]),
     fill(Plain, [row(1, new)]),
-    ?assertEqual(#{handed_over => 499, left => 0, reason => ""}, hand_over(Me, [P1, P2, Plain])),
+    ?assertEqual(#{handed_over => 499, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2, Plain])),
     ?assert(length(rows(Plain)) > 100),
     ?assert(same([row(1, new) | Rows -- [row(1, 1)]], rows(P1) ++ rows(P2) ++ rows(Plain))).
 
@@ -281,7 +300,7 @@ frozen_peer([Me, P1, P2 | _]) ->
     Pid = ?F:call(P1, os, getpid, []),
     "" = os:cmd("kill -STOP " ++ Pid),
     try
-        ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+        ?assertEqual(#{handed_over => 500, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
         ?assert(same(Rows, rows(P2)))
     after
         "" = os:cmd("kill -CONT " ++ Pid)
@@ -298,7 +317,7 @@ dying_peer([Me, P1 | _]) ->
     connect(Third, [Me]),
     ?F:call(Third, ?MODULE, make_table, []),
     ?F:call(Third, ?MODULE, halt_when_rows_come, []),
-    ?assertEqual(#{handed_over => 500, left => 0, reason => ""}, hand_over(Me, [P1, Third])),
+    ?assertEqual(#{handed_over => 500, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, Third])),
     ?assert(same(Rows, rows(P1))),
     ?assertEqual([], rows(Me)).
 
@@ -327,7 +346,7 @@ change_rows([#{node := Source} = Me, P1 | _]) ->
     Keys = lists:seq(1, 100),
     Rows = fill(Me, [row(N, old) || N <- Keys]),
     ?F:call(P1, ?MODULE, start_changing, [Source, Keys]),
-    ?assertEqual(#{handed_over => 100, left => 0, reason => ""}, hand_over(Me, [P1])),
+    ?assertEqual(#{handed_over => 100, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1])),
     Changed = ?F:call(P1, ?MODULE, changed, []),
     Unchanged = Rows -- [row(N, old) || N <- Changed],
     ?assert(same([row(N, new) || N <- Changed] ++ Unchanged, rows(P1))),
@@ -376,7 +395,7 @@ no_time([Me, P1 | _]) ->
 
 large_rows([Me, P1, P2 | _]) ->
     Rows = fill(Me, [row(N, binary:copy(<<N>>, 3 * 1024 * 1024)) || N <- lists:seq(1, 6)]),
-    ?assertEqual(#{handed_over => 6, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
+    ?assertEqual(#{handed_over => 6, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assert(same(Rows, rows(P1) ++ rows(P2))).
 
 withdrawn_offer([Me, P1 | _]) ->

@@ -6,6 +6,8 @@
 
 -import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1, request/2, body/1]).
 
+%% For other tests.
+-export([with_ets/2, with_mnesia/2, split/2, heal/2, younger/1, whole/1, tab/2]).
 %% Called in other VMs.
 -export([make_table/0, count_up/2]).
 
@@ -16,14 +18,14 @@
 all_test_() ->
     [{timeout, 120, Test} || Test <- [
         fun ets_user_who_moved_is_where_the_process_is_younger/0,
-        fun ets_living_owner_beats_dead_one/0,
-        fun ets_larger_side_beats_smaller/0,
+        fun ets_lingering_page_loses_to_the_last_one/0,
         fun ets_rows_without_owner/0,
         fun ets_rows_of_one_node_stay/0,
         fun restarted_node_was_not_cut_off/0,
         fun row_is_dropped_only_as_it_was_compared/0,
         fun draining_node_neither_drops_nor_keeps/0,
         fun crashed_server_compares_again/0,
+        fun mnesia_lingering_page_loses_to_the_last_one/0,
         fun mnesia_copies_become_one/0,
         fun mnesia_deleted_stash_stays_deleted/0,
         fun mnesia_deletion_is_older_than_the_owner/0,
@@ -52,26 +54,30 @@ ets_user_who_moved_is_where_the_process_is_younger() ->
         ?assertMatch({match, _}, re:run(request(A, "/metrics"), "\nlivestash_splits_total 1\n"))
     end).
 
-ets_living_owner_beats_dead_one() ->
-    with_ets(3, fun([A, B, C]) ->
-        split([A], [B, C]),
-        Alive = row(1, owner(A), alive),
-        put_ets(A, [Alive]),
-        put_ets(B, [row(1, dead(B), dead)]),
-        eventually(fun() -> state(B, connected) > 3000 end),
-        heal([A], [B, C]),
-        eventually(fun() -> [tab(Vm, ?ETS) || Vm <- [A, B, C]] =:= [[Alive], [], []] end)
+%% The old page still lives, and has written last.
+ets_lingering_page_loses_to_the_last_one() ->
+    with_ets(2, fun([A, B]) ->
+        split([A], [B]),
+        Old = owner(A),
+        younger(A),
+        Last = row(1, dead(B), last),
+        put_ets(B, [Last]),
+        put_ets(A, [setelement(4, row(1, Old, first), ?FAR + 60)]),
+        heal([A], [B]),
+        eventually(fun() -> {tab(A, ?ETS), tab(B, ?ETS)} =:= {[], [Last]} end)
     end).
 
-ets_larger_side_beats_smaller() ->
-    with_ets(3, fun([A, B, C]) ->
-        put_ets(A, [row(1, dead(A), small)]),
-        Large = row(1, dead(C), large),
-        put_ets(C, [Large]),
+mnesia_lingering_page_loses_to_the_last_one() ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
+        Old = owner(A),
+        write(A, stash(1, Old, first)),
+        younger(A),
         split([A], [B, C]),
-        eventually(fun() -> state(C, connected) > 3000 end),
+        Last = stash(1, dead(B), last),
+        write(B, Last),
+        write(A, setelement(4, stash(1, Old, again), ?FAR + 60)),
         heal([A], [B, C]),
-        eventually(fun() -> [tab(Vm, ?ETS) || Vm <- [A, B, C]] =:= [[], [], [Large]] end)
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Last], [Last], [Last]] end)
     end).
 
 ets_rows_without_owner() ->
@@ -114,8 +120,8 @@ row_is_dropped_only_as_it_was_compared() ->
     with_ets(2, fun([A, #{node := Best} = B]) ->
         Row = row(1, owner(A), 1),
         put_ets(A, [Row]),
-        [Version] = call(A, livestash_agent_copies, versions, [ets, ?ETS, [1]]),
-        Drop = fun(Expected) -> call(A, livestash_agent_copies, drop, [?ETS, Best, [{1, Expected}]]) end,
+        [Version] = ask(A, versions, [ets, ?ETS, [1]]),
+        Drop = fun(Expected) -> ask(A, drop, [?ETS, Best, [{1, Expected}]]) end,
         %% The better one is not there (any more).
         ?assertEqual(0, Drop(Version)),
         put_ets(B, [row(1, owner(B), 2)]),
@@ -128,11 +134,11 @@ row_is_dropped_only_as_it_was_compared() ->
 draining_node_neither_drops_nor_keeps() ->
     with_ets(2, fun([A, #{node := Best} = B] = Vms) ->
         [put_ets(Vm, [row(1, owner(Vm), same)]) || Vm <- Vms],
-        [Version] = call(A, livestash_agent_copies, versions, [ets, ?ETS, [1]]),
+        [Version] = ask(A, versions, [ets, ?ETS, [1]]),
         [
             begin
                 call(Draining, livestash_agent_state, set_draining, [closing]),
-                ?assertException(throw, {trouble, _}, call(A, livestash_agent_copies, drop, [?ETS, Best, [{1, Version}]])),
+                ?assertException(throw, {trouble, _}, ask(A, drop, [?ETS, Best, [{1, Version}]])),
                 ?assertMatch([_], tab(A, ?ETS)),
                 call(Draining, livestash_agent_state, set_draining, [none])
             end
@@ -244,16 +250,37 @@ mnesia_user_who_writes_meanwhile_wins() ->
         write(A, Old),
         true = call(B, ets, insert, [?MNESIA, setelement(5, Old, other)]),
         %% The decision needs its answer.
-        ok = call(B, sys, suspend, [livestash_agent_reunion]),
+        Gate = close_gate(B),
         Pass = call(A, erlang, spawn, [livestash_agent_copies, pass, [mnesia, true]]),
         eventually(fun() -> call(A, mnesia, system_info, [held_locks]) =/= [] end),
         New = setelement(5, Old, new),
         User = call(B, erlang, spawn, [mnesia, sync_transaction, [fun mnesia:write/1, [New]]]),
-        ok = call(B, sys, resume, [livestash_agent_reunion]),
+        true = call(B, erlang, exit, [Gate, kill]),
         eventually(fun() -> not (call(A, erlang, is_process_alive, [Pass]) orelse call(B, erlang, is_process_alive, [User])) end),
         ?assertEqual(1, reunited(Vms)),
         ?assertEqual([[New], [New]], [tab(Vm, ?MNESIA) || Vm <- Vms])
     end).
+
+%% Whoever asks for the owner of a row there waits until the returned process ends.
+close_gate(Vm) ->
+    Forms = [
+        begin
+            {ok, Tokens, _} = erl_scan:string(Text),
+            {ok, Form} = erl_parse:parse_form(Tokens),
+            Form
+        end
+     || Text <- [
+            "-module(livestash_agent_row).",
+            "-export([owner/1, until/1]).",
+            "owner(Row) -> M = monitor(process, gate), receive {'DOWN', M, process, _, _} -> element(3, Row) end.",
+            "until(Row) -> element(4, Row)."
+        ]
+    ],
+    {ok, Module, Code} = compile:forms(Forms),
+    Gate = call(Vm, erlang, spawn, [timer, sleep, [infinity]]),
+    true = call(Vm, erlang, register, [gate, Gate]),
+    {module, Module} = call(Vm, code, load_binary, [Module, "gate", Code]),
+    Gate.
 
 mnesia_many_rows() ->
     with_mnesia(3, fun([A, B, C] = Vms) ->
@@ -275,7 +302,9 @@ mnesia_many_rows() ->
 mnesia_what_an_old_table_has_replaced_comes_back() ->
     with_mnesia(3, fun([A, B, C] = Vms) ->
         Write = fun(Vm, Key, Owner, Value, Time) -> write(Vm, setelement(4, stash(Key, Owner, Value), ?FAR + Time)) end,
-        [OfA, OfB, OfC] = [owner(A), owner(B), owner(C)],
+        OfA = owner(A),
+        younger(C),
+        [OfB, OfC] = [owner(B), owner(C)],
         Write(A, written, OfB, old, 0),
         Write(A, moved, OfA, old, 0),
         Old = tab(A, ?MNESIA),
@@ -302,15 +331,15 @@ mnesia_node_without_copy_gets_one() ->
     end).
 
 mnesia_apart() ->
-    Vms = [A, #{node := Peer}] = lists:sort(fun by_name/2, [vm(#{}, "mnesia") || _ <- [1, 2]]),
-    [make_mnesia(Vm, [Vm]) || Vm <- Vms],
+    Vms = [A, #{node := Peer} = B] = lists:sort(fun by_name/2, [vm(#{}, "mnesia") || _ <- [1, 2]]),
+    make_mnesia(A, [A]),
+    ok = call(B, mnesia, start, []),
     join(Vms),
-    eventually(fun() -> call(A, livestash_agent_reunion, whole, []) =/= {true, []} end),
-    {false, Reason} = call(A, livestash_agent_reunion, whole, []),
-    ?assertEqual(
-        lists:concat(["Mnesia runs apart from that of ", Peer, ", which this node is connected to."]),
-        unicode:characters_to_list(Reason)
-    ),
+    Sentence = lists:concat(["Mnesia runs apart from that of ", Peer, ", which this node is connected to."]),
+    eventually(fun() ->
+        {_, Reason} = call(A, livestash_agent_reunion, whole, []),
+        unicode:characters_to_list(Reason) =:= Sentence
+    end),
     <<"HTTP/1.1 200", _/binary>> = request(A, "/readyz"),
     [stop(Vm) || Vm <- Vms].
 
@@ -380,8 +409,11 @@ cookies(Side, Other, Cookie) ->
 
 %% Until a process that is started now is known to be younger than all that there are.
 younger(Vm) ->
-    [{Newest, _} | _] = state(Vm, births),
-    eventually(fun() -> element(1, hd(state(Vm, births))) =/= Newest end).
+    Now = os:system_time(millisecond),
+    eventually(fun() -> lists:max([At || {_, At, _} <- call(Vm, livestash_agent_rank, births, [])]) > Now end).
+
+%% What a peer asks for.
+ask(Vm, Question, Arguments) -> call(Vm, livestash_agent_copies, Question, Arguments).
 
 make_table() ->
     Owner = spawn(timer, sleep, [infinity]),

@@ -135,7 +135,7 @@ drained(#{peer := Process} = Vm, Peer) ->
     ?F:eventually(fun() -> not is_process_alive(Process) end),
     ?assertEqual(5, rows(Peer)),
     ?assertNotEqual(nomatch, binary:match(report(Vm), <<"\"sessionsBefore\":5,">>)),
-    ?assertNotEqual(nomatch, binary:match(report(Vm), <<"\"handedOff\":5,\"notHandedOff\":0,">>)).
+    ?assertNotEqual(nomatch, binary:match(report(Vm), <<"\"handedOff\":5,\"otherVersion\":0,\"notHandedOff\":0,">>)).
 
 %% Two connected nodes, each with a table of stashes; the first one's has 5.
 fleet(Settings) ->

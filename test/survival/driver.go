@@ -6,41 +6,26 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/livestash-dev/livestash/test/internal/program"
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
 // options are what a run is about. The flags in main.go say what each means.
 type options struct {
+	fleet.Options
 	sessions int
 	adapters []string
 	// events are names of events and of groups of them.
 	events []string
 	// fewer are the events, or groups, of adapters that do not go through all of them.
-	fewer map[string][]string
-	agent bool
-	tls   bool
-	// redis is who runs Redis: managed or operated.
-	redis string
-	// persistence is whether Redis keeps stashes on a volume.
-	persistence bool
-	image       string
-	nextImage   string
-	clientImage string
-	tag         string
-	nextTag     string
-	ttl         time.Duration
-	stashEvery  time.Duration
-	maxP99      time.Duration
-	// onNode is whether the pods' processes are on this machine.
-	onNode bool
+	fewer      map[string][]string
+	stashEvery time.Duration
+	maxP99     time.Duration
 	// together does each event to the fleets of all adapters at once. It saves time, and makes the times worthless.
 	together bool
 	keep     bool
@@ -51,7 +36,7 @@ const notesShown = 5
 
 // driver does events to fleets.
 type driver struct {
-	*cluster
+	*fleet.Cluster
 	options     options
 	out         io.Writer
 	operatorTag string
@@ -59,7 +44,7 @@ type driver struct {
 
 // run does all events to the fleets of all adapters. The results come in the order of the adapters, then of the events.
 func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
-	c, err := openCluster()
+	c, err := fleet.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -67,19 +52,19 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{cluster: c, options: o, out: out}
+	d := &driver{Cluster: c, options: o, out: out}
 	d.say("install the operator")
-	if err := d.installOperator(ctx, o.tag); err != nil {
+	if err := d.installOperator(ctx, o.Tag); err != nil {
 		return nil, err
 	}
-	var groups [][]*fleet
+	var groups [][]*fleet.Fleet
 	for _, adapter := range o.adapters {
-		f := newFleet(c, o, adapter)
+		f := fleet.New(c, o.Options, "survival", adapter)
 		if o.together && len(groups) > 0 {
 			groups[0] = append(groups[0], f)
 			continue
 		}
-		groups = append(groups, []*fleet{f})
+		groups = append(groups, []*fleet.Fleet{f})
 	}
 	var results []result
 	for i, fleets := range groups {
@@ -89,24 +74,23 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 		// A fleet that is kept is rolled along when the operator is upgraded under the next one.
 		if last := i == len(groups)-1; !o.keep || !last {
 			// Also when the run was stopped: a cluster of the user's own stays as it was.
-			err = errors.Join(err, inParallel(fleets, func(f *fleet) error { return f.remove(context.WithoutCancel(ctx)) }))
+			err = errors.Join(err, inParallel(fleets, func(f *fleet.Fleet) error { return f.Remove(context.WithoutCancel(ctx)) }))
 		}
 	}
 	slices.SortStableFunc(results, func(a, b result) int {
 		return slices.Index(o.adapters, a.Adapter) - slices.Index(o.adapters, b.Adapter)
 	})
 	if !o.keep {
-		_, uninstalled := program.Run(context.WithoutCancel(ctx), "", "helm", "uninstall", operatorRelease, "--namespace", operatorNamespace, "--wait")
-		err = errors.Join(err, uninstalled)
+		err = errors.Join(err, fleet.UninstallOperator(context.WithoutCancel(ctx)))
 	}
 	return results, errors.Join(err, ctx.Err())
 }
 
 // subjects are the fleets that an event is done to.
-func (o options) subjects(e event, fleets []*fleet) []*fleet {
-	return slices.DeleteFunc(slices.Clone(fleets), func(f *fleet) bool {
-		few, ok := o.fewer[f.adapter]
-		return e.adapter != "" && e.adapter != f.adapter || ok && !slices.ContainsFunc(few, e.is)
+func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
+	return slices.DeleteFunc(slices.Clone(fleets), func(f *fleet.Fleet) bool {
+		few, ok := o.fewer[f.Adapter]
+		return e.adapter != "" && e.adapter != f.Adapter || ok && !slices.ContainsFunc(few, e.is)
 	})
 }
 
@@ -127,8 +111,8 @@ func choose(o options) ([]event, error) {
 		}
 	}
 	for _, name := range o.adapters {
-		if adapters[name] == "" {
-			return nil, fmt.Errorf("adapter %q cannot be tested: choose from %s", name, strings.Join(slices.Sorted(maps.Keys(adapters)), ", "))
+		if fleet.Adapters[name] == "" {
+			return nil, fmt.Errorf("adapter %q cannot be tested: choose from %s", name, strings.Join(slices.Sorted(maps.Keys(fleet.Adapters)), ", "))
 		}
 	}
 	for _, e := range chosen {
@@ -139,63 +123,36 @@ func choose(o options) ([]event, error) {
 	return chosen, nil
 }
 
-// installOperator installs or upgrades the operator from the checkout, with its image under this tag.
+// installOperator installs or upgrades the operator, with its image under this tag.
 func (d *driver) installOperator(ctx context.Context, tag string) error {
-	chart, err := checkout()
-	if err != nil {
-		return err
-	}
-	args := []string{
-		"upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
-		"--create-namespace", "--set", "operator.image.tag=" + tag, "--wait", "--timeout", "3m",
-	}
-	if values := os.Getenv("CHART_VALUES"); values != "" {
-		args = append(args, "--values", values)
-	}
-	_, err = program.Run(ctx, "", "helm", args...)
+	err := fleet.InstallOperator(ctx, tag)
 	if err == nil {
 		d.operatorTag = tag
 	}
 	return err
 }
 
-// checkout is the root of the repository: `go run` and `go test` start in different folders of it.
-func checkout() (string, error) {
-	for folder := "."; ; folder = filepath.Join(folder, "..") {
-		absolute, err := filepath.Abs(folder)
-		if err != nil {
-			return "", err
-		}
-		if _, err := os.Stat(filepath.Join(absolute, "Chart.yaml")); err == nil {
-			return absolute, nil
-		}
-		if absolute == "/" {
-			return "", errors.New("no folder above this one has a Chart.yaml: run it in a checkout")
-		}
-	}
-}
-
 // do is one event, from the opening of sessions to what they found.
-func (d *driver) do(ctx context.Context, e event, fleets []*fleet) []result {
+func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []result {
 	if len(fleets) == 0 {
 		return nil
 	}
 	subjects := make([]*subject, len(fleets))
 	for i, f := range fleets {
-		subjects[i] = &subject{fleet: f}
+		subjects[i] = &subject{Fleet: f, options: d.options}
 	}
-	skipped := e.needsNode && !d.options.onNode
+	skipped := e.needsNode && !d.options.OnNode
 	if !skipped {
 		d.attempt(ctx, e, subjects)
 	}
 	results := make([]result, len(subjects))
 	for i, s := range subjects {
-		r := newResult(s.adapter, e.name, s.report)
-		r.remarks, r.faults, r.skipped, r.judged = s.remarks, s.faults, skipped, d.options.agent
+		r := newResult(s.Adapter, e.name, s.report)
+		r.remarks, r.faults, r.skipped, r.judged = s.remarks, s.faults, skipped, d.options.Agent
 		r.verdict = d.judge(e, r)
 		if s.problem != nil {
 			r.verdict = s.problem.Error()
-			s.up = false
+			s.Up = false
 		}
 		d.say("%s", r.line())
 		for _, note := range r.report.Notes[:min(len(r.report.Notes), notesShown)] {
@@ -209,8 +166,8 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet) []result {
 func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 	started := time.Now()
 	try(subjects, func(s *subject) error {
-		d.say("%s, %s: %d pods, then %d sessions", s.adapter, e.name, e.replicas, s.options.sessions)
-		if err := s.ensure(ctx, e.replicas); err != nil {
+		d.say("%s, %s: %d pods, then %d sessions", s.Adapter, e.name, e.replicas, s.options.sessions)
+		if err := s.Ensure(ctx, e.replicas); err != nil {
 			return fmt.Errorf("bring the fleet up: %w", err)
 		}
 		if err := s.open(ctx); err != nil {
@@ -220,7 +177,7 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		if s.watch, err = s.watched(ctx); err != nil {
 			return err
 		}
-		return s.order(ctx, "begin", nil)
+		return s.Order(ctx, "begin", nil)
 	})
 	opened := time.Now()
 	d.say("%s: the event, after %.0f s", e.name, opened.Sub(started).Seconds())
@@ -228,10 +185,10 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		try(subjects, func(*subject) error { return err })
 	}
 	try(subjects, func(s *subject) error {
-		if err := s.settled(ctx); err != nil {
+		if err := s.Settled(ctx); err != nil {
 			return fmt.Errorf("the fleet did not settle: %w", err)
 		}
-		d.say("%s, %s: settled after %.0f s; checking every session", s.adapter, e.name, time.Since(opened).Seconds())
+		d.say("%s, %s: settled after %.0f s; checking every session", s.Adapter, e.name, time.Since(opened).Seconds())
 		return nil
 	})
 	for _, s := range subjects {
@@ -241,10 +198,10 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 	_ = inParallel(subjects, func(s *subject) error {
 		report, err := s.verify(ctx)
 		s.report = report
-		if took := time.Since(opened); err == nil && took > d.options.ttl {
-			err = fmt.Errorf("the event took %.0f s, longer than a stash lives: set -ttl above %s", took.Seconds(), d.options.ttl)
+		if took := time.Since(opened); err == nil && took > d.options.TTL {
+			err = fmt.Errorf("the event took %.0f s, longer than a stash lives: set -ttl above %s", took.Seconds(), d.options.TTL)
 		}
-		if err = errors.Join(err, s.order(ctx, "stop", nil)); s.problem == nil {
+		if err = errors.Join(err, s.Order(ctx, "stop", nil)); s.problem == nil {
 			s.problem = err
 		}
 		return nil
@@ -253,7 +210,7 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 
 // judge is why a result fails; empty when it does not. Without the agent nothing is promised.
 func (d *driver) judge(e event, r result) string {
-	if !d.options.agent {
+	if !d.options.Agent {
 		return ""
 	}
 	var broken []string

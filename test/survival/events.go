@@ -12,14 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
 const (
-	operatorRelease   = "livestash"
-	operatorNamespace = "livestash-system"
-	operatorPods      = "app.kubernetes.io/name=livestash-operator"
-
 	// splitTime is how long a pod is cut off.
 	splitTime = 30 * time.Second
 	// allGoneP99 is the longest p99 of the time to be back when every pod was told to stop at once: that of a pod's boot, and
@@ -60,7 +57,8 @@ type event struct {
 
 // subject is a fleet in an event.
 type subject struct {
-	*fleet
+	*fleet.Fleet
+	options options
 	watch   *watch
 	report  crowd.Report
 	remarks []string
@@ -126,7 +124,7 @@ func killed(adapter string, r crowd.Report) string {
 		return planned(adapter, r)
 	}
 	for address, pod := range r.Pods {
-		if pod.Lost > 0 && !strings.HasPrefix(address, podHost(0)+":") {
+		if pod.Lost > 0 && !strings.HasPrefix(address, fleet.PodHost(0)+":") {
 			return fmt.Sprintf("%d sessions lost of %s, which was not killed", pod.Lost, address)
 		}
 	}
@@ -155,34 +153,34 @@ func try(fleets []*subject, do func(*subject) error) {
 }
 
 func rolloutImage(ctx context.Context, s *subject) error {
-	s.image = s.otherImage()
+	s.Image = s.OtherImage()
 	return s.roll(ctx)
 }
 
 func rolloutConfig(ctx context.Context, s *subject) error {
-	s.rollout++
+	s.Rollout++
 	return s.roll(ctx)
 }
 
 // roll applies a changed spec and waits until every pod was replaced.
 func (s *subject) roll(ctx context.Context) error {
-	before, err := s.lives(ctx)
+	before, err := s.Lives(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.apply(ctx); err != nil {
+	if err := s.Apply(ctx); err != nil {
 		return err
 	}
-	return s.replaced(ctx, before)
+	return s.Replaced(ctx, before)
 }
 
 func deletePod(ctx context.Context, s *subject) error {
-	return s.delete(ctx, s.lowest(), "--timeout=3m")
+	return s.delete(ctx, s.Lowest(), "--timeout=3m")
 }
 
 // deleteAll tells every pod to stop at the same moment.
 func deleteAll(ctx context.Context, s *subject) error {
-	before, err := s.lives(ctx)
+	before, err := s.Lives(ctx)
 	if err != nil {
 		return err
 	}
@@ -190,10 +188,10 @@ func deleteAll(ctx context.Context, s *subject) error {
 	for _, name := range names {
 		s.watch.expect(before[name])
 	}
-	if _, err := s.in(ctx, "", append([]string{"delete", "pod", "--wait=false"}, names...)...); err != nil {
+	if _, err := s.In(ctx, "", append([]string{"delete", "pod", "--wait=false"}, names...)...); err != nil {
 		return err
 	}
-	return s.replaced(ctx, before)
+	return s.Replaced(ctx, before)
 }
 
 // delete deletes a pod as a user does.
@@ -201,13 +199,13 @@ func (s *subject) delete(ctx context.Context, name string, flags ...string) erro
 	if err := s.take(ctx, name); err != nil {
 		return err
 	}
-	_, err := s.in(ctx, "", append([]string{"delete", "pod", name}, flags...)...)
+	_, err := s.In(ctx, "", append([]string{"delete", "pod", name}, flags...)...)
 	return err
 }
 
 // take says that the event itself is about to take a pod: that is not the operator's doing.
 func (s *subject) take(ctx context.Context, name string) error {
-	pod, err := s.pod(ctx, name)
+	pod, err := s.Pod(ctx, name)
 	if err == nil {
 		s.watch.expect(pod.UID)
 	}
@@ -215,15 +213,15 @@ func (s *subject) take(ctx context.Context, name string) error {
 }
 
 func evictPod(ctx context.Context, s *subject) error {
-	before, err := s.pod(ctx, s.lowest())
+	before, err := s.Pod(ctx, s.Lowest())
 	if err != nil {
 		return err
 	}
 	if err := evictLowest(ctx, s); err != nil {
 		return err
 	}
-	return eventually(ctx, settleTime, func(ctx context.Context) error {
-		now, err := s.pod(ctx, s.lowest())
+	return fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
+		now, err := s.Pod(ctx, s.Lowest())
 		if err == nil && now.UID == before.UID {
 			return fmt.Errorf("pod %s is still there", now.Name)
 		}
@@ -236,8 +234,8 @@ func evictPod(ctx context.Context, s *subject) error {
 
 func scaleTo(replicas int) func(context.Context, *subject) error {
 	return func(ctx context.Context, s *subject) error {
-		s.replicas = replicas
-		_, err := s.in(ctx, "", "scale", "lsc/"+fleetName, fmt.Sprintf("--replicas=%d", replicas))
+		s.Replicas = replicas
+		_, err := s.In(ctx, "", "scale", "lsc/"+fleet.Name, fmt.Sprintf("--replicas=%d", replicas))
 		return err
 	}
 }
@@ -246,25 +244,24 @@ func scaleTo(replicas int) func(context.Context, *subject) error {
 func restartOperator(ctx context.Context, d *driver, fleets []*subject) error {
 	return rolled(ctx, fleets, func() error {
 		try(fleets, func(s *subject) error {
-			before, err := s.lives(ctx)
+			before, err := s.Lives(ctx)
 			if err != nil {
 				return err
 			}
-			s.rollout++
-			if err := s.apply(ctx); err != nil {
+			s.Rollout++
+			if err := s.Apply(ctx); err != nil {
 				return err
 			}
 			return s.midway(ctx, before)
 		})
-		_, err := d.kubectl(ctx, "", "--namespace", operatorNamespace, "delete", "pod", "--selector", operatorPods, "--timeout=2m")
-		return err
+		return d.DeleteOperator(ctx, "--timeout=2m")
 	})
 }
 
 // midway waits until a rollout has replaced a pod of before.
 func (s *subject) midway(ctx context.Context, before map[string]types.UID) error {
-	return eventually(ctx, settleTime, func(ctx context.Context) error {
-		now, err := s.lives(ctx)
+	return fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
+		now, err := s.Lives(ctx)
 		if err != nil {
 			return err
 		}
@@ -287,12 +284,12 @@ func (s *subject) midway(ctx context.Context, before map[string]types.UID) error
 // upgradeOperator installs the operator under its other tag. The pods' template names the operator's image for the agent,
 // so that the new operator rolls every fleet that has an agent.
 func upgradeOperator(ctx context.Context, d *driver, fleets []*subject) error {
-	tag := d.options.nextTag
+	tag := d.options.NextTag
 	if d.operatorTag == tag {
-		tag = d.options.tag
+		tag = d.options.Tag
 	}
 	upgrade := func() error { return d.installOperator(ctx, tag) }
-	if !d.options.agent {
+	if !d.options.Agent {
 		return upgrade()
 	}
 	return rolled(ctx, fleets, upgrade)
@@ -303,7 +300,7 @@ func rolled(ctx context.Context, fleets []*subject, do func() error) error {
 	before := make([]map[string]types.UID, len(fleets))
 	for i, s := range fleets {
 		var err error
-		if before[i], err = s.lives(ctx); err != nil {
+		if before[i], err = s.Lives(ctx); err != nil {
 			return err
 		}
 	}
@@ -311,7 +308,7 @@ func rolled(ctx context.Context, fleets []*subject, do func() error) error {
 		return err
 	}
 	for i, s := range fleets {
-		try([]*subject{s}, func(s *subject) error { return s.replaced(ctx, before[i]) })
+		try([]*subject{s}, func(s *subject) error { return s.Replaced(ctx, before[i]) })
 	}
 	return nil
 }
@@ -321,55 +318,55 @@ func killPod(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	if err := s.kill(ctx, s.lowest(), appContainer, beam); err != nil {
+	if err := s.Kill(ctx, s.Lowest(), fleet.AppContainer, fleet.Beam); err != nil {
 		return err
 	}
-	if err := s.order(ctx, "effect", nil); err != nil {
+	if err := s.Order(ctx, "effect", nil); err != nil {
 		return err
 	}
-	return eventually(ctx, settleTime, func(ctx context.Context) error {
+	return fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
 		now, err := s.restarts(ctx)
 		if err == nil && now == before {
-			return fmt.Errorf("the container of pod %s was not restarted", s.lowest())
+			return fmt.Errorf("the container of pod %s was not restarted", s.Lowest())
 		}
 		return err
 	})
 }
 
 func (s *subject) restarts(ctx context.Context) (int32, error) {
-	pod, err := s.pod(ctx, s.lowest())
+	pod, err := s.Pod(ctx, s.Lowest())
 	if err != nil {
 		return 0, err
 	}
-	app, err := container(pod, appContainer)
+	app, err := fleet.Container(pod, fleet.AppContainer)
 	return app.RestartCount, err
 }
 
 func splitPod(ctx context.Context, s *subject) error {
-	heal, err := s.cut(ctx, s.lowest())
+	heal, err := s.Cut(ctx, s.Lowest())
 	if err != nil {
 		return err
 	}
-	err = s.order(ctx, "effect", nil)
+	err = s.Order(ctx, "effect", nil)
 	if err == nil {
-		err = pause(ctx, splitTime)
+		err = fleet.Pause(ctx, splitTime)
 	}
-	if err == nil && s.options.agent {
+	if err == nil && s.options.Agent {
 		err = s.noticed(ctx)
 	}
 	if err := errors.Join(err, heal()); err != nil {
 		return err
 	}
-	if !s.options.agent {
+	if !s.options.Agent {
 		return nil
 	}
 	healed := time.Now()
-	err = eventually(ctx, wholeTime, func(ctx context.Context) error {
-		missing, err := s.missingPeers(ctx)
+	err = fleet.Eventually(ctx, wholeTime, func(ctx context.Context) error {
+		missing, err := s.MissingPeers(ctx)
 		if err == nil && missing != "" {
 			err = errors.New(missing)
 		}
-		return errors.Join(err, s.conditionsHold(ctx))
+		return errors.Join(err, s.ConditionsHold(ctx))
 	})
 	if err != nil {
 		return fmt.Errorf("not whole again: %w", err)
@@ -380,21 +377,12 @@ func splitPod(ctx context.Context, s *subject) error {
 
 // noticed fails when the pods that were not cut off still take the one that was for a peer: such a split proves nothing.
 func (s *subject) noticed(ctx context.Context) error {
-	peers, err := s.peers(ctx, s.highest())
+	peers, err := s.PeersOf(ctx, s.Highest())
 	if err != nil {
 		return err
 	}
 	if peers.Missing == 0 {
-		return fmt.Errorf("after %s the peers of %s still take it for one of them: %d are connected", splitTime, s.lowest(), peers.Connected)
+		return fmt.Errorf("after %s the peers of %s still take it for one of them: %d are connected", splitTime, s.Lowest(), peers.Connected)
 	}
 	return nil
-}
-
-func pause(ctx context.Context, wait time.Duration) error {
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -8,7 +8,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -18,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 func main() {
@@ -29,26 +30,26 @@ func main() {
 		"The events, by name or by group (plain, single, pairs), separated by spaces or commas.")
 	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
 	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
-	flag.BoolVar(&o.tls, "tls", false, "spec.clustering.tls.enabled.")
-	flag.StringVar(&o.redis, "redis", o.redis, "managed or operator: who runs Redis. For operator, redis-operator must be installed in the cluster.")
+	flag.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled.")
+	flag.StringVar(&o.Redis, "redis", o.Redis, "managed or operator: who runs Redis. For operator, redis-operator must be installed in the cluster.")
 	flag.StringVar(&persistence, "persistence", "on", "on or off: persistence of Redis. With off, it comes back empty when its pod is replaced.")
-	flag.DurationVar(&o.ttl, "ttl", o.ttl, "How long a stash lives. Must be longer than an event takes.")
+	flag.DurationVar(&o.TTL, "ttl", o.TTL, "How long a stash lives. Must be longer than an event takes.")
 	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event; after two things at once at least 1 s. 0: not judged.")
 	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
 	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
 	flag.Parse()
 	o.adapters, o.events = words(adapterNames), words(eventNames)
-	o.workload(workload)
+	o.Workload(workload)
 	for name, given := range map[string]string{"agent": agent, "persistence": persistence} {
 		if given != "on" && given != "off" {
 			fail(fmt.Errorf("-%s is %q, but must be on or off", name, given))
 		}
 	}
-	if o.redis != managed && o.redis != operated {
-		fail(fmt.Errorf("-redis is %q, but must be %s or %s", o.redis, managed, operated))
+	if o.Redis != fleet.Managed && o.Redis != fleet.Operated {
+		fail(fmt.Errorf("-redis is %q, but must be %s or %s", o.Redis, fleet.Managed, fleet.Operated))
 	}
-	o.agent, o.persistence = agent == "on", persistence == "on"
+	o.Agent, o.Persistence = agent == "on", persistence == "on"
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	results, err := run(ctx, o, os.Stdout)
@@ -76,26 +77,12 @@ func fail(err error) {
 
 // defaults are those of `make survival`; what it builds it names in the environment.
 func defaults() options {
-	o := options{
-		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, agent: true, persistence: true, redis: managed,
+	return options{
+		Options:  fleet.Defaults(),
+		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, stashEvery: 5 * time.Second,
 		// All pairs take longer than all else. This one lost everything.
 		events: []string{plain, single, "evict-change-2"},
-		tag:    cmp.Or(os.Getenv("VERSION"), "0.1.0"), ttl: 10 * time.Minute, stashEvery: 5 * time.Second,
-		onNode: cmp.Or(os.Getenv("CLUSTER"), "local") == "local",
 	}
-	o.nextTag = o.tag + "-next"
-	o.clientImage = image("survival", o.tag)
-	o.workload("otp")
-	return o
-}
-
-// workload sets the application's image: the same one under two tags.
-func (o *options) workload(name string) {
-	o.image, o.nextImage = image("workload-"+name, o.tag), image("workload-"+name, o.nextTag)
-}
-
-func image(name, tag string) string {
-	return fmt.Sprintf("%s/livestash-%s:%s", cmp.Or(os.Getenv("REGISTRY"), "ghcr.io/livestash-dev"), name, tag)
 }
 
 func words(list string) []string {

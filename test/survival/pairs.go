@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 const (
@@ -53,13 +55,13 @@ func pairs() []event {
 // inTurn does some things, each a moment after the one before, and waits until every pod was replaced.
 func inTurn(acts ...act) act {
 	return func(ctx context.Context, s *subject) error {
-		before, err := s.lives(ctx)
+		before, err := s.Lives(ctx)
 		if err != nil {
 			return err
 		}
 		for i, act := range acts {
 			if i > 0 {
-				if err := pause(ctx, pairGap); err != nil {
+				if err := fleet.Pause(ctx, pairGap); err != nil {
 					return err
 				}
 			}
@@ -67,100 +69,100 @@ func inTurn(acts ...act) act {
 				return err
 			}
 		}
-		return s.replaced(ctx, before)
+		return s.Replaced(ctx, before)
 	}
 }
 
 func evictLowest(ctx context.Context, s *subject) error {
-	if err := s.take(ctx, s.lowest()); err != nil {
+	if err := s.take(ctx, s.Lowest()); err != nil {
 		return err
 	}
-	return s.evict(ctx, s.lowest())
+	return s.Evict(ctx, s.Lowest())
 }
 
 // deleteLowest deletes a pod and does not wait until it is gone.
 func deleteLowest(ctx context.Context, s *subject) error {
-	return s.delete(ctx, s.lowest(), "--wait=false")
+	return s.delete(ctx, s.Lowest(), "--wait=false")
 }
 
 func change(ctx context.Context, s *subject) error {
-	s.rollout++
-	return s.apply(ctx)
+	s.Rollout++
+	return s.Apply(ctx)
 }
 
 // rescale goes from 3 pods to 2, and from 2 to 3.
 func rescale(ctx context.Context, s *subject) error {
-	return scaleTo(otherSize(s.replicas))(ctx, s)
+	return scaleTo(otherSize(s.Replicas))(ctx, s)
 }
 
 // rescaleAndChange does both with one write.
 func rescaleAndChange(ctx context.Context, s *subject) error {
-	s.replicas = otherSize(s.replicas)
+	s.Replicas = otherSize(s.Replicas)
 	return change(ctx, s)
 }
 
 func otherSize(replicas int) int { return 5 - replicas }
 
 func restart(ctx context.Context, s *subject) error {
-	_, err := s.in(ctx, "", "rollout", "restart", "statefulset/"+fleetName)
+	_, err := s.In(ctx, "", "rollout", "restart", "statefulset/"+fleet.Name)
 	return err
 }
 
 // changeAndBack rolls out another image, and the one before again while some pods have this one and some that one.
 func changeAndBack(ctx context.Context, s *subject) error {
-	before, err := s.lives(ctx)
+	before, err := s.Lives(ctx)
 	if err != nil {
 		return err
 	}
-	old := s.image
-	s.image = s.otherImage()
-	err = s.apply(ctx)
-	s.image = old
+	old := s.Image
+	s.Image = s.OtherImage()
+	err = s.Apply(ctx)
+	s.Image = old
 	if err != nil {
 		return err
 	}
 	if err := s.midway(ctx, before); err != nil {
 		return err
 	}
-	return s.apply(ctx)
+	return s.Apply(ctx)
 }
 
 // badImage rolls out an image that nobody can pull, has a pod deleted while that one's place is empty, and takes the image
 // back. Of three pods it is one that serves, so that there is still one to hand its users to. Of two it is the one with the
 // bad image, as people do who look at what hangs: to delete the only one that is left would be no fault of the operator.
 func badImage(ctx context.Context, s *subject) error {
-	before, err := s.lives(ctx)
+	before, err := s.Lives(ctx)
 	if err != nil {
 		return err
 	}
-	good := s.image
-	s.image = good + "-that-nobody-has"
-	err = s.apply(ctx)
-	s.image = good
-	if err := errors.Join(err, pause(ctx, badTime)); err != nil {
+	good := s.Image
+	s.Image = good + "-that-nobody-has"
+	err = s.Apply(ctx)
+	s.Image = good
+	if err := errors.Join(err, fleet.Pause(ctx, badTime)); err != nil {
 		return err
 	}
 	victim, err := s.newcomer(ctx, before)
 	if err != nil {
 		return err
 	}
-	if s.replicas > 2 {
-		victim = s.lowest()
+	if s.Replicas > 2 {
+		victim = s.Lowest()
 	}
 	if err := s.delete(ctx, victim, "--wait=false"); err != nil {
 		return err
 	}
-	if err := pause(ctx, badTime); err != nil {
+	if err := fleet.Pause(ctx, badTime); err != nil {
 		return err
 	}
-	return s.apply(ctx)
+	return s.Apply(ctx)
 }
 
 // newcomer waits for a pod that was not there before.
 func (s *subject) newcomer(ctx context.Context, before map[string]types.UID) (string, error) {
 	var name string
-	err := eventually(ctx, settleTime, func(ctx context.Context) error {
-		pods, err := s.pods(ctx)
+	err := fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
+		pods, err := s.ListPods(ctx)
 		if err != nil {
 			return err
 		}

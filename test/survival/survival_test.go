@@ -5,8 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/livestash-dev/livestash/test/internal/browser"
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
@@ -64,8 +65,8 @@ func TestSurvival(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	const limit = 500
-	first, second := podHost(0)+":"+httpPort, podHost(1)+":"+httpPort
-	slow := &crowd.Times{P99: limit + 1}
+	first, second := fleet.PodHost(0)+":"+fleet.HTTPPort, fleet.PodHost(1)+":"+fleet.HTTPPort
+	slow := &browser.Times{P99: limit + 1}
 	for name, c := range map[string]struct {
 		adapter, event string
 		report         crowd.Report
@@ -76,7 +77,7 @@ func TestJudge(t *testing.T) {
 		"a planned event with a stale one":   {"Mnesia", "scale-up", crowd.Report{Recovered: 8, Stale: 1}, true},
 		"a planned event that is slow":       {"ETS", "eviction", crowd.Report{Recovered: 9, Times: slow}, true},
 		"a pair that takes longer":           {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: slow}, false},
-		"a pair that takes too long":         {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: &crowd.Times{P99: 1001}}, true},
+		"a pair that takes too long":         {"ETS", "evict-change-2", crowd.Report{Recovered: 9, Times: &browser.Times{P99: 1001}}, true},
 		"a pair that loses one":              {"Mnesia", "scale-change-3", crowd.Report{Recovered: 8, Lost: 1}, true},
 		"a pod on its own that loses one":    {"Mnesia", "rollout-image-1", crowd.Report{Recovered: 8, Lost: 1}, true},
 		"a kill that is slow":                {"Mnesia", "kill", crowd.Report{Recovered: 9, Times: slow}, false},
@@ -102,7 +103,7 @@ func TestJudge(t *testing.T) {
 			if verdict := d.judge(chosen[0], r); (verdict != "") != c.fails {
 				t.Errorf("the verdict is %q", verdict)
 			}
-			d.options.agent = false
+			d.options.Agent = false
 			if verdict := d.judge(chosen[0], r); verdict != "" {
 				t.Errorf("without the agent the verdict is %q", verdict)
 			}
@@ -112,7 +113,7 @@ func TestJudge(t *testing.T) {
 
 func TestJudgeWithoutPersistence(t *testing.T) {
 	o := defaults()
-	o.persistence = false
+	o.Persistence = false
 	for _, c := range []struct {
 		report crowd.Report
 		fails  bool
@@ -122,21 +123,6 @@ func TestJudgeWithoutPersistence(t *testing.T) {
 	} {
 		if verdict := redisRestarted(o)("Redis", c.report); (verdict != "") != c.fails {
 			t.Errorf("the verdict on %+v is %q", c.report, verdict)
-		}
-	}
-}
-
-// The times of Redix' attempts after its connection was lost: 0.5 s, and one and a half times as long after each failure.
-func TestUntilConnected(t *testing.T) {
-	attempt, wait := 0.0, 0.5
-	for range 20 {
-		last := attempt
-		attempt += wait
-		wait = min(wait*1.5, 30)
-		// Redis is back right after an attempt that failed.
-		back := time.Duration(last * float64(time.Second))
-		if until := back + untilConnected(back); until.Seconds() < attempt {
-			t.Errorf("after %s the connection is expected %s later, but the attempt is at %.1f s", back, until-back, attempt)
 		}
 	}
 }
@@ -179,7 +165,7 @@ func TestChoose(t *testing.T) {
 
 func TestSubjects(t *testing.T) {
 	o := options{fewer: map[string][]string{"Redis": {"redis-restart", single}}}
-	fleets := []*fleet{{adapter: "ETS"}, {adapter: "Redis"}}
+	fleets := []*fleet.Fleet{{Adapter: "ETS"}, {Adapter: "Redis"}}
 	for name, c := range map[string]struct {
 		event event
 		want  string
@@ -192,7 +178,7 @@ func TestSubjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, f := range o.subjects(c.event, fleets) {
-				got = append(got, f.adapter)
+				got = append(got, f.Adapter)
 			}
 			if strings.Join(got, " ") != c.want {
 				t.Errorf("it is done to %v, want %s", got, c.want)

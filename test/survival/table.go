@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 // line is a result for people, in one line.
@@ -35,7 +37,7 @@ func (r *result) word() string {
 // explained is what else is worth knowing of a result.
 func (r *result) explained() []string {
 	said := slices.Clone(r.remarks)
-	if pod := r.report.Pods[podHost(0)+":"+httpPort]; r.Event == "kill" && pod.Sessions > 0 {
+	if pod := r.report.Pods[fleet.PodHost(0)+":"+fleet.HTTPPort]; r.Event == "kill" && pod.Sessions > 0 {
 		said = append(said, fmt.Sprintf("the killed pod had %d sessions", pod.Sessions))
 	}
 	if idle := r.report.LostIdle; idle > 0 {
@@ -57,7 +59,7 @@ func milliseconds(n *float64) string {
 // printTable prints the results for people, with what they were measured on.
 func printTable(out io.Writer, o options, results []result) error {
 	_, _ = fmt.Fprintf(out, "\nWorkload %s, agent %s, TLS %s, Redis %s, its persistence %s; %s\n",
-		o.image, onOff(o.agent), onOff(o.tls), o.redis, onOff(o.persistence), machine())
+		o.Image, onOff(o.Agent), onOff(o.TLS), o.Redis, onOff(o.Persistence), machine())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(table, "adapter\tevent\tsessions\tclosed\trecovered\tstale\tlost\tp50 ms\tp99 ms\tmax ms\t")
 	for _, r := range results {

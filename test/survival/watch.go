@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 var clusterResource = schema.GroupVersionResource{Group: "livestash.dev", Version: "v1alpha1", Resource: "livestashclusters"}
@@ -50,15 +52,15 @@ type place struct {
 }
 
 // watched starts to watch the fleet. What is there already comes first.
-func (f *fleet) watched(ctx context.Context) (*watch, error) {
+func (s *subject) watched(ctx context.Context) (*watch, error) {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watch{stop: stop, expected: map[types.UID]bool{}, places: map[string]*place{}}
-	pods, err := f.CoreV1().Pods(f.namespace).Watch(ctx, metav1.ListOptions{LabelSelector: fleetPods})
+	pods, err := s.CoreV1().Pods(s.Namespace).Watch(ctx, metav1.ListOptions{LabelSelector: fleet.Selector})
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("watch the pods: %w", err)
 	}
-	clusters, err := f.dynamic.Resource(clusterResource).Namespace(f.namespace).Watch(ctx, metav1.ListOptions{})
+	clusters, err := s.Dynamic.Resource(clusterResource).Namespace(s.Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("watch the LiveStashCluster: %w", err)
@@ -113,7 +115,7 @@ func (w *watch) seePod(pod *corev1.Pod, gone bool) {
 	if (leaving || gone) && !p.leaving {
 		w.taken(pod.Name, p)
 	}
-	p.ready, p.leaving, p.gone = isReady(*pod), leaving, gone
+	p.ready, p.leaving, p.gone = fleet.IsReady(*pod), leaving, gone
 	if !w.away(p) {
 		p.byOperator = false
 	}
@@ -193,7 +195,7 @@ func (s *subject) watchEnds() {
 
 // ordinal is the number in a pod's name.
 func ordinal(pod string) int64 {
-	n, err := strconv.ParseInt(strings.TrimPrefix(pod, fleetName+"-"), 10, 64)
+	n, err := strconv.ParseInt(strings.TrimPrefix(pod, fleet.Name+"-"), 10, 64)
 	if err != nil {
 		return -1
 	}

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 // What a watch sees is written as one word for each change: the pod's number, a letter for its life, and what it is: "0a+" is
@@ -67,7 +69,7 @@ func show(w *watch, word string) {
 		w.expect(types.UID(word[:2]))
 		return
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fleetName + "-" + number, UID: types.UID(word[:2])}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fleet.Name + "-" + number, UID: types.UID(word[:2])}}
 	if kind == '+' || kind == '~' {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}

@@ -17,6 +17,9 @@ type Report struct {
 	// clients pulled are neither.
 	HandedOff    int64 `json:"handedOff"`
 	NotHandedOff int64 `json:"notHandedOff"`
+	// OtherVersion are those of HandedOff that were made by pages of another version of the application: the pages that run
+	// where they went may refuse them.
+	OtherVersion int64 `json:"otherVersion"`
 	// Reason is a sentence when NotHandedOff is not 0.
 	Reason string `json:"reason"`
 	// Seconds is how long the drain took.
@@ -34,7 +37,7 @@ func ParseReport(message []byte) (Report, bool) {
 		return Report{}, false
 	}
 	r := report.Report
-	if min(r.SessionsBefore, r.SocketsClosed, r.HandedOff, r.NotHandedOff) < 0 || r.Seconds < 0 {
+	if min(r.SessionsBefore, r.SocketsClosed, r.HandedOff, r.NotHandedOff, r.OtherVersion) < 0 || r.Seconds < 0 {
 		return Report{}, false
 	}
 	r.Reason = shortened(r.Reason, maxText)

@@ -195,6 +195,10 @@ func (r *Reconciler) tellDrained(c *v1alpha1.LiveStashCluster, reports []drained
 		if d.report.NotHandedOff > 0 {
 			kind, rest = corev1.EventTypeWarning, fmt.Sprintf(", %d could not be: %s", d.report.NotHandedOff, d.report.Reason)
 		}
+		if d.report.OtherVersion > 0 {
+			kind, rest = corev1.EventTypeWarning, fmt.Sprintf(", %d of them from another version of the application, whose "+
+				"pages may refuse them (LiveStash's option version)%s", d.report.OtherVersion, rest)
+		}
 		r.Recorder.Eventf(c, nil, kind, v1alpha1.ReasonPodDrained, "Drain", "%s had %d stashes: %d sockets closed, %d stashes handed over%s",
 			d.pod, d.report.SessionsBefore, d.report.SocketsClosed, d.report.HandedOff, rest)
 	}

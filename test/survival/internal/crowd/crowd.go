@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/livestash-dev/livestash/test/survival/internal/liveview"
+	"github.com/livestash-dev/livestash/test/internal/browser"
+	"github.com/livestash-dev/livestash/test/internal/liveview"
 )
 
 const (
@@ -50,7 +51,7 @@ func (p Plan) check() error {
 // Crowd is the sessions of one plan.
 type Crowd struct {
 	client   *liveview.Client
-	pace     Pace
+	pace     browser.Pace
 	plan     Plan
 	service  string
 	every    time.Duration
@@ -70,7 +71,7 @@ type Crowd struct {
 }
 
 // Open starts to open the sessions of a plan. The crowd's phase is Open when all are open and have stashed.
-func Open(plan Plan, pace Pace) (*Crowd, error) {
+func Open(plan Plan, pace browser.Pace) (*Crowd, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func Open(plan Plan, pace Pace) (*Crowd, error) {
 			crowd: c, index: i, pod: plan.Pods[i%len(plan.Pods)],
 			// Of the sessions of each pod one half is idle.
 			idle:  i/len(plan.Pods)%2 == 1,
-			check: make(chan chan struct{}, 1),
+			check: make(chan struct{}, 1), checked: make(chan struct{}),
 		})
 	}
 	c.running.Go(func() { c.open(ctx) })
@@ -182,10 +183,9 @@ func (c *Crowd) Verify(within time.Duration) error {
 	c.running.Go(func() {
 		defer cancel()
 		c.inParallel(func(s *session) error {
-			checked := make(chan struct{})
-			s.check <- checked
+			s.check <- struct{}{}
 			select {
-			case <-checked:
+			case <-s.checked:
 			case <-ctx.Done():
 				s.judge(lost, "was not back after %s", within)
 			}
@@ -231,7 +231,7 @@ func (c *Crowd) effect() time.Time {
 func (c *Crowd) failedAttempt(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attempts[kind(err)]++
+	c.attempts[browser.Kind(err)]++
 }
 
 func (c *Crowd) closed(why string) {
@@ -315,7 +315,7 @@ func (c *Crowd) Report() Report {
 		Phase: c.phase, Problem: c.problem,
 		Sessions: len(c.sessions), Ready: t.ready, Away: t.away, Closed: t.closed, Outdated: t.outdated,
 		Recovered: t.recovered, Stale: t.stale, Lost: t.lost, LostIdle: t.lostIdle,
-		Times:          timesOf(t.times),
+		Times:          browser.TimesOf(t.times),
 		FailedAttempts: maps.Clone(c.attempts), Endings: maps.Clone(c.endings),
 		Pods: t.pods, Notes: append([]string{}, c.notes...),
 	}

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
-	"github.com/livestash-dev/livestash/test/survival/internal/liveviewtest"
+	"github.com/livestash-dev/livestash/test/internal/browser"
+	"github.com/livestash-dev/livestash/test/internal/liveviewtest"
 )
 
 func TestLedger(t *testing.T) {
@@ -73,32 +73,9 @@ func TestLedgerAfterALoss(t *testing.T) {
 	}
 }
 
-func TestReconnectSchedule(t *testing.T) {
-	var waits []time.Duration
-	for attempt := 1; attempt <= 12; attempt++ {
-		waits = append(waits, Browser().wait(attempt)/time.Millisecond)
-	}
-	if want := []time.Duration{10, 50, 100, 150, 200, 250, 500, 1000, 2000, 5000, 5000, 5000}; !slices.Equal(waits, want) {
-		t.Errorf("the waits are %v, want %v", waits, want)
-	}
-}
-
-func TestTimes(t *testing.T) {
-	if timesOf(nil) != nil {
-		t.Error("no time at all has quantiles")
-	}
-	var times []time.Duration
-	for i := 200; i > 0; i-- {
-		times = append(times, time.Duration(i)*time.Millisecond)
-	}
-	if got, want := *timesOf(times), (Times{Count: 200, P50: 100, P99: 198, Max: 200}); got != want {
-		t.Errorf("the quantiles are %+v, want %+v", got, want)
-	}
-}
-
 // quick is a browser with little patience.
-func quick() Pace {
-	return Pace{
+func quick() browser.Pace {
+	return browser.Pace{
 		Reconnect: []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
 		Connect:   300 * time.Millisecond, Reply: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
 	}

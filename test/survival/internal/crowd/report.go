@@ -1,9 +1,6 @@
 package crowd
 
-import (
-	"slices"
-	"time"
-)
+import "github.com/livestash-dev/livestash/test/internal/browser"
 
 // Phase is how far a crowd is.
 type Phase string
@@ -42,7 +39,7 @@ type Report struct {
 	LostIdle int `json:"lostIdle"`
 
 	// Times from a closed socket to the recovered page. Nil when no socket was closed.
-	Times *Times `json:"times,omitempty"`
+	Times *browser.Times `json:"times,omitempty"`
 
 	// FailedAttempts counts connection attempts that failed, by kind; Endings counts closed sockets by what closed them.
 	FailedAttempts map[string]int `json:"failedAttempts"`
@@ -57,25 +54,4 @@ type Report struct {
 type Pod struct {
 	Sessions int `json:"sessions"`
 	Lost     int `json:"lost"`
-}
-
-// Times are quantiles of the time to be back, in milliseconds.
-type Times struct {
-	Count int     `json:"count"`
-	P50   float64 `json:"p50Ms"`
-	P99   float64 `json:"p99Ms"`
-	Max   float64 `json:"maxMs"`
-}
-
-func timesOf(times []time.Duration) *Times {
-	if len(times) == 0 {
-		return nil
-	}
-	slices.Sort(times)
-	// The nearest rank: a time that a session really had.
-	at := func(percent int) float64 {
-		rank := (len(times)*percent + 99) / 100
-		return float64(times[rank-1].Microseconds()) / 1000
-	}
-	return &Times{Count: len(times), P50: at(50), P99: at(99), Max: at(100)}
 }

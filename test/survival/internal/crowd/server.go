@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/browser"
 )
 
 // Server is the HTTP API by which the driver leads a crowd:
@@ -20,13 +22,13 @@ import (
 //
 // What cannot be done is answered with 409 and a sentence.
 type Server struct {
-	pace  Pace
+	pace  browser.Pace
 	mu    sync.Mutex
 	crowd *Crowd
 }
 
 // NewServer has no sessions yet.
-func NewServer(pace Pace) *Server { return &Server{pace: pace} }
+func NewServer(pace browser.Pace) *Server { return &Server{pace: pace} }
 
 // Handler serves the API.
 func (s *Server) Handler() http.Handler {

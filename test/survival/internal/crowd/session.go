@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/livestash-dev/livestash/test/survival/internal/liveview"
+	"github.com/livestash-dev/livestash/test/internal/browser"
+	"github.com/livestash-dev/livestash/test/internal/liveview"
 )
-
-// normalClosure is the close code after which phoenix.js does not come back.
-const normalClosure = 1000
 
 // session is one user. One goroutine owns it; what others look at is guarded by mu.
 type session struct {
@@ -25,13 +20,12 @@ type session struct {
 	pod string
 	// idle sessions stash once.
 	idle   bool
-	view   *liveview.View
+	tab    *browser.Tab
 	ledger ledger
-	socket *liveview.Socket
 	// check asks for a reconnect; checked is closed when it is done.
-	check chan chan struct{}
-	// heard is when the server was heard last, sent when the last stash was sent.
-	heard, sent time.Time
+	check, checked chan struct{}
+	// sent is when the last stash was sent.
+	sent time.Time
 
 	mu    sync.Mutex
 	ready bool
@@ -50,26 +44,16 @@ type record struct {
 	times []time.Duration
 }
 
-// ending is how a socket ended.
-type ending struct {
-	since time.Time
-	// why is empty when the session ended it to be checked.
-	why     string
-	checked chan struct{}
-	// gone is whether a browser would not come back.
-	gone bool
-}
-
 // run keeps an opened session alive until the context ends.
 func (s *session) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		end := s.live(ctx)
-		s.socket.Drop()
+		s.tab.Drop()
 		if ctx.Err() == nil {
 			s.comeBack(ctx, end)
 		}
 	}
-	s.socket.Drop()
+	s.tab.Drop()
 }
 
 // open makes the first visit, at the session's pod. A busy pod is asked again.
@@ -83,136 +67,66 @@ func (s *session) open(ctx context.Context) error {
 		if ctx.Err() != nil || attempt == len(s.crowd.pace.Reconnect) {
 			return fmt.Errorf("open at %s: %w", s.pod, err)
 		}
-		pause(ctx, s.crowd.pace.wait(attempt))
+		pause(ctx, s.crowd.pace.Wait(attempt))
 	}
 }
 
 func (s *session) visit(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.crowd.pace.Connect)
-	defer cancel()
-	view, err := s.crowd.client.Visit(ctx, address)
+	tab, err := browser.Open(ctx, s.crowd.client, address, s.crowd.pace)
 	if err != nil {
 		return err
 	}
-	socket, err := view.Join(ctx, address)
-	if err != nil {
-		return err
-	}
-	s.view, s.socket, s.heard = view, socket, time.Now()
-	s.ledger = ledger{acked: view.Count}
+	s.tab = tab
+	s.ledger = ledger{acked: tab.Count}
 	return nil
 }
 
 // live is the time of one socket. It returns when the socket has ended or is to be ended.
-func (s *session) live(ctx context.Context) ending {
-	pace, frames := s.crowd.pace, s.socket.Frames()
-	heartbeat := time.NewTicker(pace.Heartbeat)
-	defer heartbeat.Stop()
-	stash := time.NewTimer(s.untilFirstStash())
-	defer stash.Stop()
-	silence := time.NewTimer(0)
-	silence.Stop()
-	defer silence.Stop()
-	check := s.check
-	var checked chan struct{}
-	for {
-		select {
-		case <-ctx.Done():
-			return ending{}
-		case frame, open := <-frames:
-			if !open {
-				return s.ended(checked)
-			}
-			if broken := s.handle(frame); broken != "" {
-				return ending{since: s.heard, why: broken, checked: checked}
-			}
-			if !s.view.Stashing() {
-				silence.Stop()
-			}
-		case <-stash.C:
-			stash.Reset(s.untilStash())
-			if s.wantsToStash() {
-				s.ledger.sent()
-				s.sent = time.Now()
-				silence.Reset(pace.Reply)
-				s.send(ctx, s.view.Stash)
-			}
-		case <-silence.C:
-			return s.gaveUp("no answer to a stash", checked)
-		case <-heartbeat.C:
-			if s.view.Beating() {
-				return s.gaveUp("no answer to a heartbeat", checked)
-			}
-			s.send(ctx, s.view.Heartbeat)
-		case checked = <-check:
-			check = nil
-		}
-		// A stash on its way is waited for: which of two sockets wins would be a race of this client's own making.
-		if checked != nil && !s.view.Stashing() {
-			return ending{since: time.Now(), checked: checked}
-		}
-	}
+func (s *session) live(ctx context.Context) browser.End {
+	return s.tab.Live(ctx, browser.Habits{
+		FirstStash: s.untilFirstStash, NextStash: s.untilStash, Stashes: s.wantsToStash,
+		Sent: func() {
+			s.ledger.sent()
+			s.sent = time.Now()
+		},
+		Acknowledged: s.acknowledged,
+		Leave:        s.check,
+	})
 }
 
-// send writes to the socket. A failure shows in the socket's end.
-func (s *session) send(ctx context.Context, message func(context.Context, *liveview.Socket) error) {
-	ctx, cancel := context.WithTimeout(ctx, s.crowd.pace.Reply)
-	defer cancel()
-	_ = message(ctx, s.socket)
+func (s *session) acknowledged() {
+	acked := s.ledger.acked
+	s.judge(s.ledger.acknowledged(s.tab.Count), "stashed at %d and the page showed %d", acked, s.tab.Count)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready, s.stashed = true, s.sent
 }
 
-// handle takes in a message. It returns why the socket is of no more use, or nothing.
-func (s *session) handle(frame liveview.Frame) string {
-	s.heard = time.Now()
-	stashing := s.view.Stashing()
-	if err := s.view.Handle(frame); err != nil {
-		return err.Error()
+// since is from when on a user counts as away. A server that fell silent was gone since it was heard last, or since the event
+// that took it away.
+func (s *session) since(end browser.End) time.Time {
+	if effect := s.crowd.effect(); end.Silent && effect.After(end.Since) {
+		return effect
 	}
-	if stashing && !s.view.Stashing() {
-		acked := s.ledger.acked
-		s.judge(s.ledger.acknowledged(s.view.Count), "stashed at %d and the page showed %d", acked, s.view.Count)
-		s.mu.Lock()
-		s.ready, s.stashed = true, s.sent
-		s.mu.Unlock()
-	}
-	return ""
-}
-
-func (s *session) ended(checked chan struct{}) ending {
-	closed, code, err := s.socket.Ended()
-	why := "connection lost: " + kind(err)
-	if code >= 0 {
-		why = fmt.Sprintf("closed with %d", code)
-	}
-	return ending{since: closed, why: why, checked: checked, gone: code == normalClosure}
-}
-
-// gaveUp is the end of a socket whose server fell silent: it was gone since it was heard last, or since the event that
-// took it away.
-func (s *session) gaveUp(why string, checked chan struct{}) ending {
-	since := s.heard
-	if effect := s.crowd.effect(); effect.After(since) {
-		since = effect
-	}
-	return ending{since: since, why: why, checked: checked}
+	return end.Since
 }
 
 // comeBack reconnects through the Service until it works.
-func (s *session) comeBack(ctx context.Context, end ending) {
+func (s *session) comeBack(ctx context.Context, end browser.End) {
 	s.mu.Lock()
 	s.away = true
 	s.mu.Unlock()
-	if end.why != "" {
-		s.crowd.closed(end.why)
+	if end.Why != "" {
+		s.crowd.closed(end.Why)
 		s.mu.Lock()
 		s.record.closed = true
 		s.mu.Unlock()
 	}
-	if end.gone {
-		s.judge(lost, "closed with %d: a browser does not come back", normalClosure)
+	if end.Final {
+		s.judge(lost, "%s: a browser does not come back", end.Why)
 	}
 	for attempt := 1; ctx.Err() == nil; attempt++ {
-		pause(ctx, s.crowd.pace.wait(attempt))
+		pause(ctx, s.crowd.pace.Wait(attempt))
 		err := s.rejoin(ctx)
 		if err == nil {
 			break
@@ -229,27 +143,23 @@ func (s *session) comeBack(ctx context.Context, end ending) {
 	}
 	s.mu.Lock()
 	s.away = false
-	if end.why != "" {
-		s.record.times = append(s.record.times, s.heard.Sub(end.since))
+	if end.Why != "" {
+		s.record.times = append(s.record.times, s.tab.Heard.Sub(s.since(end)))
 	}
 	s.mu.Unlock()
-	if end.checked != nil {
-		close(end.checked)
+	if end.Asked {
+		close(s.checked)
 	}
 }
 
 func (s *session) rejoin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.crowd.pace.Connect)
-	defer cancel()
-	from := s.view.Node
-	socket, err := s.view.Join(ctx, s.crowd.service)
-	if err != nil {
+	from := s.tab.Node
+	if err := s.tab.Rejoin(ctx, s.crowd.service); err != nil {
 		return err
 	}
-	s.socket, s.heard = socket, time.Now()
 	known := s.ledger.acked
-	s.judge(s.ledger.found(s.view.Status, s.view.Count), "had stashed %d and found %s with %d, from %s on %s",
-		known, s.view.Status, s.view.Count, from, s.view.Node)
+	s.judge(s.ledger.found(s.tab.Status, s.tab.Count), "had stashed %d and found %s with %d, from %s on %s",
+		known, s.tab.Status, s.tab.Count, from, s.tab.Node)
 	return nil
 }
 
@@ -261,7 +171,7 @@ func (s *session) startAnew(ctx context.Context) {
 			return
 		}
 		s.crowd.failedAttempt(err)
-		pause(ctx, s.crowd.pace.wait(attempt))
+		pause(ctx, s.crowd.pace.Wait(attempt))
 	}
 }
 
@@ -287,7 +197,7 @@ func (s *session) untilFirstStash() time.Duration {
 	return s.untilStash()
 }
 
-func (s *session) wantsToStash() bool { return !s.view.Stashing() && (!s.idle || !s.ready) }
+func (s *session) wantsToStash() bool { return (!s.idle || !s.ready) }
 
 func pause(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
@@ -296,24 +206,4 @@ func pause(ctx context.Context, wait time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// kind is a short name for what went wrong with a connection attempt, so that attempts can be counted.
-func kind(err error) string {
-	var network net.Error
-	switch {
-	case errors.Is(err, liveview.ErrStale):
-		return "stale"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return "timeout"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "refused"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "unreachable"
-	case errors.Is(err, syscall.ECONNRESET):
-		return "reset"
-	case errors.Is(err, io.EOF):
-		return "end of stream"
-	}
-	return "other"
 }

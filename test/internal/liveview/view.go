@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -98,6 +99,13 @@ func (c *Client) Visit(ctx context.Context, address string) (*View, error) {
 	}
 	v.cookie = strings.Join(cookies, "; ")
 	return v, nil
+}
+
+// Clone is the same page in another tab.
+func (v *View) Clone() *View {
+	twin := *v
+	twin.stash = maps.Clone(v.stash)
+	return &twin
 }
 
 // Join opens a socket to an address (host:port) and joins the page's view, for the first time or again. Status and Count

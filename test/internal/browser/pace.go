@@ -1,10 +1,12 @@
-package crowd
+// Package browser is what a browser does beside LiveView's protocol: it keeps a page's socket alive, gives up a server that
+// fell silent, and knows how long to wait before it tries again.
+package browser
 
 import "time"
 
-// Pace are the times by which a session acts as a browser does.
+// Pace are the times by which a page acts as in a browser.
 type Pace struct {
-	// Reconnect is how long a session waits before its first, second, ... attempt to come back. The last one repeats.
+	// Reconnect is how long a page waits before its first, second, ... attempt to come back. The last one repeats.
 	Reconnect []time.Duration
 	// Connect bounds each attempt: page, socket and the join's reply.
 	Connect time.Duration
@@ -14,8 +16,8 @@ type Pace struct {
 	Heartbeat time.Duration
 }
 
-// Browser is the pace of phoenix.js with LiveView's reconnect schedule.
-func Browser() Pace {
+// Usual is the pace of phoenix.js with LiveView's reconnect schedule.
+func Usual() Pace {
 	milliseconds := []int{10, 50, 100, 150, 200, 250, 500, 1000, 2000, 5000}
 	schedule := make([]time.Duration, len(milliseconds))
 	for i, n := range milliseconds {
@@ -24,7 +26,7 @@ func Browser() Pace {
 	return Pace{Reconnect: schedule, Connect: 10 * time.Second, Reply: 10 * time.Second, Heartbeat: 30 * time.Second}
 }
 
-// wait is how long to wait before an attempt; the first is 1.
-func (p Pace) wait(attempt int) time.Duration {
+// Wait is how long to wait before an attempt; the first is 1.
+func (p Pace) Wait(attempt int) time.Duration {
 	return p.Reconnect[min(attempt, len(p.Reconnect))-1]
 }

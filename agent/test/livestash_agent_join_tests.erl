@@ -1,0 +1,151 @@
+%% Does a fleet with Mnesia keep every stash while its nodes are replaced, seeing their peers in time or not? Three nodes that
+%% join as LiveStash's do, with the agent. Nodes and ways are drawn by chance; the seed is printed when stashes are lost.
+%% LIVESTASH_TEST_ROUNDS=100 takes five minutes, LIVESTASH_TEST_SEED repeats a run.
+-module(livestash_agent_join_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1, request/2, body/1]).
+
+-define(TABLE, 'Elixir.LiveStash.Adapters.Mnesia.State').
+-define(ROWS, 200).
+
+all_test_() ->
+    [
+        {"nodes are replaced", {timeout, 3600, fun nodes_are_replaced/0}},
+        {"what was stashed on a node that stood alone", {timeout, 60, fun rows_of_a_lone_node/0}},
+        {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}}
+    ].
+
+nodes_are_replaced() ->
+    Seed = number("LIVESTASH_TEST_SEED", erlang:unique_integer([positive]) + erlang:system_time(second)),
+    rand:seed(exsss, Seed),
+    Names = names(),
+    Vms = fleet(Names),
+    %% The first three in any case.
+    More = lists:seq(4, number("LIVESTASH_TEST_ROUNDS", 3)),
+    Ways = [blind, two_blind, sighted] ++ [lists:nth(rand:uniform(5), ways()) || _ <- More],
+    After = lists:foldl(fun(How, Before) -> round(How, Names, Before, Seed) end, Vms, Ways),
+    [stop(Vm) || Vm <- maps:values(After)].
+
+%% sighted: the VM is connected to its peers before LiveStash starts. blind: only after it.
+ways() -> [sighted, blind, killed, two, two_blind].
+
+round(How, Names, Before, Seed) ->
+    [Name, Other | _] = [N || {_, N} <- lists:sort([{rand:uniform(), N} || N <- Names])],
+    After = replace(How, Name, Other, Before),
+    joined(After),
+    ?assertEqual({How, Name, Seed, [?ROWS, ?ROWS, ?ROWS]}, {How, Name, Seed, [rows(Vm) || Vm <- maps:values(After)]}),
+    After.
+
+replace(killed, Name, _Other, Vms) ->
+    ended("KILL", maps:get(Name, Vms)),
+    Vms#{Name := boot(Name, sighted, maps:keys(Vms))};
+replace(two, Name, Other, Vms) -> both(sighted, Name, Other, Vms);
+replace(two_blind, Name, Other, Vms) -> both(blind, Name, Other, Vms);
+replace(How, Name, _Other, Vms) ->
+    ended("TERM", maps:get(Name, Vms)),
+    Vms#{Name := boot(Name, How, maps:keys(Vms))}.
+
+%% The second goes while the first is coming back.
+both(How, Name, Other, Vms) ->
+    ended("TERM", maps:get(Name, Vms)),
+    Self = self(),
+    Starter = spawn_link(fun() -> Self ! {self(), boot(Name, How, maps:keys(Vms))}, timer:sleep(infinity) end),
+    ended("TERM", maps:get(Other, Vms)),
+    Second = boot(Other, How, maps:keys(Vms)),
+    receive
+        {Starter, First} -> Vms#{Name := First, Other := Second}
+    end.
+
+rows_of_a_lone_node() ->
+    [Lone | Others] = lists:reverse(names()),
+    Vms = fleet(Others),
+    Vm = boot(Lone, alone, [Lone | Others]),
+    eventually(fun() -> loaded(Vm) end),
+    write(Vm, [{?TABLE, lone, call(Vm, erlang, whereis, [init]), os:system_time(second) + 1000, lone}]),
+    [true = call(Vm, net_kernel, connect_node, [node_name(Other)]) || Other <- Others],
+    All = Vms#{Lone => Vm},
+    joined(All),
+    ?assertEqual([?ROWS + 1 || _ <- [Lone | Others]], [rows(Each) || Each <- maps:values(All)]),
+    [stop(Each) || Each <- maps:values(All)].
+
+loading_copy() ->
+    [A, B | _] = Names = names(),
+    Vms = #{A := Vm, B := Peer} = fleet(Names),
+    Nodes = lists:sort([node_name(Name) || Name <- Names]),
+    ?assertEqual(Nodes, lists:sort(call(Vm, livestash_agent_store, copies, [Nodes]))),
+    %% What Mnesia knows while it loads; where_to_write has the node by then.
+    true = call(Peer, ets, insert, [mnesia_gvar, {{?TABLE, where_to_read}, node_name(A)}]),
+    ?assertEqual(Nodes -- [node_name(B)], lists:sort(call(Vm, livestash_agent_store, copies, [Nodes]))),
+    [stop(Each) || Each <- maps:values(Vms)].
+
+names() ->
+    Unique = erlang:unique_integer([positive]),
+    [lists:concat(["n", N, "x", Unique, "x", os:getpid()]) || N <- [0, 1, 2]].
+
+fleet(Names) ->
+    process_flag(trap_exit, true),
+    Vms = maps:from_list([{Name, boot(Name, sighted, Names)} || Name <- Names]),
+    joined(Vms),
+    Vm = hd(maps:values(Vms)),
+    Owner = call(Vm, erlang, spawn, [timer, sleep, [infinity]]),
+    Until = os:system_time(second) + 100000,
+    write(Vm, [{?TABLE, Id, Owner, Until, Id} || Id <- lists:seq(1, ?ROWS)]),
+    Vms.
+
+boot(Name, How, Names) ->
+    Peers = [lists:concat(["'", node_name(Other), "'"]) || Other <- Names, Other =/= Name],
+    {Early, Late} =
+        case How of
+            sighted -> {["-kernel", "sync_nodes_optional", "[" ++ string:join(Peers, ",") ++ "]"], ""};
+            blind -> {[], string:join([string:trim(Peer, both, "'") || Peer <- Peers], ",")};
+            alone -> {[], ""}
+        end,
+    start(#{
+        name => Name,
+        mode => "interactive",
+        flags => Early ++ ["-kernel", "sync_nodes_timeout", "3000", "-kernel", "prevent_overlapping_partitions", "true"],
+        environment => #{
+            "LATE_PEERS" => Late,
+            "LIVE_STASH_ADAPTER" => "mnesia",
+            "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "200",
+            "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS" => "500",
+            "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS" => "20000",
+            "ERL_AFLAGS" =>
+                "-pa " ++ os:getenv("EBIN") ++ " -pa " ++ os:getenv("TESTS") ++ " -s livestash_agent_livestash start" ++
+                    " -eval [livestash_agent:start()||{module,_}<-[code:load_file(livestash_agent)]]."
+        }
+    }).
+
+ended(Signal, #{peer := Peer} = Vm) ->
+    _ = os:cmd("kill -" ++ Signal ++ " " ++ call(Vm, os, getpid, [])),
+    eventually(fun() -> not is_process_alive(Peer) end).
+
+%% Every agent says that it sees the others and has the fleet's stashes: then the operator goes on.
+joined(Vms) ->
+    eventually(fun() -> lists:all(fun(Vm) -> sees(map_size(Vms) - 1, Vm) andalso able(Vm) end, maps:values(Vms)) end).
+
+sees(Peers, Vm) -> length(call(Vm, erlang, nodes, [])) =:= Peers.
+
+able(Vm) ->
+    case request(Vm, "/status") of
+        <<"HTTP/1.1 200", _/binary>> = Answer -> binary:match(body(Answer), <<"\"store\":{\"ready\":true">>) =/= nomatch;
+        _ -> false
+    end.
+
+loaded(Vm) ->
+    is_integer(call(Vm, ets, info, [?TABLE, size])).
+
+rows(Vm) -> call(Vm, ets, info, [?TABLE, size]).
+
+write(Vm, Rows) ->
+    {atomic, ok} = call(Vm, mnesia, sync_transaction, [fun lists:foreach/2, [fun mnesia:write/1, Rows]]).
+
+node_name(Name) -> list_to_atom(Name ++ "@127.0.0.1").
+
+number(Variable, Default) ->
+    case os:getenv(Variable) of
+        false -> Default;
+        Text -> list_to_integer(Text)
+    end.

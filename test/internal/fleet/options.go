@@ -1,0 +1,50 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Options are what a fleet is made of.
+type Options struct {
+	// Image and NextImage are the application under two tags, so that a rollout changes nothing but the image's name.
+	Image, NextImage string
+	// ClientImage holds the users.
+	ClientImage string
+	// Tag and NextTag are those of the operator's image.
+	Tag, NextTag string
+	// TTL is how long a stash lives.
+	TTL time.Duration
+	// Agent is spec.agent.enabled, TLS is spec.clustering.tls.enabled.
+	Agent, TLS bool
+	// Redis is who runs Redis: Managed or Operated.
+	Redis string
+	// Persistence is whether Redis keeps stashes on a volume.
+	Persistence bool
+	// OnNode is whether the pods' processes are on this machine.
+	OnNode bool
+}
+
+// Defaults are what the Makefile builds, as it says in the environment.
+func Defaults() Options {
+	o := Options{
+		Agent: true, Persistence: true, Redis: Managed, TTL: 10 * time.Minute,
+		Tag:    cmp.Or(os.Getenv("VERSION"), "0.1.0"),
+		OnNode: cmp.Or(os.Getenv("CLUSTER"), "local") == "local",
+	}
+	o.NextTag = o.Tag + "-next"
+	o.ClientImage = image("survival", o.Tag)
+	o.Workload("otp")
+	return o
+}
+
+// Workload sets the application: otp or phoenix.
+func (o *Options) Workload(name string) {
+	o.Image, o.NextImage = image("workload-"+name, o.Tag), image("workload-"+name, o.NextTag)
+}
+
+func image(name, tag string) string {
+	return fmt.Sprintf("%s/livestash-%s:%s", cmp.Or(os.Getenv("REGISTRY"), "ghcr.io/livestash-dev"), name, tag)
+}

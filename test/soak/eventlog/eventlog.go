@@ -1,0 +1,167 @@
+// Package eventlog says which of the things that happened to a fleet explains that a user did not find its state.
+package eventlog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/livestash-dev/livestash/test/soak/ledger"
+	"github.com/livestash-dev/livestash/test/soak/schedule"
+)
+
+const (
+	// whole is how long copies of a state may stay apart when pods can reach each other again: the mesh has to form, and the
+	// copies have to be compared.
+	whole = 30 * time.Second
+	// meshed is how long a pod that could not reach others may take to ask them for a state again.
+	meshed = 10 * time.Second
+	// drain is how long a pod may take to stop.
+	drain = time.Minute
+	// around is how far the times of the log and of the users may lie apart: those that are taken before something is done, and
+	// those after.
+	around = time.Second
+)
+
+// Event is something that was done to a fleet.
+type Event struct {
+	Kind schedule.Kind
+	// Pods are the names of those that it was done to.
+	Pods []string
+	// Start and End are when it was done, or undone again.
+	Start, End time.Time
+	// Alone is whether no other pod was ready when it began.
+	Alone bool
+}
+
+func (e Event) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s", e.Kind, strings.Join(e.Pods, " ")))
+}
+
+// Move is a pod that was told to stop. What it had is somewhere else afterwards.
+type Move struct {
+	Pod string
+	At  time.Time
+}
+
+// Log is what happened to one fleet.
+type Log struct {
+	// Adapter is that of the API.
+	Adapter string
+	// Persistent is whether its Redis keeps stashes over a restart.
+	Persistent bool
+	Events     []Event
+	Moves      []Move
+}
+
+// Explain is why a return is Stale or Lost; empty when nothing explains it. Only an ungraceful event does, and only when it took
+// what had the state after the user was last known to have it there. Of several, it is the best reason, and of those the last event.
+func (l *Log) Explain(r ledger.Return) string {
+	best, explanation := no, ""
+	for _, e := range l.Events {
+		if reason := l.reason(e, r); e.Kind.Ungraceful() && reason != no && reason >= best {
+			best, explanation = reason, fmt.Sprintf("%s at %s", e, e.Start.Format(time.TimeOnly))
+		}
+	}
+	return explanation
+}
+
+// reason is how good a reason an event is, from worst to best.
+type reason int
+
+const (
+	no reason = iota
+	// unreachable is a state that could not be reached, or whose copies went apart.
+	unreachable
+	// maybeGone is a state that may have been where it went.
+	maybeGone
+	// gone is a state that was where it went.
+	gone
+)
+
+func (l *Log) reason(e Event, r ledger.Return) reason {
+	switch e.Kind {
+	case schedule.Kill:
+		if r.Verdict == ledger.Lost && between(e, r) {
+			return l.took(e, r)
+		}
+	case schedule.Freeze, schedule.Split, schedule.CutOff, schedule.Slow:
+		if r.Verdict == ledger.Lost && l.stranded(e, r) {
+			return maybeGone
+		}
+		if l.parted(e, r) {
+			return unreachable
+		}
+	case schedule.RedisKill:
+		if l.Adapter == "Redis" && !l.Persistent && r.Verdict == ledger.Lost && between(e, r) {
+			return gone
+		}
+	default:
+	}
+	return no
+}
+
+// between is whether something happened between the moment of which it is known who had the state, and the return.
+func between(e Event, r ledger.Return) bool {
+	return e.Start.Add(-around).Before(r.At) && e.End.Add(around).After(r.Last.At)
+}
+
+// during is whether a moment lies within an event, or so long after it.
+func during(e Event, at time.Time, after time.Duration) bool {
+	return e.Start.Add(-around).Before(at) && e.End.Add(after+around).After(at)
+}
+
+// took is whether the only copy of a state went with a BEAM.
+func (l *Log) took(e Event, r ledger.Return) reason {
+	switch {
+	case l.Adapter == "Mnesia" && e.Alone, l.Adapter == "ETS" && slices.Contains(e.Pods, Pod(r.Last.Node)):
+		return gone
+	case l.Adapter == "ETS" && l.moved(e, r):
+		return maybeGone
+	}
+	return no
+}
+
+// parted is whether a state could not be reached from somewhere, or its copies were apart.
+func (l *Log) parted(e Event, r ledger.Return) bool {
+	home := slices.Contains(e.Pods, Pod(r.Last.Node))
+	switch l.Adapter {
+	case "ETS":
+		return during(e, r.At, whole) && (home || l.moved(e, r)) || during(e, r.At, meshed) && slices.Contains(e.Pods, Pod(r.Node))
+	case "Mnesia":
+		return during(e, r.At, whole)
+	case "Redis":
+		// A pod that reaches nobody does not reach Redis either, and for a while afterwards it does not know. What it acknowledges then
+		// is missing until the user stashes again, whenever that is.
+		return during(e, r.Last.At, whole) && e.Kind == schedule.CutOff && home
+	}
+	return false
+}
+
+// stranded is whether a pod stopped while it, or those that it would have handed its states to, could not be reached.
+func (l *Log) stranded(e Event, r ledger.Return) bool {
+	return l.Adapter == "ETS" && slices.ContainsFunc(l.Moves, func(m Move) bool {
+		return m.Pod == Pod(r.Last.Node) && m.At.After(r.Last.At.Add(-around)) && e.Start.Before(r.At) &&
+			e.Start.Before(m.At.Add(drain)) && e.End.Add(meshed).After(m.At)
+	})
+}
+
+// moved is whether the pod behind the user's last page was told to stop before the event was over: its states may have been
+// anywhere then.
+func (l *Log) moved(e Event, r ledger.Return) bool {
+	home := Pod(r.Last.Node)
+	return slices.ContainsFunc(l.Moves, func(m Move) bool {
+		return m.Pod == home && m.At.After(r.Last.At.Add(-around)) && m.At.Before(e.End.Add(around))
+	})
+}
+
+// Pod is the name of the pod behind a BEAM node: shop@shop-1.shop-nodes.shop.svc.cluster.local is in shop-1.
+func Pod(node string) string {
+	_, host, found := strings.Cut(node, "@")
+	if !found {
+		host = node
+	}
+	name, _, _ := strings.Cut(host, ".")
+	return name
+}

@@ -1,0 +1,118 @@
+package eventlog
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/livestash-dev/livestash/test/soak/ledger"
+	"github.com/livestash-dev/livestash/test/soak/schedule"
+)
+
+func at(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
+
+func node(pod string) string { return "shop@" + pod + ".shop-nodes.soak.svc.cluster.local" }
+
+// Every user here was last known to have its state in shop-1 at 10 s, and came back to shop-2 at 100 s.
+func TestExplain(t *testing.T) {
+	event := func(kind schedule.Kind, start, end int, pods ...string) Event {
+		return Event{Kind: kind, Pods: pods, Start: at(start), End: at(end)}
+	}
+	alone := func(e Event) Event { e.Alone = true; return e }
+	moved := func(pod string, when int) []Move { return []Move{{Pod: pod, At: at(when)}} }
+	for name, c := range map[string]struct {
+		adapter    string
+		persistent bool
+		verdict    ledger.Verdict
+		event      Event
+		moves      []Move
+		explained  bool
+	}{
+		"lost, and nothing happened":                   {adapter: "ETS", verdict: ledger.Lost},
+		"lost by a graceful event":                     {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Delete, 50, 50, "shop-1")},
+		"lost when all pods were deleted":              {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.DeleteAll, 50, 50, "shop-0", "shop-1", "shop-2")},
+		"lost with the pod that had it":                {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-1"), explained: true},
+		"lost when another was killed":                 {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0")},
+		"lost when the one of the new page was":        {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-2")},
+		"killed before the user stashed there":         {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 5, 5, "shop-1")},
+		"killed after the user was back":               {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 110, 110, "shop-1")},
+		"stale is not a matter of a kill":              {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Kill, 50, 50, "shop-1")},
+		"moved, and killed where it may have been":     {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-1", 30), explained: true},
+		"moved only after the other one was killed":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-1", 70)},
+		"moved before the user stashed there":          {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-1", 5)},
+		"another pod moved":                            {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-2", 30)},
+		"moved, and nothing else":                      {adapter: "ETS", verdict: ledger.Lost, moves: moved("shop-1", 30)},
+		"lost while the pod that had it was frozen":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 90, 105, "shop-1"), explained: true},
+		"lost just after a split":                      {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Split, 30, 80, "shop-1", "shop-2"), explained: true},
+		"stale just after a split":                     {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Split, 30, 80, "shop-1", "shop-2"), explained: true},
+		"lost on the pod that was cut off":             {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.CutOff, 90, 120, "shop-2"), explained: true},
+		"a split that was over before":                 {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Split, -90, -60, "shop-1", "shop-2")},
+		"the new page's pod was cut off long before":   {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.CutOff, -20, -5, "shop-2")},
+		"lost when a split was long over":              {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Split, 20, 50, "shop-1", "shop-2")},
+		"stopped while others were frozen":             {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 20, 40, "shop-0"), moves: moved("shop-1", 30), explained: true},
+		"stale is not a matter of stopping then":       {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Freeze, 20, 40, "shop-0"), moves: moved("shop-1", 30)},
+		"stopped for a while, others frozen meanwhile": {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 45, 50, "shop-0"), moves: moved("shop-1", 30), explained: true},
+		"stopped when others were no longer frozen":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 12, 20, "shop-0"), moves: moved("shop-1", 50)},
+		"a split of others":                            {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Split, 90, 120, "shop-0", "shop-3")},
+		"Mnesia has other copies":                      {adapter: "Mnesia", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-1")},
+		"but not when no other pod is ready":           {adapter: "Mnesia", verdict: ledger.Lost, event: alone(event(schedule.Kill, 50, 50, "shop-1")), explained: true},
+		"Mnesia's copies go apart":                     {adapter: "Mnesia", verdict: ledger.Stale, event: event(schedule.Split, 80, 95, "shop-0", "shop-2"), explained: true},
+		"Redis comes back with all it had":             {adapter: "Redis", persistent: true, verdict: ledger.Lost, event: event(schedule.RedisKill, 50, 50)},
+		"Redis comes back without":                     {adapter: "Redis", verdict: ledger.Lost, event: event(schedule.RedisKill, 50, 50), explained: true},
+		"Redis does not mind a BEAM":                   {adapter: "Redis", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-1")},
+		"a pod that does not reach Redis":              {adapter: "Redis", persistent: true, verdict: ledger.Stale, event: event(schedule.CutOff, 0, 8, "shop-1"), explained: true},
+		"a pod that did not reach Redis later on":      {adapter: "Redis", persistent: true, verdict: ledger.Stale, event: event(schedule.CutOff, 30, 60, "shop-1")},
+		"BrowserMemory has no part in a pod":           {adapter: "BrowserMemory", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-1")},
+		"BrowserMemory has no part in a split":         {adapter: "BrowserMemory", verdict: ledger.Lost, event: event(schedule.Split, 90, 120, "shop-1", "shop-2")},
+		"a restart of Redis as one should do it":       {adapter: "Redis", persistent: true, verdict: ledger.Lost, event: event(schedule.Redis, 50, 60)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := Log{Adapter: c.adapter, Persistent: c.persistent, Moves: c.moves}
+			if c.event.Kind != "" {
+				log.Events = []Event{c.event}
+			}
+			r := ledger.Return{
+				Verdict: c.verdict, At: at(100), Node: node("shop-2"),
+				Last: ledger.Stash{Version: 3, Node: node("shop-1"), At: at(10)},
+			}
+			if got := log.Explain(r); (got != "") != c.explained {
+				t.Errorf("it is explained by %q", got)
+			}
+		})
+	}
+}
+
+func TestPod(t *testing.T) {
+	for node, want := range map[string]string{
+		"shop@shop-1.shop-nodes.soak-ets.svc.cluster.local": "shop-1",
+		"shop-2": "shop-2",
+		"":       "",
+	} {
+		if got := Pod(node); got != want {
+			t.Errorf("%q is in %q, want %q", node, got, want)
+		}
+	}
+}
+
+// Of several events the one is told that is the best reason.
+func TestTheBestReason(t *testing.T) {
+	r := ledger.Return{
+		Verdict: ledger.Lost, At: at(100), Node: node("shop-2"),
+		Last: ledger.Stash{Version: 3, Node: node("shop-1"), At: at(10)},
+	}
+	log := Log{Adapter: "ETS", Moves: []Move{{Pod: "shop-1", At: at(70)}}}
+	for _, c := range []struct {
+		event Event
+		want  string
+	}{
+		{Event{Kind: schedule.Freeze, Pods: []string{"shop-2"}, Start: at(90), End: at(105)}, "freeze shop-2"},
+		{Event{Kind: schedule.Kill, Pods: []string{"shop-0"}, Start: at(80), End: at(80)}, "kill shop-0"},
+		{Event{Kind: schedule.Kill, Pods: []string{"shop-1"}, Start: at(50), End: at(50)}, "kill shop-1"},
+		{Event{Kind: schedule.Split, Pods: []string{"shop-1", "shop-2"}, Start: at(95), End: at(99)}, "kill shop-1"},
+	} {
+		log.Events = append(log.Events, c.event)
+		if got := log.Explain(r); !strings.HasPrefix(got, c.want+" at ") {
+			t.Errorf("with %s it is explained by %q, want %q", c.event, got, c.want)
+		}
+	}
+}

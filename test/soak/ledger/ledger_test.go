@@ -1,0 +1,134 @@
+package ledger
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What happens to a user is written as one word for each thing: "s" sends a stash, "3" is the answer that shows 3, "~3" the
+// same while the store is away, "=3" a return that finds 3, "=-" one that finds nothing, and "+4" another tab that ended with 4
+// ("+4?" when its last stash was not answered). The last word is the one that is judged.
+func TestVerdicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		story string
+		want  Verdict
+	}{
+		"what was acknowledged":                          {"s 1 s 2 =2", Recovered},
+		"an answer":                                      {"s 1 s 2", Recovered},
+		"an answer with the version before":              {"s 1 s 1", Stale},
+		"a stash whose answer was lost, done":            {"s 1 s =2", Newer},
+		"a stash whose answer was lost, not done":        {"s 1 s =1", Recovered},
+		"the same, and it was done after all":            {"s 1 s =1 =2", Newer},
+		"and again":                                      {"s 1 s =2 =2", Recovered},
+		"only one stash can be on its way":               {"s 1 s =3", Stale},
+		"a second answer is not lost twice":              {"s 1 s =2 =3", Stale},
+		"an older version":                               {"s 1 s 2 s 3 =2", Stale},
+		"an older one while a stash is on its way":       {"s 1 s 2 s 3 s =2", Stale},
+		"a version that nobody stashed":                  {"s 1 =7", Stale},
+		"nothing":                                        {"s 1 s 2 =-", Lost},
+		"nothing, with a stash on its way":               {"s 1 s =-", Lost},
+		"nothing, found again and lost again":            {"s 1 =1 =-", Lost},
+		"nothing, when nothing was stashed":              {"=-", Nothing},
+		"nothing, when nothing was acknowledged":         {"s =-", Nothing},
+		"the first stash, its answer lost":               {"s =1", Newer},
+		"a loss counts once":                             {"s 1 =- =-", Nothing},
+		"what was lost turns up":                         {"s 1 s 2 s 3 =- =3", Recovered},
+		"an older version than what was lost":            {"s 1 s 2 s 3 =- =2", Stale},
+		"what was lost turns up after a second look":     {"s 1 s 2 =- =- =2", Recovered},
+		"what was lost turns up over a newer state":      {"s 1 s 2 s 3 =- s 1 =3", Stale},
+		"but not over one that nobody acknowledged":      {"s 1 s 2 s 3 =- s =3", Recovered},
+		"the new state itself":                           {"s 1 s 2 s 3 =- s 1 =1", Recovered},
+		"the new state is lost too":                      {"s 1 s 2 s 3 =- s 1 =-", Lost},
+		"older, all later ones without a store":          {"s 1 s 2 s ~3 s ~4 =2", Unstored},
+		"one of those after all":                         {"s 1 s 2 s ~3 s ~4 =3", Unstored},
+		"older than what the store had":                  {"s 1 s 2 s ~3 s ~4 =1", Stale},
+		"older, with one stored since":                   {"s 1 s ~2 s 3 =2", Stale},
+		"nothing, and nothing was ever stored":           {"s ~1 =-", Unstored},
+		"nothing, and something was stored":              {"s 1 s ~2 =-", Lost},
+		"a version found is one that the store has":      {"s 1 s ~2 =2 =1", Stale},
+		"the other tab's version":                        {"s 1 s 2 s 3 +2 =2", Twin},
+		"the other tab's, its answer lost":               {"s 1 s 2 s 3 s 4 +2? =3", Twin},
+		"this tab's version":                             {"s 1 s 2 s 3 +2 =3", Recovered},
+		"neither tab's version":                          {"s 1 s 2 s 3 +2 =1", Stale},
+		"the other tab's after this one's":               {"s 1 s 2 s 3 +2 =3 =2", Twin},
+		"this tab's after the other one's":               {"s 1 s 2 s 3 +2 =2 =3", Twin},
+		"two tabs and nothing":                           {"s 1 s 2 +2 =-", Lost},
+		"the other tab's version after a loss and again": {"s 1 s 2 s 3 +2 =- =2", Twin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l Ledger
+			var got Return
+			for i, word := range strings.Fields(c.story) {
+				got = tell(&l, word, time.Unix(int64(i), 0))
+			}
+			if got.Verdict != c.want {
+				t.Errorf("%s: the verdict is %q, want %q", c.story, got.Verdict, c.want)
+			}
+		})
+	}
+}
+
+func tell(l *Ledger, word string, at time.Time) Return {
+	number := func(text string) Stash {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			panic(fmt.Sprintf("%q in a story: %v", word, err))
+		}
+		return Stash{Version: n, Node: "n", At: at}
+	}
+	switch word[0] {
+	case 's':
+		l.Sent()
+		return Return{}
+	case '+':
+		text, unsure := strings.CutSuffix(word[1:], "?")
+		l.Left(Ledger{last: number(text), unsure: unsure})
+		return Return{}
+	case '~':
+		return l.Acknowledged(number(word[1:]), false)
+	case '=':
+		if word == "=-" {
+			return l.Found("not_found", Stash{At: at})
+		}
+		return l.Found("recovered", number(word[1:]))
+	}
+	return l.Acknowledged(number(word), true)
+}
+
+// A return says what was known before it, also when a loss lies between.
+func TestWhatWasKnown(t *testing.T) {
+	var l Ledger
+	for i, word := range strings.Fields("s 1 s 2 =-") {
+		tell(&l, word, time.Unix(int64(i), 0))
+	}
+	got := l.Found("recovered", Stash{Version: 1, Node: "m", At: time.Unix(9, 0)})
+	want := Stash{Version: 2, Node: "n", At: time.Unix(3, 0)}
+	if got.Last != want || got.Verdict != Stale || got.Node != "m" {
+		t.Errorf("the return is %+v, want one after %+v", got, want)
+	}
+}
+
+// A user with many tabs does not remember them all.
+func TestOtherTabsAreBounded(t *testing.T) {
+	var l Ledger
+	for range 100 {
+		l.Left(Ledger{last: Stash{Version: 1}})
+	}
+	if len(l.others) != maxOthers {
+		t.Errorf("%d versions of other tabs are remembered, want %d", len(l.others), maxOthers)
+	}
+}
+
+// Two tabs that begin with one ledger do not write into each other's.
+func TestCopiesAreApart(t *testing.T) {
+	l := Ledger{others: make([]int, 0, 4)}
+	first, second := l, l
+	first.Left(Ledger{last: Stash{Version: 5}})
+	second.Left(Ledger{last: Stash{Version: 6}})
+	if first.others[0] != 5 || second.others[0] != 6 {
+		t.Errorf("the copies have %v and %v", first.others, second.others)
+	}
+}

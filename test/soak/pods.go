@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
+	"github.com/livestash-dev/livestash/test/soak/eventlog"
+)
+
+// podLog is what became of a fleet's pods.
+type podLog struct {
+	mu    sync.Mutex
+	ready map[string]bool
+	// stopping are the pods that were told to stop, once each.
+	stopping map[types.UID]bool
+	restarts map[types.UID]int32
+	moves    []eventlog.Move
+	// ends are sentences on applications that ended while their pod went on.
+	ends []string
+}
+
+// watchPods keeps a log until the context ends.
+func (s *soak) watchPods(ctx context.Context) (*podLog, error) {
+	l := &podLog{ready: map[string]bool{}, stopping: map[types.UID]bool{}, restarts: map[types.UID]int32{}}
+	factory := informers.NewSharedInformerFactoryWithOptions(s.Cluster, 0, informers.WithNamespace(s.Namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = fleet.Selector }))
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { l.see(object, false) },
+		UpdateFunc: func(_, object any) { l.see(object, false) },
+		DeleteFunc: func(object any) { l.see(object, true) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the pods: %w", err)
+	}
+	factory.Start(ctx.Done())
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return nil, fmt.Errorf("watch the pods: no %s seen", kind)
+		}
+	}
+	return l, nil
+}
+
+func (l *podLog) see(object any, gone bool) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leaving := gone || pod.DeletionTimestamp != nil
+	l.ready[pod.Name] = fleet.IsReady(*pod) && !leaving
+	if leaving && !l.stopping[pod.UID] {
+		l.stopping[pod.UID] = true
+		l.moves = append(l.moves, eventlog.Move{Pod: pod.Name, At: time.Now()})
+	}
+	app, err := fleet.Container(pod, fleet.AppContainer)
+	if err == nil && app.RestartCount > l.restarts[pod.UID] {
+		l.restarts[pod.UID] = app.RestartCount
+		l.ends = append(l.ends, fmt.Sprintf("%s the application of %s ended: %s", time.Now().Format("15:04:05"), pod.Name, why(app)))
+	}
+}
+
+// why is how a container ended last.
+func why(c corev1.ContainerStatus) string {
+	if c.LastTerminationState.Terminated == nil {
+		return "it is not known why"
+	}
+	t := c.LastTerminationState.Terminated
+	return fmt.Sprintf("%s, exit code %d", t.Reason, t.ExitCode)
+}
+
+// alone is whether no pod is ready but these.
+func (l *podLog) alone(pods []string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, ready := range l.ready {
+		if ready && !slices.Contains(pods, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// told is what is known.
+func (l *podLog) told() (moves []eventlog.Move, ends []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.moves), slices.Clone(l.ends)
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
+	"github.com/livestash-dev/livestash/test/soak/eventlog"
+	"github.com/livestash-dev/livestash/test/soak/ledger"
+	"github.com/livestash-dev/livestash/test/soak/schedule"
+	"github.com/livestash-dev/livestash/test/soak/users"
+)
+
+const (
+	// progressEvery is how often a run says how far it is.
+	progressEvery = 30 * time.Second
+	// openTime and checkTime are how long all users may take to open, and to come back at the end.
+	openTime  = 3 * time.Minute
+	checkTime = 4 * time.Minute
+	// eventTime bounds one event.
+	eventTime = 5 * time.Minute
+)
+
+// soak is one fleet in a run.
+type soak struct {
+	*fleet.Fleet
+	options options
+	out     io.Writer
+	steps   []schedule.Step
+	pods    *podLog
+	began   time.Time
+
+	// spec guards what the fleet's spec asks for.
+	spec sync.Mutex
+	// bad is how many events want an image that nobody can pull.
+	bad int
+	// redis guards redisAway, how many events have Redis away.
+	redis     sync.Mutex
+	redisAway int
+
+	mu   sync.Mutex
+	done []*done
+}
+
+// done is an event that was done.
+type done struct {
+	eventlog.Event
+	what string
+	// err is why it could not be done.
+	err error
+}
+
+// run goes through the schedule with a fleet of each adapter, one after the other.
+func run(ctx context.Context, o options, out io.Writer) ([]*result, error) {
+	c, err := fleet.Open()
+	if err != nil {
+		return nil, err
+	}
+	if err := fleet.InstallOperator(ctx, o.Tag); err != nil {
+		return nil, err
+	}
+	var results []*result
+	for i, adapter := range o.adapters {
+		s := &soak{Fleet: fleet.New(c, o.Options, "soak", adapter), options: o, out: out, steps: o.schedule(adapter)}
+		r, failed := s.run(ctx)
+		if r != nil {
+			results = append(results, r)
+		}
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", adapter, failed))
+		}
+		if last := i == len(o.adapters)-1; !o.keep || !last {
+			// Also when the run was stopped: a cluster of the user's own stays as it was.
+			err = errors.Join(err, s.Remove(context.WithoutCancel(ctx)))
+		}
+	}
+	if !o.keep {
+		err = errors.Join(err, fleet.UninstallOperator(context.WithoutCancel(ctx)))
+	}
+	return results, errors.Join(err, ctx.Err())
+}
+
+// run is everything with one fleet. It has a result as soon as there were users.
+func (s *soak) run(ctx context.Context) (*result, error) {
+	s.say("%s: %d pods, then %d users, then %d events in %g minutes", s.Adapter, s.options.pods, s.options.users, len(s.steps), s.options.minutes)
+	if err := s.Ensure(ctx, s.options.pods); err != nil {
+		return nil, fmt.Errorf("bring the fleet up: %w", err)
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var err error
+	if s.pods, err = s.watchPods(watching); err != nil {
+		return nil, err
+	}
+	s.began = time.Now()
+	telling := s.tellProgress(watching)
+	s.goThrough(ctx)
+	unsettled := s.end(ctx)
+	if unsettled != nil {
+		s.say("the fleet did not settle: %v", unsettled)
+	}
+	unchecked, err := s.check(ctx)
+	stop()
+	<-telling
+	if err != nil {
+		return nil, err
+	}
+	var report users.Report
+	if err := s.Ask(ctx, "soak/report", &report); err != nil {
+		return nil, err
+	}
+	// Who is not back is not known any better than who found nothing.
+	report.Verdicts[ledger.Lost] += unchecked
+	return s.result(report, unchecked, unsettled), s.Order(ctx, "soak/stop", nil)
+}
+
+// open opens the users and waits until each has stashed.
+func (s *soak) open(ctx context.Context) error {
+	if err := s.ClientReady(ctx); err != nil {
+		return err
+	}
+	pods, service, host, err := s.Addresses(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.Order(ctx, "soak/open", users.Plan{
+		Adapter: fleet.Adapters[s.Adapter], Users: s.options.users, Host: host, Pods: pods, Service: service,
+		TTLMS: int(s.options.TTL / time.Millisecond), Seed: s.options.seed,
+	})
+	if err != nil {
+		return err
+	}
+	return fleet.Eventually(ctx, openTime, func(ctx context.Context) error {
+		r, err := s.progress(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Ready < r.Users {
+			return fmt.Errorf("%d of %d users have stashed (%s)", r.Ready, r.Users, r.Problem)
+		}
+		return nil
+	})
+}
+
+// goThrough does every step at its time, whatever became of those before, and waits until all are over.
+func (s *soak) goThrough(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, step := range s.steps {
+		if fleet.Pause(ctx, time.Until(s.began.Add(step.At))) != nil {
+			break
+		}
+		running.Go(func() { s.do(ctx, step) })
+	}
+	// Events that are undone are so also when the run was stopped.
+	running.Wait()
+}
+
+func (s *soak) do(ctx context.Context, step schedule.Step) {
+	ctx, cancel := context.WithTimeout(ctx, eventTime)
+	defer cancel()
+	d := &done{Event: eventlog.Event{Kind: step.Kind, Start: time.Now()}, what: step.String()}
+	for _, ordinal := range step.Pods {
+		d.Pods = append(d.Pods, podName(ordinal))
+	}
+	if step.Kind == schedule.Kill {
+		d.Alone = s.pods.alone(d.Pods)
+	}
+	s.mu.Lock()
+	s.done = append(s.done, d)
+	s.mu.Unlock()
+	s.say("%s", d.what)
+	err := actions[step.Kind](ctx, s, step)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.End, d.err = time.Now(), err
+	if err != nil {
+		s.say("%s: %v", d.what, err)
+	}
+}
+
+// end asks for the number of pods of the beginning, and waits until the fleet has settled.
+func (s *soak) end(ctx context.Context) error {
+	s.say("the last event is over; the fleet settles")
+	err := s.change(ctx, func() { s.Replicas = s.options.pods })
+	if err != nil {
+		return err
+	}
+	return s.Settled(ctx)
+}
+
+// check has every user come back once more. It returns how many did not.
+func (s *soak) check(ctx context.Context) (unchecked int, err error) {
+	s.say("every user comes back once more")
+	if err := s.Order(ctx, "soak/check", nil); err != nil {
+		return 0, err
+	}
+	_ = fleet.Eventually(ctx, checkTime, func(ctx context.Context) error {
+		r, err := s.progress(ctx)
+		unchecked = r.Unchecked
+		if err == nil && unchecked > 0 {
+			err = fmt.Errorf("%d users are not back", unchecked)
+		}
+		return err
+	})
+	return unchecked, ctx.Err()
+}
+
+func (s *soak) progress(ctx context.Context) (users.Report, error) {
+	var r users.Report
+	err := s.Ask(ctx, "soak/progress", &r)
+	return r, err
+}
+
+// tellProgress says every now and then how far the run is, until the context ends. The returned channel is closed then.
+func (s *soak) tellProgress(ctx context.Context) <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for fleet.Pause(ctx, progressEvery) == nil {
+			r, err := s.progress(ctx)
+			if err != nil {
+				continue
+			}
+			s.say("    %d of %d users are away; %d stashes, %d returns, %d stale, %d lost", r.Away, r.Users, r.Stashes, r.Returns,
+				r.Verdicts[ledger.Stale], r.Verdicts[ledger.Lost])
+		}
+	}()
+	return over
+}
+
+func (s *soak) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.out, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+func podName(ordinal int) string { return fmt.Sprintf("%s-%d", fleet.Name, ordinal) }
