@@ -5,7 +5,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, handle/4, alive/0, raise/2]).
+-export([start_link/0, attach/0, handle/4, alive/0, raise/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% After mounting a page has its stash's id. It may get another one later, when it resets the stash while Redis is away, and
@@ -27,11 +27,12 @@
 %% Only what the page of this node still owns: whoever has come back has the TTL of the page that it came back to. The commands
 %% are those that LiveStash needs itself. LiveStash renews a stash for its TTL, so nothing as long as that is less.
 -define(SCRIPT, <<
-    "local raised = 0 "
+    "local raised, bytes = 0, 0 "
     "for i, key in ipairs(KEYS) do "
     "if redis.call('HGET', key, 'owner_id') == ARGV[2 * i - 1] then "
-    "raised = raised + redis.call('EXPIRE', key, ARGV[2 * i]) end end "
-    "return raised"
+    "raised = raised + redis.call('EXPIRE', key, ARGV[2 * i]) "
+    "bytes = bytes + #(redis.call('HGET', key, 'payload') or '') end end "
+    "return {raised, bytes}"
 >>).
 
 %% mark: of the id and the secret that the digest was made of.
@@ -47,11 +48,16 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Listens where telemetry is there. Attaching a second time changes nothing.
+%% Listens, when telemetry is there. Attaching a second time changes nothing.
+-spec attach() -> ok.
+attach() ->
+    _ = erlang:module_loaded(telemetry) andalso telemetry:attach_many(?MODULE, ?EVENTS, fun ?MODULE:handle/4, []),
+    ok.
+
 -spec init([]) -> {ok, undefined}.
 init([]) ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {keypos, #page.pid}, {write_concurrency, true}]),
-    _ = erlang:module_loaded(telemetry) andalso telemetry:attach_many(?MODULE, ?EVENTS, fun ?MODULE:handle/4, []),
+    ok = attach(),
     {ok, sweep_later()}.
 
 -spec handle_call(term(), gen_server:from(), undefined) -> {reply, ok, undefined}.
@@ -120,8 +126,8 @@ pages(Which) ->
         Table -> ets:foldl(Add, [], Table)
     end.
 
-%% Gives more time to the stashes of the pages that are kept, within some seconds and until the deadline, in monotonic
-%% milliseconds. What it costs Redis is not bounded here: maxmemory does that. Returns how many stashes.
+%% Gives more time to the stashes of the pages that are kept, as long as these take less than a pod's share and until the
+%% deadline, in monotonic milliseconds, or some seconds at most. Returns how many stashes.
 -spec raise(livestash_agent_handoff:keep(), Deadline :: integer()) -> non_neg_integer().
 raise(none, _Deadline) ->
     0;
@@ -132,13 +138,12 @@ raise([], _Until, _Deadline) ->
     0;
 raise(Pages, Until, Deadline) ->
     Seconds = Until - os:system_time(second),
-    Work = fun() -> livestash_agent_redis_connection:sum(commands(Pages, Seconds), Deadline) end,
-    Limit = max(0, Deadline - erlang:monotonic_time(millisecond)),
-    {Raised, Reason} =
-        case livestash_agent_tasks:run([{raise, Work}], Limit + ?SLACK) of
-            [{raise, {ok, Sum}}] -> Sum;
-            [{raise, {error, _}}] -> {0, "It failed, or took too long."}
-        end,
+    Share = livestash_agent_config:get(drain_keep_bytes),
+    HasRoom = fun([_Raised, Bytes]) -> Bytes < Share end,
+    Work = fun() -> livestash_agent_redis_connection:sums(commands(Pages, Seconds), [0, 0], HasRoom, Deadline) end,
+    Failed = {[0, 0], "It failed, or took too long."},
+    Limit = max(0, Deadline - erlang:monotonic_time(millisecond)) + ?SLACK,
+    [{[Raised, _Bytes], Reason}] = livestash_agent_tasks:answers([{Work, Failed}], Limit),
     tell(Raised, length(Pages), Reason),
     Raised.
 

@@ -2,7 +2,7 @@
 %% first failure. Whatever the server sends, at most a few KiB of it are read, and its heap is limited.
 -module(livestash_agent_redis_connection).
 
--export([start_link/0, check/1, sum/2]).
+-export([start_link/0, check/1, sums/4]).
 
 -export_type([report/0, ending/0]).
 
@@ -35,37 +35,47 @@ check(Connection) ->
     Connection ! check,
     ok.
 
-%% Logs in over a connection of its own, for the calling process, and gives Redis commands that it answers with numbers, one
-%% after the other, until the deadline in monotonic milliseconds. Returns their sum, and a sentence when not all were done.
--spec sum([[binary()]], Deadline :: integer()) -> {integer(), Sentence :: string()}.
-sum(Commands, Deadline) ->
+%% Logs in over a connection of its own, for the calling process, and gives Redis commands that it answers with some numbers
+%% each, one after the other, as long as their sums are wanted and until the deadline in monotonic milliseconds. Returns the
+%% sums, and a sentence when Redis or the time has ended it.
+-spec sums([[binary()]], Zeros :: [0], IsWanted :: fun(([integer()]) -> boolean()), Deadline :: integer()) ->
+    {[integer()], Sentence :: string()}.
+sums(Commands, Zeros, IsWanted, Deadline) ->
     case livestash_agent_redis_url:parse(livestash_agent_config:get(redis_url)) of
         {ok, Target} ->
             try open(reach(Target), Target) of
                 Connection ->
-                    Sum = sum(Connection, Commands, Target, Deadline),
+                    Sums = sums(Connection, Target, Commands, Zeros, IsWanted, Deadline),
                     _ = close(Connection),
-                    Sum
+                    Sums
             catch
-                throw:{failed, Sentence} -> {0, Sentence}
+                throw:{failed, Sentence} -> {Zeros, Sentence}
             end;
         {error, Sentence} ->
-            {0, Sentence}
+            {Zeros, Sentence}
     end.
 
-sum(Connection, Commands, Target, Deadline) ->
+sums(Connection, Target, Commands, Zeros, IsWanted, Deadline) ->
     case exchange(Connection, login(Target)) of
-        {ok, _Microseconds} -> add(Connection, Commands, Target, Deadline, 0);
-        {error, Failure} -> {0, livestash_agent_redis_reason:sentence(Failure, Target)}
+        {ok, _Microseconds} -> add(Connection, Target, Commands, Zeros, IsWanted, Deadline);
+        {error, Failure} -> {Zeros, livestash_agent_redis_reason:sentence(Failure, Target)}
     end.
 
-add(_Connection, [], _Target, _Deadline, Sum) ->
-    {Sum, ""};
-add(Connection, [Command | Commands], Target, Deadline, Sum) ->
-    case erlang:monotonic_time(millisecond) < Deadline andalso number(Connection, Command) of
-        {ok, Number} -> add(Connection, Commands, Target, Deadline, Sum + Number);
-        {error, Failure} -> {Sum, livestash_agent_redis_reason:sentence(Failure, Target)};
-        false -> {Sum, "There was no time for the others."}
+add(_Connection, _Target, [], Sums, _IsWanted, _Deadline) ->
+    {Sums, ""};
+add(Connection, Target, [Command | Commands], Sums, IsWanted, Deadline) ->
+    case {IsWanted(Sums), erlang:monotonic_time(millisecond) < Deadline} of
+        {false, _} ->
+            {Sums, ""};
+        {true, false} ->
+            {Sums, "There was no time for the others."};
+        {true, true} ->
+            case numbers(Connection, Command, length(Sums)) of
+                {ok, Numbers} ->
+                    add(Connection, Target, Commands, lists:zipwith(fun erlang:'+'/2, Sums, Numbers), IsWanted, Deadline);
+                {error, Failure} ->
+                    {Sums, livestash_agent_redis_reason:sentence(Failure, Target)}
+            end
     end.
 
 close({Transport, Socket}) ->
@@ -200,23 +210,23 @@ exchange({Transport, Socket}, Requests) ->
             {error, lost(Reason)}
     end.
 
-%% The number that Redis answers a command with.
-number({Transport, Socket}, Command) ->
+%% The numbers that Redis answers a command with.
+numbers({Transport, Socket}, Command, Count) ->
     case Transport:send(Socket, encode(Command)) of
-        ok -> read_number(Transport, Socket, <<>>, erlang:monotonic_time(millisecond) + ?PATIENCE);
+        ok -> read_numbers(Transport, Socket, Count, <<>>, erlang:monotonic_time(millisecond) + ?PATIENCE);
         {error, Reason} -> {error, lost(Reason)}
     end.
 
-read_number(Transport, Socket, Answer, Deadline) ->
-    case {binary:split(Answer, <<"\r\n">>), Answer} of
-        {[_Line, <<>>], <<":", _/binary>>} ->
-            {Number, <<"\r\n">>} = string:to_integer(binary:part(Answer, 1, byte_size(Answer) - 1)),
-            {ok, Number};
-        {[<<"-", Error/binary>>, <<>>], _} ->
+read_numbers(Transport, Socket, Count, Answer, Deadline) ->
+    Array = <<"*", (integer_to_binary(Count))/binary>>,
+    case binary:split(Answer, <<"\r\n">>, [global]) of
+        [<<"-", Error/binary>>, <<>>] ->
             {error, {refused, stash, Error}};
-        {[_Begun], _} when byte_size(Answer) < ?MAX_ANSWER ->
+        [Array | Lines] when length(Lines) =:= Count + 1 ->
+            {ok, [binary_to_integer(Digits) || <<":", Digits/binary>> <- Lines]};
+        _ when byte_size(Answer) < ?MAX_ANSWER ->
             case Transport:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
-                {ok, Bytes} -> read_number(Transport, Socket, <<Answer/binary, Bytes/binary>>, Deadline);
+                {ok, Bytes} -> read_numbers(Transport, Socket, Count, <<Answer/binary, Bytes/binary>>, Deadline);
                 {error, Reason} -> {error, lost(Reason)}
             end;
         _ ->

@@ -74,6 +74,7 @@ redis_test_() ->
         fun new_id/0,
         fun longer_ttl/0,
         fun many/0,
+        fun share/0,
         fun redis_that_refuses/0,
         fun redis_that_is_gone/0,
         fun drain/0
@@ -125,6 +126,19 @@ many() ->
         ?assertEqual(0, livestash_agent_pages:raise(Keep, deadline(0)))
     end).
 
+%% Those of a batch too many at most.
+share() ->
+    with_redis([], fun(Redis) ->
+        Ids = [integer_to_binary(N) || N <- lists:seq(1, 150)],
+        [stash(Redis, Id, page([context(Id)])) || Id <- Ids],
+        os:putenv("LIVESTASH_DRAIN_KEEP_BYTES", "100"),
+        ok = livestash_agent_config:load(),
+        ?assertEqual(100, raise()),
+        os:putenv("LIVESTASH_DRAIN_KEEP_BYTES", "0"),
+        ok = livestash_agent_config:load(),
+        ?assertEqual(0, raise())
+    end).
+
 redis_that_refuses() ->
     with_redis(["--maxmemory", "1"], fun(Redis) ->
         _ = page([context(<<"a">>)]),
@@ -152,10 +166,13 @@ drain() ->
             "LIVE_STASH_REDIS_URL" => lists:concat(["redis://127.0.0.1:", Port]),
             "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0"
         },
-        flags => ["-pa", os:getenv("TESTS"), "-eval", "{module,_}=code:load_file(telemetry)."]
+        flags => ["-pa", os:getenv("TESTS")]
     }),
     eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
-    eventually(fun() -> call(Vm, telemetry, handlers, [?MOUNT]) =:= 2 end),
+    {module, telemetry} = call(Vm, code, load_file, [telemetry]),
+    ok = call(Vm, livestash_agent_pages, attach, []),
+    ok = call(Vm, livestash_agent_pages, attach, []),
+    ?assertEqual(1, call(Vm, telemetry, handlers, [?MOUNT])),
     %% This release is without crypto: nothing is known, and no page has failed.
     Unknown = call(Vm, fun() -> page([context(<<"b">>)]) end),
     ?assert(call(Vm, erlang, is_process_alive, [Unknown])),

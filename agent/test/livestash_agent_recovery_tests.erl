@@ -15,7 +15,7 @@ attach_test_() ->
 
 %% The socket as LiveStash leaves it when LiveView has mounted.
 returns_are_counted() ->
-    Vm = vm("redis"),
+    Vm = vm("ets"),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ?assertEqual(1, call(Vm, telemetry, handlers, [?EVENT])),
