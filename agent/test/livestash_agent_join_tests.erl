@@ -14,8 +14,21 @@ all_test_() ->
     [
         {"nodes are replaced", {timeout, 3600, fun nodes_are_replaced/0}},
         {"what was stashed on a node that stood alone", {timeout, 60, fun rows_of_a_lone_node/0}},
-        {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}}
+        {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}},
+        {"an application with another adapter that uses Mnesia for itself", {timeout, 60, fun other_adapter/0}}
     ].
+
+%% Each of its nodes may well have a Mnesia of its own.
+other_adapter() ->
+    Vms = [start(#{mode => "interactive", environment => #{"LIVE_STASH_ADAPTER" => "ets"}}) || _ <- [1, 2]],
+    [One, #{node := Other}] = Vms,
+    [ok = call(Vm, mnesia, start, []) || Vm <- Vms],
+    [eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent_ready])) end) || Vm <- Vms],
+    true = call(One, net_kernel, connect_node, [Other]),
+    timer:sleep(3000),
+    ?assertEqual({true, ""}, call(One, livestash_agent_join, joined, [])),
+    ?assertNot(call(One, livestash_agent_join, astray, [])),
+    [stop(Vm) || Vm <- Vms].
 
 nodes_are_replaced() ->
     Seed = number("LIVESTASH_TEST_SEED", erlang:unique_integer([positive]) + erlang:system_time(second)),
