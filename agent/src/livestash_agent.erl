@@ -88,6 +88,6 @@ init([]) ->
     ]}}.
 
 %% An application may use Mnesia for something else. Who watches how it joins must be there before nodes are connected.
-of_adapter(redis) -> [livestash_agent_redis];
+of_adapter(redis) -> [livestash_agent_redis, livestash_agent_pages];
 of_adapter(mnesia) -> [livestash_agent_join];
 of_adapter(_Other) -> [].

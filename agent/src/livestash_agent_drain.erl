@@ -194,6 +194,7 @@ hand_over(Keep, Drain) ->
     livestash_agent_state:set_draining(handing_over),
     Began = now_ms(),
     Deadline = Began + max(0, min(livestash_agent_config:get(drain_handoff_timeout), time_left(Drain))),
+    _ = livestash_agent_pages:raise(Keep, Deadline),
     Results = [hand_over(Kind, Table, Keep, Deadline, Drain) || {Kind, Table} <- livestash_agent_store:tables()],
     #{handed_over := HandedOver, left := Left, reason := Reason} = Result = sum(Results, missing(Drain)),
     livestash_agent_state:count(handoffs_failed, Left),

@@ -15,11 +15,12 @@
 -define(BATCH, 50).
 -define(RETRIES, 5).
 
-%% The pages of this node that are alive and have rows in the tables. Belongs to the calling process.
+%% The pages of this node that are alive and have rows in the tables, or stash in Redis. Belongs to the calling process.
 -spec pages([atom()]) -> pages().
 pages(Tables) ->
     Pages = ets:new(?MODULE, [set, protected]),
     lists:foreach(fun(Table) -> add(Table, ets:match_object(Table, '_', 1), Pages) end, Tables),
+    true = ets:insert(Pages, [{Page} || Page <- livestash_agent_pages:alive()]),
     Pages.
 
 add(_Table, '$end_of_table', _Pages) ->

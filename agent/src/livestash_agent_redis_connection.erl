@@ -2,7 +2,7 @@
 %% first failure. Whatever the server sends, at most a few KiB of it are read, and its heap is limited.
 -module(livestash_agent_redis_connection).
 
--export([start_link/0, check/1]).
+-export([start_link/0, check/1, sum/2]).
 
 -export_type([report/0, ending/0]).
 
@@ -35,6 +35,42 @@ check(Connection) ->
     Connection ! check,
     ok.
 
+%% Logs in over a connection of its own, for the calling process, and gives Redis commands that it answers with numbers, one
+%% after the other, until the deadline in monotonic milliseconds. Returns their sum, and a sentence when not all were done.
+-spec sum([[binary()]], Deadline :: integer()) -> {integer(), Sentence :: string()}.
+sum(Commands, Deadline) ->
+    case livestash_agent_redis_url:parse(livestash_agent_config:get(redis_url)) of
+        {ok, Target} ->
+            try open(reach(Target), Target) of
+                Connection ->
+                    Sum = sum(Connection, Commands, Target, Deadline),
+                    _ = close(Connection),
+                    Sum
+            catch
+                throw:{failed, Sentence} -> {0, Sentence}
+            end;
+        {error, Sentence} ->
+            {0, Sentence}
+    end.
+
+sum(Connection, Commands, Target, Deadline) ->
+    case exchange(Connection, login(Target)) of
+        {ok, _Microseconds} -> add(Connection, Commands, Target, Deadline, 0);
+        {error, Failure} -> {0, livestash_agent_redis_reason:sentence(Failure, Target)}
+    end.
+
+add(_Connection, [], _Target, _Deadline, Sum) ->
+    {Sum, ""};
+add(Connection, [Command | Commands], Target, Deadline, Sum) ->
+    case erlang:monotonic_time(millisecond) < Deadline andalso number(Connection, Command) of
+        {ok, Number} -> add(Connection, Commands, Target, Deadline, Sum + Number);
+        {error, Failure} -> {Sum, livestash_agent_redis_reason:sentence(Failure, Target)};
+        false -> {Sum, "There was no time for the others."}
+    end.
+
+close({Transport, Socket}) ->
+    Transport:close(Socket).
+
 %% Nothing but a sentence leaves this process, because anything else could hold the password.
 run(Owner) ->
     Ending =
@@ -53,8 +89,12 @@ serve(Owner) ->
         check -> ok
     end,
     case livestash_agent_redis_url:parse(livestash_agent_config:get(redis_url)) of
-        {ok, Target} -> serve(Owner, open(Owner, Target), Target, new);
-        {error, Sentence} -> {failed, Sentence}
+        {ok, Target} ->
+            Socket = reach(Target),
+            Owner ! {self(), {port, Socket}},
+            serve(Owner, open(Socket, Target), Target, new);
+        {error, Sentence} ->
+            {failed, Sentence}
     end.
 
 serve(Owner, Connection, Target, Age) ->
@@ -73,13 +113,10 @@ serve(Owner, Connection, Target, Age) ->
 failed(Failure, Target) ->
     {failed, livestash_agent_redis_reason:sentence(Failure, Target)}.
 
-open(Owner, #{host := Host, port := Port} = Target) ->
+reach(#{host := Host, port := Port} = Target) ->
     case connect(Host, Port) of
-        {ok, Socket} ->
-            Owner ! {self(), {port, Socket}},
-            secure(Socket, Target);
-        {error, Reason} ->
-            throw(failed({connect, Reason}, Target))
+        {ok, Socket} -> Socket;
+        {error, Reason} -> throw(failed({connect, Reason}, Target))
     end.
 
 connect(Host, Port) ->
@@ -104,9 +141,9 @@ connect(Address, Port, Family) ->
     Options = [Family, binary, {active, false}, {nodelay, true}, {buffer, ?MAX_ANSWER}, {send_timeout, ?PATIENCE}],
     gen_tcp:connect(Address, Port, Options, ?PATIENCE).
 
-secure(Socket, #{tls := false}) ->
+open(Socket, #{tls := false}) ->
     {gen_tcp, Socket};
-secure(Socket, Target) ->
+open(Socket, Target) ->
     %% Loaded and started by the release or not at all: the agent adds nothing to it.
     whereis(ssl_sup) =/= undefined orelse throw(failed(no_tls, Target)),
     case ssl:connect(Socket, tls_options(Target), ?PATIENCE) of
@@ -143,10 +180,12 @@ authorities(File, _Target) ->
     [{cacertfile, File}].
 
 %% In one round trip: the login, which is checked each time, because a password may change; the database; the writes.
-requests(#{login := Login, database := Database}) ->
+requests(Target) ->
+    login(Target) ++ [{stash, [<<"EVAL">>, ?SCRIPT, <<"1">>, Key], <<":1">>} || Key <- ?KEYS].
+
+login(#{login := Login, database := Database}) ->
     [{login, [<<"AUTH">> | Login], <<"+OK">>} || Login =/= []] ++
-        [{database, [<<"SELECT">>, integer_to_binary(Database)], <<"+OK">>} || Database =/= undefined] ++
-        [{stash, [<<"EVAL">>, ?SCRIPT, <<"1">>, Key], <<":1">>} || Key <- ?KEYS].
+        [{database, [<<"SELECT">>, integer_to_binary(Database)], <<"+OK">>} || Database =/= undefined].
 
 exchange({Transport, Socket}, Requests) ->
     Start = erlang:monotonic_time(microsecond),
@@ -159,6 +198,29 @@ exchange({Transport, Socket}, Requests) ->
             end;
         {error, Reason} ->
             {error, lost(Reason)}
+    end.
+
+%% The number that Redis answers a command with.
+number({Transport, Socket}, Command) ->
+    case Transport:send(Socket, encode(Command)) of
+        ok -> read_number(Transport, Socket, <<>>, erlang:monotonic_time(millisecond) + ?PATIENCE);
+        {error, Reason} -> {error, lost(Reason)}
+    end.
+
+read_number(Transport, Socket, Answer, Deadline) ->
+    case {binary:split(Answer, <<"\r\n">>), Answer} of
+        {[_Line, <<>>], <<":", _/binary>>} ->
+            {Number, <<"\r\n">>} = string:to_integer(binary:part(Answer, 1, byte_size(Answer) - 1)),
+            {ok, Number};
+        {[<<"-", Error/binary>>, <<>>], _} ->
+            {error, {refused, stash, Error}};
+        {[_Begun], _} when byte_size(Answer) < ?MAX_ANSWER ->
+            case Transport:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
+                {ok, Bytes} -> read_number(Transport, Socket, <<Answer/binary, Bytes/binary>>, Deadline);
+                {error, Reason} -> {error, lost(Reason)}
+            end;
+        _ ->
+            {error, not_redis}
     end.
 
 encode(Parts) ->

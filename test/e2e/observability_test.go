@@ -25,7 +25,7 @@ import (
 
 // noData are queries that find nothing in a healthy fleet of the OTP workload, and why.
 var noData = map[string]string{
-	`livestash_returns_total{%, recovered="yes"}`: "a share of nothing: the OTP workload has no LiveView whose telemetry the agent could hear",
+	`livestash_returns_total{%, recovered="yes"}`: "a share of nothing until a user has come back",
 }
 
 // quietOnes are metrics of k6 that have no series while nothing goes wrong.

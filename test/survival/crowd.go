@@ -16,8 +16,8 @@ func (s *subject) ask(ctx context.Context) (crowd.Report, error) {
 	return report, err
 }
 
-// open opens the sessions, round robin over the pods.
-func (s *subject) open(ctx context.Context) error {
+// open opens the sessions, round robin over the pods, in tabs that are shown or in hidden ones.
+func (s *subject) open(ctx context.Context, hiddenTabs bool) error {
 	if err := s.ClientReady(ctx); err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (s *subject) open(ctx context.Context) error {
 	}
 	err = s.Order(ctx, "open", crowd.Plan{
 		Adapter: fleet.Adapters[s.Adapter], Sessions: s.options.sessions, Host: host, Pods: pods, Service: service,
-		StashEveryMS: int(s.options.stashEvery / time.Millisecond),
+		StashEveryMS: int(s.options.stashEvery / time.Millisecond), Hidden: hiddenTabs,
 	})
 	if err != nil {
 		return err

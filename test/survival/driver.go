@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 // choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
 	all := events(o)
-	known := []string{plain, paired, single}
+	known := []string{plain, paired, single, hidden}
 	var chosen []event
 	for _, e := range all {
 		known = append(known, e.name)
@@ -139,16 +140,17 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []resul
 	}
 	subjects := make([]*subject, len(fleets))
 	for i, f := range fleets {
-		subjects[i] = &subject{Fleet: f, options: d.options}
+		f.Options.TTL = cmp.Or(e.ttl, d.options.TTL)
+		subjects[i] = &subject{Fleet: f, options: d.options, skipped: d.options.skips(e, f.Adapter)}
 	}
-	skipped := e.needsNode && !d.options.OnNode
-	if !skipped {
-		d.attempt(ctx, e, subjects)
+	done := slices.DeleteFunc(slices.Clone(subjects), func(s *subject) bool { return s.skipped != "" })
+	if len(done) > 0 {
+		d.attempt(ctx, e, done)
 	}
 	results := make([]result, len(subjects))
 	for i, s := range subjects {
 		r := newResult(s.Adapter, e.name, s.report)
-		r.remarks, r.faults, r.skipped, r.judged = s.remarks, s.faults, skipped, d.options.Agent
+		r.remarks, r.faults, r.skipped, r.judged = s.remarks, s.faults, s.skipped, d.options.Agent
 		r.verdict = d.judge(e, r)
 		if s.problem != nil {
 			r.verdict = s.problem.Error()
@@ -163,6 +165,14 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []resul
 	return results
 }
 
+// skips is why an event is not done to fleets with an adapter; empty when it is.
+func (o options) skips(e event, adapter string) string {
+	if e.needsNode && !o.OnNode {
+		return "it needs the processes of the pods, which only CLUSTER=local has on this machine"
+	}
+	return e.without[adapter]
+}
+
 func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 	started := time.Now()
 	try(subjects, func(s *subject) error {
@@ -170,7 +180,7 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		if err := s.Ensure(ctx, e.replicas); err != nil {
 			return fmt.Errorf("bring the fleet up: %w", err)
 		}
-		if err := s.open(ctx); err != nil {
+		if err := s.open(ctx, e.group == hidden); err != nil {
 			return err
 		}
 		var err error
@@ -198,7 +208,7 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 	_ = inParallel(subjects, func(s *subject) error {
 		report, err := s.verify(ctx)
 		s.report = report
-		if took := time.Since(opened); err == nil && took > d.options.TTL {
+		if took := time.Since(opened); err == nil && e.ttl == 0 && took > d.options.TTL {
 			err = fmt.Errorf("the event took %.0f s, longer than a stash lives: set -ttl above %s", took.Seconds(), d.options.TTL)
 		}
 		if err = errors.Join(err, s.Order(ctx, "stop", nil)); s.problem == nil {
@@ -266,7 +276,8 @@ type result struct {
 	remarks []string
 	faults  []string
 	verdict string
-	skipped bool
+	// skipped is why nothing was done.
+	skipped string
 	judged  bool
 }
 
@@ -282,4 +293,4 @@ func newResult(adapter, event string, report crowd.Report) result {
 }
 
 // failed is whether a promise was broken.
-func (r result) failed() bool { return r.verdict != "" && !r.skipped }
+func (r result) failed() bool { return r.verdict != "" && r.skipped == "" }

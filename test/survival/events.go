@@ -24,6 +24,10 @@ const (
 	allGoneP99 = 20 * time.Second
 	// wholeTime is how long the mesh and the store may take to be whole again.
 	wholeTime = time.Minute
+
+	// hiddenTTL is how long a stash of a hidden tab lives. Three of it are longer than it and a minute, after which LiveStash
+	// has certainly removed what was over.
+	hiddenTTL = 30 * time.Second
 )
 
 // The groups of events, by which some are chosen at once.
@@ -34,6 +38,8 @@ const (
 	single = "single"
 	// paired are events of two things at once.
 	paired = "pairs"
+	// hidden are events after which the users come back when their stashes' TTL has long been over.
+	hidden = "hidden"
 )
 
 // event is something that happens to a fleet.
@@ -46,6 +52,10 @@ type event struct {
 	adapter string
 	// needsNode is whether it needs the pods' processes on this machine.
 	needsNode bool
+	// without are adapters that the event is not done to, and why.
+	without map[string]string
+	// ttl is how long a stash lives, where that is another time than in other events. The event may take longer.
+	ttl time.Duration
 	// maxP99 is the longest p99 of the time to be back, where it may be longer than that of other events.
 	maxP99 time.Duration
 	// do does it to some fleets at once, and returns when it has taken effect. The fleets settle afterwards. What it has
@@ -64,6 +74,8 @@ type subject struct {
 	remarks []string
 	// faults are sentences on pods that the operator must not have taken.
 	faults []string
+	// skipped is why the event is not done to the fleet.
+	skipped string
 	// problem is why the event could not be gone through with this fleet.
 	problem error
 }
@@ -77,7 +89,7 @@ func (e event) is(name string) bool { return name == e.name || name == e.group }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), pairs(), singleEvents())
+	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents())
 }
 
 // plainEvents are in an order of their own: the worst ones late.
@@ -110,12 +122,35 @@ func singleEvents() []event {
 	}
 }
 
+func hiddenEvents() []event {
+	return []event{{
+		name: "hidden", group: hidden, replicas: 3, ttl: hiddenTTL, do: each(rolloutUnseen), judge: unseen,
+		without: map[string]string{"BrowserMemory": "the browser has the stash, which ages from the moment it was made: nothing can keep it"},
+	}}
+}
+
+// rolloutUnseen is a rollout that the users notice three TTLs later.
+func rolloutUnseen(ctx context.Context, s *subject) error {
+	if err := rolloutConfig(ctx, s); err != nil {
+		return err
+	}
+	return fleet.Pause(ctx, 3*hiddenTTL)
+}
+
 // planned events lose nothing.
 func planned(_ string, r crowd.Report) string {
 	if r.Lost > 0 {
 		return fmt.Sprintf("%d sessions lost", r.Lost)
 	}
 	return ""
+}
+
+// unseen events lose nothing of those that they cut, and they cut everybody.
+func unseen(adapter string, r crowd.Report) string {
+	if r.Closed < r.Sessions {
+		return fmt.Sprintf("%d sessions were not cut", r.Sessions-r.Closed)
+	}
+	return planned(adapter, r)
 }
 
 // killed is an event that loses what only the killed pod had: with ETS its sessions, else nothing.

@@ -47,7 +47,7 @@ func TestSurvival(t *testing.T) {
 	}
 	for _, r := range results {
 		t.Run(r.Adapter+"/"+r.Event, func(t *testing.T) {
-			if r.skipped {
+			if r.skipped != "" {
 				t.Skip(r.word())
 			}
 			if r.failed() {
@@ -87,6 +87,9 @@ func TestJudge(t *testing.T) {
 		"a kill that leaves a stale one":     {"ETS", "kill", crowd.Report{Stale: 1}, true},
 		"a restart of Redis":                 {"Redis", "redis-restart", crowd.Report{Recovered: 9}, false},
 		"a restart of Redis that loses one":  {"Redis", "redis-restart", crowd.Report{Lost: 1, LostIdle: 1}, true},
+		"hidden tabs that lose nothing":      {"Redis", "hidden", crowd.Report{Recovered: 9}, false},
+		"hidden tabs that lose one":          {"Redis", "hidden", crowd.Report{Recovered: 8, Lost: 1}, true},
+		"hidden tabs that were not cut":      {"ETS", "hidden", crowd.Report{Sessions: 9, Closed: 8, Recovered: 9}, true},
 		"a split that loses":                 {"ETS", "split", crowd.Report{Lost: 1}, false},
 		"a split that leaves a stale one":    {"ETS", "split", crowd.Report{Stale: 1}, true},
 	} {
@@ -147,7 +150,8 @@ func TestChoose(t *testing.T) {
 		"a group and one":   {[]string{single, "kill"}, 3},
 		"one of its group":  {[]string{single, "rollout-image-1"}, 2},
 		"all pairs":         {[]string{paired}, 14},
-		"those of one only": {[]string{plain}, 12},
+		"hidden tabs":       {[]string{hidden}, 1},
+		"those of one only": {[]string{plain}, 13},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := defaults()
@@ -158,6 +162,29 @@ func TestChoose(t *testing.T) {
 			}
 			if len(chosen) != c.want {
 				t.Errorf("%d events are chosen, want %d", len(chosen), c.want)
+			}
+		})
+	}
+}
+
+func TestSkips(t *testing.T) {
+	elsewhere := options{}
+	here := options{Options: fleet.Options{OnNode: true}}
+	for name, c := range map[string]struct {
+		options options
+		event   event
+		adapter string
+		skips   bool
+	}{
+		"an event for all":                   {elsewhere, event{}, "ETS", false},
+		"processes that are elsewhere":       {elsewhere, event{needsNode: true}, "ETS", true},
+		"processes that are here":            {here, event{needsNode: true}, "ETS", false},
+		"hidden tabs with a stash of theirs": {here, hiddenEvents()[0], "BrowserMemory", true},
+		"hidden tabs":                        {here, hiddenEvents()[0], "Redis", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if why := c.options.skips(c.event, c.adapter); (why != "") != c.skips {
+				t.Errorf("it is skipped because %q", why)
 			}
 		})
 	}

@@ -34,6 +34,9 @@ type Plan struct {
 	Service string `json:"service"`
 	// StashEveryMS is the mean time between two stashes of a session, in milliseconds.
 	StashEveryMS int `json:"stashEveryMs"`
+	// Hidden is whether the pages are hidden tabs: a browser connects one that was cut only when it is shown again, and the
+	// users look at theirs when the sessions are checked.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 func (p Plan) check() error {

@@ -84,12 +84,21 @@ func quick() browser.Pace {
 // never is a pause between stashes in which no test ends.
 const never = time.Hour
 
-func open(t *testing.T, server *liveviewtest.Server, adapter string, sessions int, every time.Duration) *Crowd {
-	t.Helper()
-	c, err := Open(Plan{
+func plan(server *liveviewtest.Server, adapter string, sessions int, every time.Duration) Plan {
+	return Plan{
 		Adapter: adapter, Sessions: sessions, Host: "shop.example", Service: server.Address(), Pods: []string{server.Address()},
 		StashEveryMS: int(every / time.Millisecond),
-	}, quick())
+	}
+}
+
+func open(t *testing.T, server *liveviewtest.Server, adapter string, sessions int, every time.Duration) *Crowd {
+	t.Helper()
+	return openPlan(t, plan(server, adapter, sessions, every))
+}
+
+func openPlan(t *testing.T, plan Plan) *Crowd {
+	t.Helper()
+	c, err := Open(plan, quick())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,6 +175,28 @@ func TestUntouchedSessionsAreChecked(t *testing.T) {
 	}
 	if r.Closed != 0 || r.Times != nil {
 		t.Errorf("the checks count as an event: %d closed, times %+v", r.Closed, r.Times)
+	}
+}
+
+// Half of them stash: whoever was cut does nothing, and whoever was not goes on.
+func TestHiddenTabsComeBackWhenChecked(t *testing.T) {
+	server := liveviewtest.New(t)
+	p := plan(server, "ets", 10, 5*time.Millisecond)
+	p.Hidden = true
+	c := openPlan(t, p)
+	begin(t, c)
+	_, before := server.Seen()
+	server.CloseAll(websocket.StatusServiceRestart)
+	await(t, c, "all are away", func(r Report) bool { return r.Away == 10 })
+	// Time for many attempts of the others.
+	time.Sleep(100 * time.Millisecond)
+	if _, after := server.Seen(); after != before {
+		t.Errorf("%d joins of pages that nobody looks at", after-before)
+	}
+	r := verified(t, c, 20*time.Second)
+	expect(t, r, 10, 0, 0)
+	if r.Closed != 10 || r.Times != nil {
+		t.Errorf("%d closed, times %+v: the time until they are shown does not count", r.Closed, r.Times)
 	}
 }
 

@@ -125,6 +125,7 @@ func (s *session) comeBack(ctx context.Context, end browser.End) {
 	if end.Final {
 		s.judge(lost, "%s: a browser does not come back", end.Why)
 	}
+	end = s.shown(ctx, end)
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		pause(ctx, s.crowd.pace.Wait(attempt))
 		err := s.rejoin(ctx)
@@ -150,6 +151,21 @@ func (s *session) comeBack(ctx context.Context, end browser.End) {
 	if end.Asked {
 		close(s.checked)
 	}
+}
+
+// shown waits until the user looks at the page, if that is hidden. How long that takes says nothing of the fleet, so such an
+// end counts as one of the user's own.
+func (s *session) shown(ctx context.Context, end browser.End) browser.End {
+	if !s.crowd.plan.Hidden {
+		return end
+	}
+	if !end.Asked {
+		select {
+		case <-s.check:
+		case <-ctx.Done():
+		}
+	}
+	return browser.End{Asked: true}
 }
 
 func (s *session) rejoin(ctx context.Context) error {

@@ -19,6 +19,7 @@ defmodule Workload.Live do
       {:ok, adapter, params} ->
         Process.monitor(join.socket)
         {state, events} = mount(adapter, params, join.socket)
+        :telemetry.execute([:phoenix, :live_view, :mount, :stop], %{}, %{socket: socket(state)})
         rendered = with_events(Page.rendered(view(state)), events)
         Channel.answer(join, {:ok, %{liveview_version: "1.2.10", rendered: rendered}})
         {:noreply, state}
@@ -106,6 +107,24 @@ defmodule Workload.Live do
     }
 
     {state, events ++ more}
+  end
+
+  # What others see of a LiveView's socket: which connection it belongs to, and LiveStash's context.
+  defp socket(state), do: %{transport_pid: state.socket, private: private(state.adapter, state.stash)}
+
+  defp private(:none, _stash), do: %{}
+
+  defp private(_adapter, stash) do
+    context = %{
+      id: stash.id,
+      secret: Stash.secret(),
+      ttl: stash.ttl,
+      reconnected?: stash.reconnected?,
+      stash_fingerprint: stash.fingerprint,
+      version: nil
+    }
+
+    %{live_stash_context: context}
   end
 
   defp view(state), do: %{status: state.status, count: state.assigns.count, adapter: state.adapter}

@@ -1,0 +1,168 @@
+%% Under which keys do the pages of this node stash in Redis, and how long do those stashes live once a drain has closed
+%% their sockets? A key is made of what only the page knows, and Redis cannot be asked for it: its user need not be allowed
+%% to look for keys. So each page says its key itself, in LiveView's telemetry: no page is ever asked, and none waits.
+-module(livestash_agent_pages).
+
+-behaviour(gen_server).
+
+-export([start_link/0, handle/4, alive/0, raise/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+%% After mounting a page has its stash's id. It may get another one later, when it resets the stash while Redis is away, and
+%% then renders.
+-define(EVENTS, [
+    [phoenix, live_view, mount, stop],
+    [phoenix, live_view, render, stop]
+]).
+%% Milliseconds between two looks for pages that are gone.
+-define(SWEEP, 15000).
+%% Bytes of an id. A browser brings it along, so it may be anything.
+-define(MAX_ID, 1024).
+%% Stashes that Redis is told of in one command: so many take it less than a millisecond.
+-define(BATCH, 100).
+%% Milliseconds for telling Redis of all of them.
+-define(LIMIT, 10000).
+%% How much longer before the attempt is ended from outside.
+-define(SLACK, 500).
+%% Only what the page of this node still owns: whoever has come back has the TTL of the page that it came back to. The commands
+%% are those that LiveStash needs itself. LiveStash renews a stash for its TTL, so nothing as long as that is less.
+-define(SCRIPT, <<
+    "local raised = 0 "
+    "for i, key in ipairs(KEYS) do "
+    "if redis.call('HGET', key, 'owner_id') == ARGV[2 * i - 1] then "
+    "raised = raised + redis.call('EXPIRE', key, ARGV[2 * i]) end end "
+    "return raised"
+>>).
+
+%% mark: of the id and the secret that the digest was made of.
+-record(page, {
+    pid :: pid(),
+    mark :: non_neg_integer(),
+    digest :: binary(),
+    %% Seconds.
+    ttl :: pos_integer()
+}).
+
+-spec start_link() -> {ok, pid()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Listens where telemetry is there. Attaching a second time changes nothing.
+-spec init([]) -> {ok, undefined}.
+init([]) ->
+    ?MODULE = ets:new(?MODULE, [named_table, public, {keypos, #page.pid}, {write_concurrency, true}]),
+    _ = erlang:module_loaded(telemetry) andalso telemetry:attach_many(?MODULE, ?EVENTS, fun ?MODULE:handle/4, []),
+    {ok, sweep_later()}.
+
+-spec handle_call(term(), gen_server:from(), undefined) -> {reply, ok, undefined}.
+handle_call(_Question, _From, State) ->
+    {reply, ok, State}.
+
+-spec handle_cast(term(), undefined) -> {noreply, undefined}.
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+%% What a drain has ended is needed after it.
+-spec handle_info(term(), undefined) -> {noreply, undefined}.
+handle_info(sweep, _State) ->
+    livestash_agent_state:draining() orelse sweep(),
+    {noreply, sweep_later()};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+sweep_later() ->
+    _ = erlang:send_after(?SWEEP, self(), sweep),
+    undefined.
+
+sweep() ->
+    [ets:delete(?MODULE, Pid) || #page{pid = Pid} <- pages(fun(Pid) -> not is_process_alive(Pid) end)].
+
+%% Runs in the LiveView's process: a look into the table, and only after mounting, or with a new id, a hash of some dozen
+%% bytes and a write. A page that is rendered for a request without a socket has nothing to keep. No shape of the socket
+%% makes it fail, and neither does a table that is gone because the agent has ended, or a release without crypto.
+-spec handle([atom()], map(), map(), []) -> ok.
+handle(_Event, _Measurements, #{socket := #{transport_pid := Transport, private := #{live_stash_context := Context}}}, []) when
+    is_pid(Transport)
+->
+    remember(Context);
+handle(_Event, _Measurements, _Metadata, []) ->
+    ok.
+
+remember(#{id := Id, secret := Secret, ttl := Ttl}) when
+    is_binary(Id), byte_size(Id) =< ?MAX_ID, is_binary(Secret), is_integer(Ttl), Ttl > 0
+->
+    Mark = erlang:phash2({Id, Secret}),
+    try
+        is_known(self(), Mark) orelse
+            ets:insert(?MODULE, #page{pid = self(), mark = Mark, digest = crypto:hash(sha256, [Id, Secret]), ttl = Ttl}),
+        ok
+    catch
+        error:_ -> ok
+    end;
+remember(_Context) ->
+    ok.
+
+is_known(Pid, Mark) ->
+    case ets:lookup(?MODULE, Pid) of
+        [#page{mark = Mark}] -> true;
+        _ -> false
+    end.
+
+%% The pages that live and are known to stash in Redis.
+-spec alive() -> [pid()].
+alive() ->
+    [Pid || #page{pid = Pid} <- pages(fun is_process_alive/1)].
+
+pages(Which) ->
+    Add = fun(#page{pid = Pid} = Page, Pages) -> [Page || Which(Pid)] ++ Pages end,
+    case ets:whereis(?MODULE) of
+        undefined -> [];
+        Table -> ets:foldl(Add, [], Table)
+    end.
+
+%% Gives more time to the stashes of the pages that are kept, within some seconds and until the deadline, in monotonic
+%% milliseconds. What it costs Redis is not bounded here: maxmemory does that. Returns how many stashes.
+-spec raise(livestash_agent_handoff:keep(), Deadline :: integer()) -> non_neg_integer().
+raise(none, _Deadline) ->
+    0;
+raise({IsKept, Until}, Deadline) ->
+    raise(pages(IsKept), Until, min(Deadline, erlang:monotonic_time(millisecond) + ?LIMIT)).
+
+raise([], _Until, _Deadline) ->
+    0;
+raise(Pages, Until, Deadline) ->
+    Seconds = Until - os:system_time(second),
+    Work = fun() -> livestash_agent_redis_connection:sum(commands(Pages, Seconds), Deadline) end,
+    Limit = max(0, Deadline - erlang:monotonic_time(millisecond)),
+    {Raised, Reason} =
+        case livestash_agent_tasks:run([{raise, Work}], Limit + ?SLACK) of
+            [{raise, {ok, Sum}}] -> Sum;
+            [{raise, {error, _}}] -> {0, "It failed, or took too long."}
+        end,
+    tell(Raised, length(Pages), Reason),
+    Raised.
+
+tell(Raised, _Pages, "") ->
+    logger:notice("livestash agent: ~b stashes in Redis of sockets that were closed are kept for longer.", [Raised]);
+tell(Raised, Pages, Reason) ->
+    logger:warning("livestash agent: ~b stashes in Redis of ~b sockets that were closed are kept for longer. ~ts", [
+        Raised, Pages, Reason
+    ]).
+
+commands([], _Seconds) ->
+    [];
+commands(Pages, Seconds) ->
+    {Batch, Rest} = lists:split(min(?BATCH, length(Pages)), Pages),
+    [command(Batch, Seconds) | commands(Rest, Seconds)].
+
+%% As LiveStash writes key and owner.
+command(Pages, Seconds) ->
+    Keys = [<<"live_stash:", (unpadded(base64:encode(Digest)))/binary>> || #page{digest = Digest} <- Pages],
+    Arguments = [
+        [term_to_binary(Pid), integer_to_binary(max(Seconds, Ttl))]
+     || #page{pid = Pid, ttl = Ttl} <- Pages
+    ],
+    [<<"EVAL">>, ?SCRIPT, integer_to_binary(length(Pages)) | Keys ++ lists:append(Arguments)].
+
+unpadded(Text) ->
+    string:trim(Text, trailing, "=").
