@@ -76,19 +76,18 @@ stop(_State) ->
 init([]) ->
     {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, [
         #{id => Module, start => {Module, start_link, []}}
-     || Module <- [
-            livestash_agent_rank,
-            livestash_agent_join,
+     || Module <- [livestash_agent_rank] ++ of_adapter(livestash_agent_config:get(adapter)) ++ [
             livestash_agent_mesh,
             livestash_agent_journal,
             livestash_agent_reunion,
             livestash_agent_network,
-            livestash_agent_notice
-        ] ++ redis(livestash_agent_config:get(adapter)) ++ [
+            livestash_agent_notice,
             livestash_agent_ready,
             livestash_agent_http
         ]
     ]}}.
 
-redis(redis) -> [livestash_agent_redis, livestash_agent_pages];
-redis(_Adapter) -> [].
+%% An application may use Mnesia for something else. Who watches how it joins must be there before nodes are connected.
+of_adapter(redis) -> [livestash_agent_redis, livestash_agent_pages];
+of_adapter(mnesia) -> [livestash_agent_join];
+of_adapter(_Other) -> [].

@@ -14,8 +14,16 @@ all_test_() ->
     [
         {"nodes are replaced", {timeout, 3600, fun nodes_are_replaced/0}},
         {"what was stashed on a node that stood alone", {timeout, 60, fun rows_of_a_lone_node/0}},
-        {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}}
+        {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}},
+        {"an application with another adapter that uses Mnesia for itself", {timeout, 60, fun other_adapter/0}}
     ].
+
+%% Each of its nodes may well have a Mnesia of its own.
+other_adapter() ->
+    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent_ready])) end),
+    ?assertEqual(undefined, call(Vm, erlang, whereis, [livestash_agent_join])),
+    stop(Vm).
 
 nodes_are_replaced() ->
     Seed = number("LIVESTASH_TEST_SEED", erlang:unique_integer([positive]) + erlang:system_time(second)),
