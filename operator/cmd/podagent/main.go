@@ -56,7 +56,6 @@ func run(args []string) error {
 		return errUsage
 	}
 
-	// Nobody asks a terminating pod whether it is ready: stopping at once is fine.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	logger := log.New(os.Stderr, "", log.LstdFlags|log.LUTC|log.Lmsgprefix)

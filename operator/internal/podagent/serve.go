@@ -20,6 +20,8 @@ const (
 	// kubelet, which takes no time, must get through to its answer.
 	requestTime = 500 * time.Millisecond
 	crowdTime   = 50 * time.Millisecond
+	// endPause is between two looks whether the agent of a pod that stops is still there.
+	endPause = 200 * time.Millisecond
 	// acceptPause keeps a process that has no file descriptor left from spinning.
 	acceptPause = 100 * time.Millisecond
 
@@ -27,7 +29,8 @@ const (
 )
 
 // Serve keeps the boot arguments in dir up to date, and answers GET /readyz and GET /healthz on the probe port, until ctx
-// ends: then the pod is being stopped, which it tells the agent. An error means that it cannot listen, or cannot tell.
+// ends: then the pod is being stopped, which it tells the agent. It goes on answering while the agent is there: a pod that
+// keeps its users until another one is ready says ready. An error means that it cannot listen, or cannot tell.
 func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logger) error {
 	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", settings.ProbePort))
 	if err != nil {
@@ -38,7 +41,19 @@ func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logge
 	}
 	go serveConns(listener, probePages(newReadiness(settings, logger).ask), "")
 	newBootArgs(dir, settings, dns, logger).refresh(ctx, refreshInterval)
-	return errors.Join(tellStopping(dir), listener.Close())
+	err = tellStopping(dir)
+	awaitAgentsEnd(settings.AgentPort)
+	return errors.Join(err, listener.Close())
+}
+
+// awaitAgentsEnd returns when no agent is there. The kubelet ends this program when that takes longer than the pod has.
+func awaitAgentsEnd(port int) {
+	for {
+		if _, err := askAgent(port); err != nil && !errors.Is(err, errSilent) {
+			return
+		}
+		time.Sleep(endPause)
+	}
 }
 
 // probePages are what the kubelet asks for.

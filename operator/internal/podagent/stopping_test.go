@@ -41,3 +41,30 @@ func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
 }
+
+func TestServeAnswersWhileTheAgentIsThere(t *testing.T) {
+	agentPort, endAgent := agentSocket(t, agentSays("200 OK", "ready\n\n\n"))
+	settings := Settings{ProbePort: shut(t), AgentPort: agentPort}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, t.TempDir(), settings, log.New(io.Discard, "", 0)) }()
+	stop()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		reply, err := get(settings.ProbePort, "/readyz", time.Now().Add(time.Second))
+		if err == nil && reply.status == 200 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a pod that keeps its users is not ready: %v %v", reply, err)
+		}
+	}
+	select {
+	case err := <-done:
+		t.Fatal("it has ended before the agent:", err)
+	default:
+	}
+	endAgent()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
