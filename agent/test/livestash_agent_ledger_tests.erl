@@ -110,7 +110,8 @@ results(Users, Away, #{node := Node} = Vm) ->
 run_together(Size, Kinds, Rows, Seed) ->
     Vms = [start(#{}) || _ <- seq(Size)],
     connect(Vms, Vms),
-    {Going, [#{node := Stays}] = [Last]} = lists:split(Size - 1, Vms),
+    {Going, [Last]} = lists:split(Size - 1, Vms),
+    #{node := Stays} = Last,
     Away = lists:append([?F:call(Vm, ?MODULE, fill, [Rows, {Seed, Node}]) || #{node := Node} = Vm <- Going]),
     Users = settle(Vms, Kinds, Seed),
     [?F:call(Vm, livestash_agent_state, set_draining, [handing_over]) || Vm <- Going],
