@@ -42,7 +42,7 @@ init_stop() ->
 %% The operating system's process goes on, but nothing that was in its memory.
 init_restart() ->
     [Vm, Peer] = Vms = fleet(#{}),
-    _ = catch ?F:call(Vm, init, restart, []),
+    _ = spawn(fun() -> ?F:call(Vm, init, restart, []) end),
     ?F:eventually(fun() -> rows(Peer) =:= 5 end),
     stop_all([Peer | Vms]).
 
