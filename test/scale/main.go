@@ -30,6 +30,7 @@ func main() {
 	var operatorArgs string
 	flag.IntVar(&opts.clusters, "n", 300, "How many LiveStashClusters are made.")
 	flag.IntVar(&opts.pods, "pods", 3, "How many pods each has.")
+	flag.IntVar(&opts.wave, "wave", 0, "How many LiveStashClusters are made at once; the next are made when these have their pods. 0: all, or 50 with -agents.")
 	flag.BoolVar(&opts.withAgents, "agents", false, "Let the pods run on a simulated node, with agents that answer, and measure the operator at rest and how fast it acts.")
 	flag.Float64Var(&opts.silent, "silent", 0.33, "Share of the pods whose agents never answer.")
 	flag.DurationVar(&opts.idle, "idle", idleWindow, "How long the operator is watched that has nothing to do.")
