@@ -52,8 +52,9 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 		return err
 	case p.waits() || absent > 0:
 		p.DueIn(lookAtRollout)
-	case len(p.seen.waited) > 0:
-		p.DueIn(lookAgain)
+	}
+	if turn := p.seen.turn(); turn > 0 {
+		p.DueIn(turn)
 	}
 	return nil
 }
