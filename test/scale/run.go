@@ -28,7 +28,7 @@ const (
 	// waveWithAgents is how many LiveStashClusters are made at once when their pods run: so many that the control plane always has
 	// something to do, and so few that who asks it, for a lease above all, is answered in time.
 	waveWithAgents = 50
-	graceLimit      = 2 * time.Minute
+	graceLimit     = 2 * time.Minute
 
 	pollInterval = 500 * time.Millisecond
 )
