@@ -103,8 +103,8 @@ func slimPod(object any) (any, error) {
 		}
 	}
 	slim.Status.PodIP = pod.Status.PodIP
-	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses)
-	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses)
+	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
+	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
 	return slim, nil
 }
 
@@ -122,8 +122,8 @@ func only(all map[string]string, names ...string) map[string]string {
 	return some
 }
 
-// slimContainers are the states of the application, and of what else waits. Of containers that run, nobody asks for more.
-func slimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// slimContainers are the states of what waits, and of the application, unless it runs in a pod that serves: nobody asks then.
+func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.ContainerStatus {
 	var slim []corev1.ContainerStatus
 	for _, status := range statuses {
 		isApp := status.Name == fleet.AppContainer
@@ -134,7 +134,7 @@ func slimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus 
 		if isApp {
 			kept.State.Terminated = status.State.Terminated
 		}
-		if isApp || kept.State.Waiting != nil {
+		if kept.State != (corev1.ContainerState{}) || isApp && !serves {
 			slim = append(slim, kept)
 		}
 	}

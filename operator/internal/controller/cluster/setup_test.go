@@ -71,11 +71,14 @@ func TestSlimPodTellsTheSame(t *testing.T) {
 	ready := condition(corev1.PodReady, corev1.ConditionTrue, "")
 	for name, pod := range map[string]*corev1.Pod{
 		"serves":               wholePod(running, ended, condition(corev1.PodScheduled, corev1.ConditionTrue, ""), ready),
+		"runs, not yet ready":  wholePod(running, ended, condition(corev1.PodReady, corev1.ConditionFalse, "")),
+		"runs, its agent not":  wholePod(running, waits("ImagePullBackOff"), condition(corev1.PodReady, corev1.ConditionFalse, "")),
 		"starts":               wholePod(waits("PodInitializing"), running),
 		"has no agent":         wholePod(waits("PodInitializing"), waits("ImagePullBackOff")),
 		"has no image":         wholePod(waits("ImagePullBackOff"), ended),
 		"crashes":              wholePod(waits("CrashLoopBackOff"), ended),
 		"has drained":          wholePod(ended, ended),
+		"has drained just now": wholePod(ended, ended, ready),
 		"has no room":          wholePod(corev1.ContainerState{}, corev1.ContainerState{}, condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable)),
 		"has nothing told yet": {ObjectMeta: metav1.ObjectMeta{Name: "shop-0"}},
 	} {
@@ -108,7 +111,7 @@ func TestSlimPodHoldsLittle(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: fleet.AppContainer, Ports: pod.Spec.Containers[0].Ports}}},
 		Status: corev1.PodStatus{
-			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{ready}, ContainerStatuses: []corev1.ContainerStatus{{Name: fleet.AppContainer}},
+			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{ready},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
