@@ -37,7 +37,7 @@ func main() {
 	flag.StringVar(&opts.bin, "bin", "../bin", "Folder of the programs localcluster, kubernetes and manager.")
 	flag.StringVar(&opts.config, "config", "../config", "Folder of the project's config/, for the CRD and the roles.")
 	flag.StringVar(&opts.name, "name", "bench", "Name of the local cluster. What is left of an earlier one of that name is removed.")
-	flag.StringVar(&opts.keep, "keep", "", "Folder that gets audit.log, operator.log and all.yaml. Empty: they are removed in the end.")
+	flag.StringVar(&opts.keep, "keep", "", "Folder that gets audit.log and operator.log. Empty: they are removed in the end.")
 	flag.StringVar(&operatorArgs, "operator-args", "", "More arguments for the operator, separated by spaces.")
 	flag.BoolVar(&checkBounds, "check", false, "Fail when a bound on requests or memory is broken.")
 	flag.BoolVar(&checkPace, "check-pace", false, "Fail when the operator is slower, or takes more CPU time, than it should. Only for a machine with nothing else to do.")
