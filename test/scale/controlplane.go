@@ -48,7 +48,7 @@ func (c *controlPlane) up(ctx context.Context) error {
 	if err := c.localcluster(ctx, "down"); err != nil {
 		return err
 	}
-	return c.localcluster(ctx, "up", "--control-plane-only", "--audit-log", c.auditLog())
+	return c.localcluster(ctx, "up", "--control-plane-only", "--audit-log", c.auditLog(), "--audit-user", operatorUser())
 }
 
 // down removes it, also when it is half up, and whatever became of the caller's context.

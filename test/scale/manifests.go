@@ -35,13 +35,13 @@ func prerequisites(roles string) string {
 	)
 }
 
-// liveStashClusters are all LiveStashClusters, as a user would write them.
-func (b *bench) liveStashClusters() string {
-	all := make([]string, b.clusters)
-	for i := range all {
-		all[i] = b.liveStashCluster(clusterName(i), clustersNamespace)
+// liveStashClusters are those from the first to before the next, as a user would write them.
+func (b *bench) liveStashClusters(first, next int) string {
+	var some []string
+	for i := first; i < next; i++ {
+		some = append(some, b.liveStashCluster(clusterName(i), clustersNamespace))
 	}
-	return documents(all...)
+	return documents(some...)
 }
 
 func clusterName(i int) string { return fmt.Sprintf("shop-%04d", i) }

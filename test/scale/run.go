@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,18 @@ import (
 )
 
 const (
-	// quietFor is how long the operator must make no request to count as quiet. With agents it asks each of them in that time,
-	// also once more those that did not answer.
+	// quietFor is how long the operator must make no request to count as quiet. With agents, it asks those of a new fleet of which
+	// one does not answer each second for a minute: that is not rest.
 	quietFor       = 5 * time.Second
-	quietForAgents = 40 * time.Second
+	quietForAgents = 70 * time.Second
 	// quietLimit is how long it is given for that. One that does not get quiet is measured all the same.
 	quietLimit = 2 * time.Minute
-	// limitPerCluster is the time that a run gives up after, for each LiveStashCluster, on top of graceLimit.
+	// limitPerCluster is the time that a run gives up after, for each LiveStashCluster of a wave, on top of graceLimit.
 	limitPerCluster = time.Second
-	graceLimit      = 2 * time.Minute
+	// waveWithAgents is how many LiveStashClusters are made at once when their pods run: so many that the control plane always has
+	// something to do, and so few that who asks it, for a lease above all, is answered in time.
+	waveWithAgents = 50
+	graceLimit     = 2 * time.Minute
 
 	pollInterval = 500 * time.Millisecond
 )
@@ -33,6 +37,8 @@ const (
 type options struct {
 	// pods is how many each of the clusters has.
 	clusters, pods int
+	// wave is how many clusters are made at once. 0: as many as is usual.
+	wave int
 	// withAgents lets the pods run, on a simulated node. silent is the share of them whose agents never answer.
 	withAgents   bool
 	silent       float64
@@ -63,9 +69,10 @@ type bench struct {
 
 // run measures, and leaves nothing running, however it ends.
 func run(ctx context.Context, opts options) (measured measurement, err error) {
-	if opts.clusters < 1 || opts.pods < 1 {
-		return measured, errors.New("-n and -pods must be at least 1")
+	if opts.clusters < 1 || opts.pods < 1 || opts.wave < 0 {
+		return measured, errors.New("-n and -pods must be at least 1, and -wave not negative")
 	}
+	opts.wave = cmp.Or(opts.wave, usualWave(opts))
 	if opts.bin, err = filepath.Abs(opts.bin); err != nil {
 		return measured, err
 	}
@@ -125,12 +132,28 @@ func (b *bench) everything(ctx context.Context, plane *controlPlane) (measured m
 	go func() {
 		select {
 		case <-b.process.ended:
-			cancel(fmt.Errorf("the operator ended:\n%s", b.process.tail()))
+			cancel(ended(b.process.tail()))
 		case <-ctx.Done():
 		}
 	}()
 	measured, err = b.measure(ctx)
 	return measured, because(ctx, err)
+}
+
+// usualWave is how many LiveStashClusters are made at once.
+func usualWave(opts options) int {
+	if opts.withAgents {
+		return waveWithAgents
+	}
+	return opts.clusters
+}
+
+// ended says why the operator ended, from the end of its log.
+func ended(log string) error {
+	if strings.Contains(log, "leader election lost") {
+		return fmt.Errorf("the operator lost its lease, because the control plane did not take its renewals in time: make fewer at once with -wave\n%s", log)
+	}
+	return fmt.Errorf("the operator ended:\n%s", log)
 }
 
 // because names what ended ctx as the cause of the error, which is only its consequence then.
@@ -230,10 +253,6 @@ func (b *bench) measureCreation(ctx context.Context, measured *measurement) erro
 	if err := b.warmUp(ctx); err != nil {
 		return err
 	}
-	file := filepath.Join(b.dir, "all.yaml")
-	if err := os.WriteFile(file, []byte(b.liveStashClusters()), 0o644); err != nil {
-		return err
-	}
 	sets, err := watchStatefulSets(ctx, b.client, clustersNamespace, b.clusters, b.withAgents)
 	if err != nil {
 		return err
@@ -242,9 +261,9 @@ func (b *bench) measureCreation(ctx context.Context, measured *measurement) erro
 		return err
 	}
 
-	b.step("creating %d LiveStashClusters of %d pods with one kubectl", b.clusters, b.pods)
+	b.step("creating %d LiveStashClusters of %d pods, %d at once", b.clusters, b.pods, min(b.wave, b.clusters))
 	started := time.Now()
-	if err := b.create(ctx, file, sets, started, measured); err != nil {
+	if err := b.create(ctx, sets, started, measured); err != nil {
 		return err
 	}
 	quiet := quietFor
@@ -298,43 +317,47 @@ func (b *bench) warmUp(ctx context.Context) error {
 	if err := b.kubectl(ctx, b.liveStashCluster("warm-up", namespace), "create", "-f", "-"); err != nil {
 		return err
 	}
-	if err := b.waitPods(sets); err != nil {
+	if err := b.waitPods(sets, 1); err != nil {
 		return err
 	}
 	_, err = b.waitQuiet(ctx, "the warm-up", started, quietFor)
 	return err
 }
 
-// create runs kubectl and waits until every StatefulSet is there and has its pods.
-func (b *bench) create(ctx context.Context, file string, sets *arrivals, started time.Time, measured *measurement) error {
+// create makes the LiveStashClusters, each wave when the last one has its pods.
+func (b *bench) create(ctx context.Context, sets *arrivals, started time.Time, measured *measurement) error {
 	stop := b.remind(sets.String)
 	defer stop()
-	created := make(chan error, 1)
-	go func() {
-		err := b.kubectl(ctx, "", "create", "-f", file)
+	for first := 0; first < b.clusters; first += b.wave {
+		next := min(first+b.wave, b.clusters)
+		if err := b.kubectl(ctx, b.liveStashClusters(first, next), "create", "-f", "-"); err != nil {
+			return err
+		}
 		measured.created = time.Since(started)
-		created <- err
-	}()
-	if err := <-created; err != nil {
-		return err
-	}
-	b.step("created after %.2f s: %s", measured.created.Seconds(), sets)
-	if err := b.waitPods(sets); err != nil {
-		return err
+		b.step("%d created after %.2f s: %s", next, measured.created.Seconds(), sets)
+		if err := b.waitPods(sets, next); err != nil {
+			return err
+		}
 	}
 	measured.made, measured.full = (<-sets.allMade).Sub(started), time.Since(started)
 	b.step("every StatefulSet was there after %.2f s, its pods after %.2f s", measured.made.Seconds(), measured.full.Seconds())
 	return nil
 }
 
-func (b *bench) waitPods(sets *arrivals) error {
-	limit := graceLimit + time.Duration(b.clusters)*limitPerCluster
-	select {
-	case err := <-sets.ended:
-		return err
-	case <-time.After(limit):
-		return fmt.Errorf("not all StatefulSets after %s: %s; %s; the end of the operator's log:\n%s", limit, sets, b.node, b.process.tail())
+// waitPods waits until so many StatefulSets have their pods.
+func (b *bench) waitPods(sets *arrivals, wanted int) error {
+	limit := graceLimit + time.Duration(b.wave)*limitPerCluster
+	late := time.After(limit)
+	for sets.full.Load() < int64(wanted) {
+		select {
+		case err := <-sets.ended:
+			return err
+		case <-sets.came:
+		case <-late:
+			return fmt.Errorf("not %d StatefulSets after %s: %s; %s; the end of the operator's log:\n%s", wanted, limit, sets, b.node, b.process.tail())
+		}
 	}
+	return nil
 }
 
 // waitQuiet waits until the operator has made no request for so long, and returns the end of that time. An operator

@@ -21,6 +21,8 @@ type arrivals struct {
 	running bool
 	// made and full are how many exist, and how many of them have all their pods.
 	made, full atomic.Int64
+	// came gets something when another one has all its pods.
+	came chan struct{}
 	// allMade gets the moment when the last one was made.
 	allMade chan time.Time
 	// ended gets nil when each has all its pods, or the error that ended the watch before.
@@ -38,7 +40,7 @@ func watchStatefulSets(ctx context.Context, client kubernetes.Interface, namespa
 	if err != nil {
 		return nil, fmt.Errorf("watch StatefulSets: %w", err)
 	}
-	a := &arrivals{wanted: wanted, running: running, allMade: make(chan time.Time, 1), ended: make(chan error, 1)}
+	a := &arrivals{wanted: wanted, running: running, came: make(chan struct{}, 1), allMade: make(chan time.Time, 1), ended: make(chan error, 1)}
 	go func() {
 		defer events.Stop()
 		a.ended <- a.follow(events.ResultChan())
@@ -69,7 +71,12 @@ func (a *arrivals) follow(events <-chan watch.Event) error {
 		}
 		if !isFull && a.hasPods(set) {
 			full[set.Name] = true
-			if a.full.Add(1) == int64(a.wanted) {
+			all := a.full.Add(1) == int64(a.wanted)
+			select {
+			case a.came <- struct{}{}:
+			default: // who waits has not seen the last one yet, and will see both
+			}
+			if all {
 				return nil
 			}
 		}

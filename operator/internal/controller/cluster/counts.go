@@ -10,24 +10,41 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
 
-// countsEvery is how often a status is written of which only the numbers of stashes have changed: they always do.
-const countsEvery = time.Minute
+const (
+	// countsEvery is how often a status is written of which only the numbers of stashes have changed: they always do.
+	countsEvery = time.Minute
+	// detailsEvery is how often one is written of which only pods, numbers and messages have changed, but no condition, or else a
+	// fleet would be written for every step of every pod.
+	detailsEvery = 5 * time.Second
+)
 
 // counts remembers when the status of each LiveStashCluster was last written.
 type counts struct{ written sync.Map }
 
-// wait is for how long a status is to wait because only numbers of stashes in it have changed. 0: it is to be written, if at all.
+// wait is for how long a status is to wait because nothing in it has changed that is told at once. 0: it is to be written, if at
+// all.
 func (k *counts) wait(before, after *v1alpha1.LiveStashCluster, now time.Time) time.Duration {
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return 0
 	}
 	last, known := k.written.Load(after.UID)
-	if known && equality.Semantic.DeepEqual(withoutCounts(before.Status), withoutCounts(after.Status)) {
-		if left := countsEvery - now.Sub(last.(time.Time)); left > 0 {
+	if known {
+		if left := pause(before.Status, after.Status) - now.Sub(last.(time.Time)); left > 0 {
 			return left
 		}
 	}
 	k.written.Store(after.UID, now)
+	return 0
+}
+
+// pause is how long lies between two writes of a status with such changes.
+func pause(before, after v1alpha1.LiveStashClusterStatus) time.Duration {
+	switch {
+	case equality.Semantic.DeepEqual(withoutCounts(before), withoutCounts(after)):
+		return countsEvery
+	case equality.Semantic.DeepEqual(withoutDetails(before), withoutDetails(after)):
+		return detailsEvery
+	}
 	return 0
 }
 
@@ -38,6 +55,16 @@ func withoutCounts(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClu
 	plain.Stashes = 0
 	for i := range plain.Pods {
 		plain.Pods[i].Stashes = 0
+	}
+	return plain
+}
+
+func withoutDetails(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
+	plain := *status.DeepCopy()
+	plain.Stashes, plain.Pods = 0, nil
+	plain.Replicas, plain.ReadyReplicas, plain.UpdatedReplicas = 0, 0, 0
+	for i := range plain.Conditions {
+		plain.Conditions[i].Message = ""
 	}
 	return plain
 }

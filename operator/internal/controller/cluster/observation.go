@@ -129,6 +129,25 @@ func (o *observation) longestAbsent(fleetName string) time.Duration {
 	return longest
 }
 
+// turn is after how long time alone changes what is thought of a pod: it has been waited for long enough, or its node has had its time
+// to say that it stopped. 0: never. All else that can happen to a pod is told by a watch, or by its agent.
+func (o *observation) turn() time.Duration {
+	var left []time.Duration
+	for _, waited := range o.waited {
+		left = append(left, soon-waited, patience-waited)
+	}
+	for i := range o.members {
+		if m := &o.members[i]; m.terminating() {
+			left = append(left, m.DeletionTimestamp.Add(goneAfter).Sub(o.now))
+		}
+	}
+	left = slices.DeleteFunc(left, func(one time.Duration) bool { return one < 0 })
+	if len(left) == 0 {
+		return 0
+	}
+	return slices.Min(left) + time.Millisecond // a moment over it
+}
+
 // heard is whether every agent whose pod serves has been asked. After a restart of the operator, none has: what was told before
 // stands until then.
 func (o *observation) heard() bool {

@@ -54,7 +54,7 @@ func podTrouble(pod *corev1.Pod) string {
 // lastingTrouble is that of a pod which may have been told to stop.
 func lastingTrouble(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
+		if unschedulable(condition) {
 			return fmt.Sprintf("pod %s cannot be scheduled: %s", pod.Name, condition.Message)
 		}
 	}
@@ -66,6 +66,10 @@ func lastingTrouble(pod *corev1.Pod) string {
 		return fmt.Sprintf("pod %s, container %s: %s; %s", pod.Name, container.Name, waiting.Reason, advice(pod, container))
 	}
 	return ""
+}
+
+func unschedulable(condition corev1.PodCondition) bool {
+	return condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable
 }
 
 func advice(pod *corev1.Pod, container corev1.ContainerStatus) string {

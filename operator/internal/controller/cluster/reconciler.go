@@ -203,7 +203,12 @@ func (p *pass) waits() bool {
 			return true
 		}
 	}
-	return p.plan.Phase != rollout.Complete && p.plan.Phase != rollout.Stuck
+	return p.rolls()
+}
+
+// rolls is whether a rollout goes on.
+func (p *pass) rolls() bool {
+	return !p.cluster.Spec.Paused && p.plan.Phase != rollout.Complete && p.plan.Phase != rollout.Stuck
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {

@@ -51,10 +51,11 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 		p.DueIn(lookAgain)
 		p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet, p.seen.now.Add(-absent))
 		return err
-	case p.waits() || absent > 0:
+	case p.rolls() || absent > 0:
 		p.DueIn(lookAtRollout)
-	case len(p.seen.waited) > 0:
-		p.DueIn(lookAgain)
+	}
+	if turn := p.seen.turn(); turn > 0 {
+		p.DueIn(turn)
 	}
 	return nil
 }

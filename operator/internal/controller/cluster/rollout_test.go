@@ -355,3 +355,38 @@ func TestWhyAPodIsNotMade(t *testing.T) {
 		})
 	}
 }
+
+// A pod that is waited for tells by its watch or its agent that the wait is over. Only a rollout, which also waits for time to pass, is
+// looked at every second: a thousand new fleets would else keep a core busy.
+func TestOnlyARolloutIsLookedAtAllTheTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		waited time.Duration
+		change func([]member)
+		want   time.Duration
+	}{
+		"nobody is waited for":      {},
+		"a pod has just been made":  {waited: 3 * time.Second, want: soon - 3*time.Second},
+		"a pod is of the old image": {change: func(m []member) { m[0].updated = false }, want: lookAtRollout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &v1alpha1.LiveStashCluster{}
+			cluster.Spec.Adapter, cluster.Spec.Replicas = v1alpha1.AdapterETS, ptr.To[int32](2)
+			cluster.Spec.Agent.Enabled = ptr.To(true)
+			cluster.Name = "shop"
+			seen := fleetOf(2, c.change)
+			seen.statefulSet.UID = "set"
+			if c.waited > 0 {
+				seen.waited = map[string]time.Duration{"shop-0": c.waited}
+			}
+			p := &pass{cluster: cluster, seen: seen}
+			r := &Reconciler{Live: brokenReader{err: errors.New("the API server is asked")}}
+			if err := r.planRollout(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			result, err := p.End(nil, func(error) error { return nil })
+			if got := result.RequeueAfter; err != nil || got < c.want || got > c.want+10*time.Millisecond {
+				t.Errorf("the next look is in %s, %v; want it in %s (plan %+v)", got, err, c.want, p.plan)
+			}
+		})
+	}
+}

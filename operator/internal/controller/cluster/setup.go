@@ -53,7 +53,7 @@ func CacheOptions() cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}:           ours,
 			&corev1.PersistentVolumeClaim{}: ours,
-			&corev1.Pod{}:                   {Label: ours.Label, Transform: slimPod},
+			&corev1.Pod{}:                   {Label: ours.Label, Transform: (&templates{}).slimPod},
 			&corev1.Secret{}:                {Transform: slimSecret},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
@@ -89,16 +89,11 @@ func slimPod(object any) (any, error) {
 		UID:               pod.UID,
 		ResourceVersion:   pod.ResourceVersion,
 		DeletionTimestamp: pod.DeletionTimestamp,
-		Labels: map[string]string{
-			appsv1.StatefulSetRevisionLabel: pod.Labels[appsv1.StatefulSetRevisionLabel],
-			render.ClusterLabel:             pod.Labels[render.ClusterLabel],
-			render.ComponentLabel:           pod.Labels[render.ComponentLabel],
-			redis.RoleLabel:                 pod.Labels[redis.RoleLabel],
-		},
-		Annotations: map[string]string{fleet.StoreAnnotation: pod.Annotations[fleet.StoreAnnotation]},
+		Labels:            only(pod.Labels, appsv1.StatefulSetRevisionLabel, render.ClusterLabel, render.ComponentLabel, redis.RoleLabel),
+		Annotations:       only(pod.Annotations, fleet.StoreAnnotation),
 	}}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled || condition.Type == corev1.PodReady {
+		if condition.Type == corev1.PodReady || unschedulable(condition) {
 			slim.Status.Conditions = append(slim.Status.Conditions, condition)
 		}
 	}
@@ -108,19 +103,40 @@ func slimPod(object any) (any, error) {
 		}
 	}
 	slim.Status.PodIP = pod.Status.PodIP
-	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses)
-	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses)
+	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
+	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
 	return slim, nil
 }
 
-func slimContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// only are the entries of these names. Nil when there are none.
+func only(all map[string]string, names ...string) map[string]string {
+	var some map[string]string
+	for _, name := range names {
+		if value, found := all[name]; found {
+			if some == nil {
+				some = map[string]string{}
+			}
+			some[name] = value
+		}
+	}
+	return some
+}
+
+// slimContainers are the states of what waits, and of the application, unless it runs in a pod that serves: nobody asks then.
+func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.ContainerStatus {
 	var slim []corev1.ContainerStatus
 	for _, status := range statuses {
-		slim = append(slim, corev1.ContainerStatus{
-			Name:  status.Name,
-			Image: status.Image,
-			State: corev1.ContainerState{Waiting: status.State.Waiting, Terminated: status.State.Terminated},
-		})
+		isApp := status.Name == fleet.AppContainer
+		kept := corev1.ContainerStatus{Name: status.Name}
+		if waiting := status.State.Waiting; waiting != nil {
+			kept.Image, kept.State.Waiting = status.Image, waiting
+		}
+		if isApp {
+			kept.State.Terminated = status.State.Terminated
+		}
+		if kept.State != (corev1.ContainerState{}) || isApp && !serves {
+			slim = append(slim, kept)
+		}
 	}
 	return slim
 }

@@ -79,6 +79,7 @@ func upCommand(s *settings) *cobra.Command {
 	}
 	command.Flags().BoolVar(&options.ControlPlaneOnly, "control-plane-only", false, "run only etcd, the API server and the controller manager: no node, no pods")
 	command.Flags().StringVar(&options.AuditLog, "audit-log", "", "file for one line of JSON per completed API request (level Metadata); none when empty")
+	command.Flags().StringVar(&options.AuditUser, "audit-user", "", "the only user whose requests --audit-log has; everybody's when empty")
 	command.Flags().IntVar(&options.Nodes, "nodes", 1, "number of nodes; only 1 is supported so far")
 	return command
 }

@@ -39,6 +39,8 @@ type Options struct {
 	ControlPlaneOnly bool `json:"controlPlaneOnly"`
 	// AuditLog is the file that gets one line for each completed request to the API server; none when empty.
 	AuditLog string `json:"auditLog"`
+	// AuditUser is the only user whose requests the log has; everybody's when empty.
+	AuditUser string `json:"auditUser"`
 	// Nodes is the number of nodes. Only 1 is supported.
 	Nodes int `json:"nodes"`
 }

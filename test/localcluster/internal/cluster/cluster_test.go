@@ -218,13 +218,16 @@ func TestOptions(t *testing.T) {
 	if _, err := c.complete(Options{Nodes: 1, AuditLog: "/no/such/folder/log"}); err == nil {
 		t.Error("an audit log in no folder was accepted")
 	}
+	if _, err := c.complete(Options{Nodes: 1, AuditUser: "me"}); err == nil {
+		t.Error("a user without an audit log was accepted")
+	}
 	t.Chdir(t.TempDir())
 	got, err := c.complete(Options{Nodes: 1, AuditLog: "log"})
 	if err != nil || !filepath.IsAbs(got.AuditLog) {
 		t.Errorf("got %+v, error %v", got, err)
 	}
-	want := "--nodes 1 --control-plane-only --audit-log /log"
-	if got := (Options{Nodes: 1, ControlPlaneOnly: true, AuditLog: "/log"}).String(); got != want {
+	want := "--nodes 1 --control-plane-only --audit-log /log --audit-user me"
+	if got := (Options{Nodes: 1, ControlPlaneOnly: true, AuditLog: "/log", AuditUser: "me"}).String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

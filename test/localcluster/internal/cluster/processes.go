@@ -99,7 +99,7 @@ func (c *Cluster) apiServer(files certificates) process {
 	configs := map[string]string{}
 	if c.state.Options.AuditLog != "" {
 		policy := c.path("audit-policy.yaml")
-		configs[policy] = auditPolicy
+		configs[policy] = auditPolicy(c.state.Options.AuditUser)
 		args = append(args,
 			"--audit-policy-file="+policy,
 			"--audit-log-path="+c.state.Options.AuditLog,
@@ -112,12 +112,19 @@ func (c *Cluster) apiServer(files certificates) process {
 	}
 }
 
-const auditPolicy = `apiVersion: audit.k8s.io/v1
+// auditPolicy has the API server log the requests of one user, or of all when it is empty.
+func auditPolicy(user string) string {
+	policy := `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
 - level: Metadata
 `
+	if user == "" {
+		return policy
+	}
+	return policy + fmt.Sprintf("  users: [%q]\n- level: None\n", user)
+}
 
 func (c *Cluster) controllerManager(files certificates) process {
 	kubeconfig := c.path("kubeconfigs", "controller-manager")

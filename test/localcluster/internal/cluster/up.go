@@ -66,6 +66,9 @@ func (c *Cluster) complete(options Options) (Options, error) {
 	if options.Nodes != 1 {
 		return options, fmt.Errorf("--nodes %d: only 1 node is supported so far", options.Nodes)
 	}
+	if options.AuditLog == "" && options.AuditUser != "" {
+		return options, errors.New("--audit-user is for --audit-log: give both, or neither")
+	}
 	if options.AuditLog == "" {
 		return options, nil
 	}
@@ -88,6 +91,9 @@ func (o Options) String() string {
 	}
 	if o.AuditLog != "" {
 		text += " --audit-log " + o.AuditLog
+	}
+	if o.AuditUser != "" {
+		text += " --audit-user " + o.AuditUser
 	}
 	return text
 }

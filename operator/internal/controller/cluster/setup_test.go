@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+)
+
+// wholePod is a pod as the API server has it, of which the application's container and its init container are in these states.
+func wholePod(app, starter corev1.ContainerState, conditions ...corev1.PodCondition) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop-0", UID: "1", Generation: 3, GenerateName: "shop-",
+			Labels:          map[string]string{appsv1.StatefulSetRevisionLabel: "a", render.ClusterLabel: "shop", render.ComponentLabel: render.FleetComponent, "team": "web"},
+			Annotations:     map[string]string{"team": "web"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "shop", UID: "2", Controller: ptr.To(true)}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:       "node-1",
+			InitContainers: []corev1.Container{{Name: "agent", Image: "agent:1"}},
+			Containers: []corev1.Container{
+				{Name: fleet.AppContainer, Image: "shop:1", Ports: []corev1.ContainerPort{{Name: fleet.AgentPort, ContainerPort: 9568}}},
+				{Name: "sidecar", Image: "sidecar:1"},
+			},
+		},
+		Status: corev1.PodStatus{
+			PodIP: "10.0.0.1", HostIP: "10.0.0.2", Conditions: conditions,
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "agent", Image: "agent:1", State: starter}},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "sidecar", Image: "sidecar:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+				{Name: fleet.AppContainer, Image: "shop:1", ImageID: "sha256:1", State: app},
+			},
+		},
+	}
+}
+
+// told is all that a pass asks about it.
+type told struct {
+	Trouble, Broken string
+	Unstarted       bool
+	Ready           bool
+	Drained         bool
+	Port            int32
+}
+
+func tellsOf(pod *corev1.Pod) told {
+	m := &member{Pod: pod}
+	_, drained := drainReport(pod)
+	return told{podTrouble(pod), m.broken(), m.unstarted(), podReady(pod), drained, portOf(pod, fleet.AgentPort)}
+}
+
+// What the cache drops of a pod makes no difference: before one goes, a plan made of slim pods must be that of whole ones.
+func TestSlimPodTellsTheSame(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: `{"sessionsBefore":1}`}}
+	waits := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+	}
+	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status, Reason: reason, Message: "0/1 nodes"}
+	}
+	ready := condition(corev1.PodReady, corev1.ConditionTrue, "")
+	for name, pod := range map[string]*corev1.Pod{
+		"serves":               wholePod(running, ended, condition(corev1.PodScheduled, corev1.ConditionTrue, ""), ready),
+		"runs, not yet ready":  wholePod(running, ended, condition(corev1.PodReady, corev1.ConditionFalse, "")),
+		"runs, its agent not":  wholePod(running, waits("ImagePullBackOff"), condition(corev1.PodReady, corev1.ConditionFalse, "")),
+		"starts":               wholePod(waits("PodInitializing"), running),
+		"has no agent":         wholePod(waits("PodInitializing"), waits("ImagePullBackOff")),
+		"has no image":         wholePod(waits("ImagePullBackOff"), ended),
+		"crashes":              wholePod(waits("CrashLoopBackOff"), ended),
+		"has drained":          wholePod(ended, ended),
+		"has drained just now": wholePod(ended, ended, ready),
+		"has no room":          wholePod(corev1.ContainerState{}, corev1.ContainerState{}, condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable)),
+		"has nothing told yet": {ObjectMeta: metav1.ObjectMeta{Name: "shop-0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slim, err := slimPod(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tellsOf(pod), tellsOf(slim.(*corev1.Pod))); diff != "" {
+				t.Errorf("-whole +slim:\n%s", diff)
+			}
+		})
+	}
+}
+
+// There are ten thousand pods of which this is all that is needed.
+func TestSlimPodHoldsLittle(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
+	pod := wholePod(running, ended, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, ready)
+	got, err := slimPod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop-0", UID: types.UID("1"), OwnerReferences: pod.OwnerReferences,
+			Labels: map[string]string{appsv1.StatefulSetRevisionLabel: "a", render.ClusterLabel: "shop", render.ComponentLabel: render.FleetComponent},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: fleet.AppContainer, Ports: pod.Spec.Containers[0].Ports}}},
+		Status: corev1.PodStatus{
+			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{ready},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if other, err := slimPod("deleted"); err != nil || other != "deleted" {
+		t.Errorf("slimPod = %v, %v", other, err)
+	}
+}
+
+func TestPodsShareTheirTemplate(t *testing.T) {
+	shared := &templates{}
+	slim := func(change func(*corev1.Pod)) *corev1.Pod {
+		t.Helper()
+		pod := wholePod(corev1.ContainerState{}, corev1.ContainerState{})
+		change(pod)
+		want, err := slimPod(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := shared.slimPod(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("sharing changes the pod (-want +got):\n%s", diff)
+		}
+		return got.(*corev1.Pod)
+	}
+	same := func(a, b *corev1.Pod) [3]bool {
+		return [3]bool{
+			reflect.ValueOf(a.Labels).Pointer() == reflect.ValueOf(b.Labels).Pointer(),
+			&a.OwnerReferences[0] == &b.OwnerReferences[0], &a.Spec.Containers[0] == &b.Spec.Containers[0],
+		}
+	}
+	first := slim(func(*corev1.Pod) {})
+	for _, c := range []struct {
+		what   string
+		change func(*corev1.Pod)
+		want   [3]bool
+	}{
+		{"another pod", func(pod *corev1.Pod) { pod.Name, pod.UID = "shop-1", "11" }, [3]bool{true, true, true}},
+		{"another revision", func(pod *corev1.Pod) { pod.Labels[appsv1.StatefulSetRevisionLabel] = "b" }, [3]bool{false, true, true}},
+		{"another port", func(pod *corev1.Pod) { pod.Spec.Containers[0].Ports[0].ContainerPort++ }, [3]bool{false, true, false}},
+		{"another fleet", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "3" }, [3]bool{false, false, false}},
+	} {
+		if diff := cmp.Diff(c.want, same(first, slim(c.change))); diff != "" {
+			t.Errorf("%s: shares labels, owners, containers (-want +got):\n%s", c.what, diff)
+		}
+	}
+	lone := slim(func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	if len(lone.OwnerReferences) != 0 {
+		t.Error("a pod of nobody has an owner")
+	}
+}
