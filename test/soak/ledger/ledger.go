@@ -51,6 +51,8 @@ type Stash struct {
 // Ledger is what a user knows of its own state. The zero value is a user who has never stashed.
 type Ledger struct {
 	last Stash
+	// made is when the last acknowledged version was.
+	made time.Time
 	// stored is the newest version that was acknowledged or found while the store was there; 0 is none.
 	stored int
 	// unsure is whether a later stash was sent that nobody acknowledged: it may count or not.
@@ -72,6 +74,8 @@ type Return struct {
 	Node    string `json:"node"`
 	// Last is what was known: since Last.At at the latest, Last.Node had the state.
 	Last Stash `json:"last"`
+	// Made is when the user stashed last, by what was acknowledged.
+	Made time.Time `json:"made"`
 	// Trail is what happened to the user before, in sentences.
 	Trail []string `json:"trail,omitempty"`
 }
@@ -89,7 +93,7 @@ func (l *Ledger) Acknowledged(s Stash, stored bool) Return {
 	if s.Version != l.last.Version+1 {
 		r.Verdict = Stale
 	}
-	l.last, l.unsure, l.former = s, false, nil
+	l.last, l.made, l.unsure, l.former = s, s.At, false, nil
 	if stored {
 		l.stored = s.Version
 	}
@@ -98,7 +102,7 @@ func (l *Ledger) Acknowledged(s Stash, stored bool) Return {
 
 // Found judges what the page shows after a return. The user goes on from there.
 func (l *Ledger) Found(status string, s Stash) Return {
-	r := Return{At: s.At, Status: status, Version: s.Version, Node: s.Node, Last: l.Known().last}
+	r := Return{At: s.At, Status: status, Version: s.Version, Node: s.Node, Last: l.Known().last, Made: l.Known().made}
 	before := *l
 	if status != found {
 		r.Verdict = l.missing()

@@ -112,6 +112,23 @@ func TestWhatWasKnown(t *testing.T) {
 }
 
 // A user with many tabs does not remember them all.
+// A return does not make a stash younger.
+func TestWhenItWasMade(t *testing.T) {
+	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	l := &Ledger{}
+	l.Sent()
+	l.Acknowledged(Stash{Version: 1, At: began}, true)
+	for minute := range 3 {
+		got := l.Found(found, Stash{Version: 1, At: began.Add(time.Duration(minute) * time.Minute)})
+		if !got.Made.Equal(began) {
+			t.Errorf("after %d minutes it was made at %s, want %s", minute, got.Made, began)
+		}
+	}
+	if got := l.Found("not_found", Stash{At: began.Add(time.Hour)}); got.Verdict != Lost || !got.Made.Equal(began) {
+		t.Errorf("%s, made at %s, want %s and %s", got.Verdict, got.Made, Lost, began)
+	}
+}
+
 func TestOtherTabsAreBounded(t *testing.T) {
 	var l Ledger
 	for range 100 {

@@ -194,9 +194,7 @@ func (u *user) comeBack(ctx context.Context, end browser.End) {
 	if end.Final {
 		back.Verdict, back.Status = ledger.Lost, end.Why+": a browser does not come back"
 	}
-	// A stash lives for its TTL when its user has left, and the one in a browser's memory also when the user was cut off. Others that
-	// are cut off by a pod that stops live for longer.
-	if back.Verdict == ledger.Lost && back.Age() > u.all.plan.ttl() && (end.Why == "" || u.all.plan.Adapter == browserMemory) {
+	if back.Verdict == ledger.Lost && u.expired(back, end) {
 		back.Verdict = ledger.Expired
 	}
 	u.all.judged(back)
@@ -204,6 +202,15 @@ func (u *user) comeBack(ctx context.Context, end browser.End) {
 		u.all.back(Slow{User: u.index, Why: end.Why, At: clock(u.tab.Heard), From: from, To: u.tab.Node}, u.tab.Heard.Sub(end.Since))
 	}
 	u.isBack(began)
+}
+
+// expired is whether the stash had come of age. It lives for its TTL from when its user has left, and the one in a browser's memory
+// from when it was made, whatever the user did since. Those of users who are cut off by a pod that stops live for longer.
+func (u *user) expired(back ledger.Return, end browser.End) bool {
+	if u.all.plan.Adapter == browserMemory {
+		return back.At.Sub(back.Made) > u.all.plan.ttl()
+	}
+	return end.Why == "" && back.Age() > u.all.plan.ttl()
 }
 
 // isBack notes that a return that began at some time was judged.
