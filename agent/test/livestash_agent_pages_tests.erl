@@ -77,7 +77,8 @@ redis_test_() ->
         fun share/0,
         fun redis_that_refuses/0,
         fun redis_that_is_gone/0,
-        fun drain/0
+        fun drain/0,
+        fun release_without_crypto/0
     ]].
 
 %% With the least rights. Who was gone before the drain, and who has come back, has the TTL.
@@ -160,10 +161,28 @@ redis_that_is_gone() ->
 drain() ->
     Port = free_port(),
     Redis = livestash_agent_redis_server:start(Port, []),
+    Vm = with_pages("interactive", Port),
+    Page = call(Vm, fun() -> page([context(<<"a">>)]) end),
+    stash(Redis, <<"a">>, call(Vm, erlang, term_to_binary, [Page])),
+    ok = call(Vm, livestash_agent_drain, run, []),
+    ?assert(ttl(Redis, <<"a">>) > ?KEPT - 60),
+    stop(Vm),
+    livestash_agent_redis_server:stop(Redis).
+
+%% Nothing is known then, and no page fails.
+release_without_crypto() ->
+    Vm = with_pages("embedded", free_port()),
+    Page = call(Vm, fun() -> page([context(<<"b">>)]) end),
+    ?assert(call(Vm, erlang, is_process_alive, [Page])),
+    ?assertEqual([], call(Vm, livestash_agent_pages, alive, [])),
+    stop(Vm).
+
+with_pages(Mode, RedisPort) ->
     Vm = start(#{
+        mode => Mode,
         environment => #{
             "LIVE_STASH_ADAPTER" => "redis",
-            "LIVE_STASH_REDIS_URL" => lists:concat(["redis://127.0.0.1:", Port]),
+            "LIVE_STASH_REDIS_URL" => lists:concat(["redis://127.0.0.1:", RedisPort]),
             "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0"
         },
         flags => ["-pa", os:getenv("TESTS")]
@@ -173,17 +192,7 @@ drain() ->
     ok = call(Vm, livestash_agent_pages, attach, []),
     ok = call(Vm, livestash_agent_pages, attach, []),
     ?assertEqual(1, call(Vm, telemetry, handlers, [?MOUNT])),
-    %% This release is without crypto: nothing is known, and no page has failed.
-    Unknown = call(Vm, fun() -> page([context(<<"b">>)]) end),
-    ?assert(call(Vm, erlang, is_process_alive, [Unknown])),
-    true = call(Vm, code, add_patha, [filename:dirname(code:which(crypto))]),
-    {module, crypto} = call(Vm, code, load_file, [crypto]),
-    Page = call(Vm, fun() -> page([context(<<"a">>)]) end),
-    stash(Redis, <<"a">>, call(Vm, erlang, term_to_binary, [Page])),
-    ok = call(Vm, livestash_agent_drain, run, []),
-    ?assert(ttl(Redis, <<"a">>) > ?KEPT - 60),
-    stop(Vm),
-    livestash_agent_redis_server:stop(Redis).
+    Vm.
 
 with_redis(Arguments, Test) ->
     with_redis(Arguments, Test, stop).
