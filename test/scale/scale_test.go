@@ -47,7 +47,7 @@ func TestOperatorKeepsItsBounds(t *testing.T) {
 // TestOperatorRestsWithAgents lets pods run, whose agents answer or, a third of them, never do.
 func TestOperatorRestsWithAgents(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a control plane, which takes two minutes")
+		t.Skip("starts a control plane, which takes three minutes")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("localcluster needs root")

@@ -76,11 +76,7 @@ func slimSecret(object any) (any, error) {
 }
 
 // slimPod drops from a pod what the operator does not read: pods are most of what the cache holds.
-func slimPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
+func slimPod(pod *corev1.Pod) *corev1.Pod {
 	slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		CreationTimestamp: pod.CreationTimestamp,
 		OwnerReferences:   pod.OwnerReferences,
@@ -105,7 +101,7 @@ func slimPod(object any) (any, error) {
 	slim.Status.PodIP = pod.Status.PodIP
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
-	return slim, nil
+	return slim
 }
 
 // only are the entries of these names. Nil when there are none.

@@ -32,11 +32,15 @@ var templatePlaces = maphash.MakeSeed()
 
 // slimPod is slimPod, and what the pod has in common with another one of its owner is that one's.
 func (t *templates) slimPod(object any) (any, error) {
-	object, err := slimPod(object)
-	if pod, ok := object.(*corev1.Pod); ok && err == nil && len(pod.OwnerReferences) > 0 {
-		t.share(pod)
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
 	}
-	return object, err
+	slim := slimPod(pod)
+	if len(slim.OwnerReferences) > 0 {
+		t.share(slim)
+	}
+	return slim, nil
 }
 
 func (t *templates) share(pod *corev1.Pod) {
