@@ -13,8 +13,8 @@ import (
 const (
 	// countsEvery is how often a status is written of which only the numbers of stashes have changed: they always do.
 	countsEvery = time.Minute
-	// detailsEvery is how often one is written of which only pods, numbers and messages have changed, but no condition, or else a
-	// fleet would be written for every step of every pod.
+	// detailsEvery is how often one is written of which only pods, numbers, reasons and messages have changed, but no condition from
+	// True to False or back, or else a fleet would be written for every step of every pod.
 	detailsEvery = 5 * time.Second
 )
 
@@ -61,10 +61,10 @@ func withoutCounts(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClu
 
 func withoutDetails(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
 	plain := *status.DeepCopy()
-	plain.Stashes, plain.Pods = 0, nil
+	plain.Stashes, plain.Pods, plain.Revision = 0, nil, ""
 	plain.Replicas, plain.ReadyReplicas, plain.UpdatedReplicas = 0, 0, 0
 	for i := range plain.Conditions {
-		plain.Conditions[i].Message = ""
+		plain.Conditions[i].Reason, plain.Conditions[i].Message = "", ""
 	}
 	return plain
 }
