@@ -39,8 +39,8 @@
 -define(BATCH_ROWS, 500).
 -define(BATCH_BYTES, 262144).
 %% Batches that are being sent at the same time: with the limits above it bounds the memory that a hand-over takes, and
-%% what the calls of users wait for. More of them are faster only on machines that have nothing else to do.
--define(MAX_SENDING, 1).
+%% what the calls of users wait for. More of them are hardly faster.
+-define(MAX_SENDING, 2).
 %% Rows that peers have taken and that are still here, for ?OVERLAP milliseconds: a lookup asks one node after the
 %% other, on a busy machine a call takes long to get its turn, and a row that is deleted before that is found nowhere.
 -define(MAX_RESTING, 100000).
