@@ -35,6 +35,8 @@ type options struct {
 	minutes  float64
 	seed     uint64
 	faults   bool
+	// together puts the fleets of all adapters through their events at the same time.
+	together bool
 	keep     bool
 }
 
@@ -80,7 +82,7 @@ func parse(args []string) (options, error) {
 	o := options{Options: fleet.Defaults()}
 	var adapters, faults, persistence string
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	flags.StringVar(&adapters, "adapters", "ETS", "The adapters, one run after the other, separated by spaces or commas.")
+	flags.StringVar(&adapters, "adapters", "ETS", "The adapters, separated by spaces or commas.")
 	flags.StringVar(&o.workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
 	flags.IntVar(&o.users, "users", 300, "How many users there are.")
 	flags.IntVar(&o.pods, "pods", 3, "How many pods the fleet begins with.")
@@ -90,7 +92,8 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.TTL, "ttl", 2*time.Minute, "How long a stash lives. Some users sleep for most of it.")
 	flags.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled, and events about certificates.")
 	flags.StringVar(&persistence, "persistence", "on", "on or off: persistence of Redis. With off, it is not restarted but by faults.")
-	flags.BoolVar(&o.keep, "keep", false, "Leave the last fleet and the operator for a look.")
+	flags.BoolVar(&o.together, "together", false, "All adapters at the same time: faster, but the times are worth nothing.")
+	flags.BoolVar(&o.keep, "keep", false, "Leave the fleets and the operator for a look.")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -127,6 +130,14 @@ func (o options) check() error {
 		return errors.New("-faults=on needs the pods' processes on this machine, which only CLUSTER=local has")
 	}
 	return nil
+}
+
+// atOnce is how many fleets there are at the same time.
+func (o options) atOnce() int {
+	if o.together {
+		return len(o.adapters)
+	}
+	return 1
 }
 
 func (o options) schedule(adapter string) []schedule.Step {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ type done struct {
 	err error
 }
 
-// run goes through the schedule with a fleet of each adapter, one after the other.
+// run goes through a schedule with a fleet of each adapter, one after the other or all at once.
 func run(ctx context.Context, o options, out io.Writer) ([]*result, error) {
 	c, err := fleet.Open()
 	if err != nil {
@@ -64,29 +65,45 @@ func run(ctx context.Context, o options, out io.Writer) ([]*result, error) {
 		return nil, err
 	}
 	var results []*result
-	for i, adapter := range o.adapters {
-		s := &soak{Fleet: fleet.New(c, o.Options, "soak", adapter), options: o, out: out, steps: o.schedule(adapter)}
-		r, failed := s.run(ctx)
-		if r != nil {
-			results = append(results, r)
+	var failed []error
+	for group := range slices.Chunk(o.adapters, o.atOnce()) {
+		fleets := make([]*soak, len(group))
+		for i, adapter := range group {
+			fleets[i] = &soak{Fleet: fleet.New(c, o.Options, "soak", adapter), options: o, out: out, steps: o.schedule(adapter)}
 		}
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", adapter, failed))
-		}
-		if last := i == len(o.adapters)-1; !o.keep || !last {
-			// Also when the run was stopped: a cluster of the user's own stays as it was.
-			err = errors.Join(err, s.Remove(context.WithoutCancel(ctx)))
-		}
+		done, err := goThroughAll(ctx, fleets)
+		results, failed = append(results, done...), append(failed, err)
 	}
 	if !o.keep {
-		err = errors.Join(err, fleet.UninstallOperator(context.WithoutCancel(ctx)))
+		failed = append(failed, fleet.UninstallOperator(context.WithoutCancel(ctx)))
 	}
-	return results, errors.Join(err, ctx.Err())
+	return results, errors.Join(append(failed, ctx.Err())...)
+}
+
+// goThroughAll is everything with some fleets at the same time. Those that have a result have one also when others fail.
+func goThroughAll(ctx context.Context, fleets []*soak) ([]*result, error) {
+	results, errs := make([]*result, len(fleets)), make([]error, len(fleets))
+	var running sync.WaitGroup
+	for i, s := range fleets {
+		running.Go(func() {
+			r, err := s.run(ctx)
+			if !s.options.keep {
+				// Also when the run was stopped: a cluster of the user's own stays as it was.
+				err = errors.Join(err, s.Remove(context.WithoutCancel(ctx)))
+			}
+			if err != nil {
+				err = fmt.Errorf("%s: %w", s.Adapter, err)
+			}
+			results[i], errs[i] = r, err
+		})
+	}
+	running.Wait()
+	return slices.DeleteFunc(results, func(r *result) bool { return r == nil }), errors.Join(errs...)
 }
 
 // run is everything with one fleet. It has a result as soon as there were users.
 func (s *soak) run(ctx context.Context) (*result, error) {
-	s.say("%s: %d pods, then %d users, then %d events in %g minutes", s.Adapter, s.options.pods, s.options.users, len(s.steps), s.options.minutes)
+	s.say("%d pods, then %d users, then %d events in %g minutes", s.options.pods, s.options.users, len(s.steps), s.options.minutes)
 	if err := s.Ensure(ctx, s.options.pods); err != nil {
 		return nil, fmt.Errorf("bring the fleet up: %w", err)
 	}
@@ -236,7 +253,7 @@ func (s *soak) tellProgress(ctx context.Context) <-chan struct{} {
 }
 
 func (s *soak) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.out, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	_, _ = fmt.Fprintf(s.out, "%s %-13s  %s\n", time.Now().Format(time.TimeOnly), s.Adapter, fmt.Sprintf(format, args...))
 }
 
 func podName(ordinal int) string { return fmt.Sprintf("%s-%d", fleet.Name, ordinal) }
