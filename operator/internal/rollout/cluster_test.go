@@ -20,6 +20,7 @@ const (
 const (
 	patience = 40 // steps after which a pod is given up
 	notices  = 3  // steps until a pod counts as broken
+	noNode   = -1
 )
 
 // simPod is a pod, its kubelet and its agent.
@@ -30,6 +31,7 @@ type simPod struct {
 	up               int // steps for which it has been able
 	leave            int // steps until a terminating pod is gone
 	away, silent     int // steps for which the container, the agent, is not there
+	node             int // which it is on, noNode while it is on none
 	homeless, dead   bool
 	terminating      bool
 }
@@ -51,6 +53,8 @@ type cluster struct {
 	kinds []kind // of templates
 	set   *statefulSet
 	pods  []simPod
+	// cordoned is which nodes take no pods and are to be emptied.
+	cordoned [3]bool
 	// lastAble is when a pod of an ordinal was able for the last time.
 	lastAble map[int32]int
 	// touched is when a pod of an ordinal was last able, made, deleted or gone.
@@ -63,7 +67,7 @@ func (c *cluster) logf(format string, args ...any) {
 }
 
 func (c *cluster) ready(p simPod) bool {
-	return !p.terminating && !p.dead && !p.homeless && p.boot == 0 && p.away == 0 && c.kinds[p.template] == good
+	return !p.terminating && !p.dead && !p.homeless && p.node != noNode && p.boot == 0 && p.away == 0 && c.kinds[p.template] == good
 }
 
 func (c *cluster) able(p simPod) bool { return c.ready(p) && p.silent == 0 }
@@ -72,7 +76,7 @@ func (c *cluster) broken(p simPod) bool {
 	if p.age < notices || p.dead {
 		return false
 	}
-	return p.homeless || c.kinds[p.template] == noImage || c.kinds[p.template] == loops && (p.terminating || p.age%7 < 5)
+	return p.homeless || p.node == noNode || c.kinds[p.template] == noImage || c.kinds[p.template] == loops && (p.terminating || p.age%7 < 5)
 }
 
 func (c *cluster) givenUp(p simPod) bool { return !c.able(p) && c.step-p.since > patience }
@@ -98,7 +102,7 @@ func (c *cluster) remove(uid int, why string) bool {
 		}
 		c.logf("pod %d of template %d: %s", p.ordinal, p.template, why)
 		p.leave = 1 + c.rng.IntN(7)
-		if p.homeless || c.kinds[p.template] == noImage {
+		if p.homeless || p.node == noNode || c.kinds[p.template] == noImage {
 			p.leave = 1
 		}
 		p.terminating, p.since, c.touched[p.ordinal] = true, c.step, c.step
@@ -139,7 +143,7 @@ func (c *cluster) control() {
 		}
 		c.uids++
 		c.touched[ordinal] = c.step
-		c.pods = append(c.pods, simPod{uid: c.uids, template: template, ordinal: ordinal, boot: 2 + c.rng.IntN(6), since: c.step})
+		c.pods = append(c.pods, simPod{uid: c.uids, template: template, ordinal: ordinal, boot: 2 + c.rng.IntN(6), since: c.step, node: noNode})
 		c.logf("pod %d made from template %d", ordinal, template)
 	}
 	for _, p := range c.pods {
@@ -158,10 +162,13 @@ func (c *cluster) tick() {
 	c.step++
 	for i := range c.pods {
 		p := &c.pods[i]
+		if p.node == noNode {
+			p.node = c.schedule()
+		}
 		p.age++
 		p.silent = max(0, p.silent-1)
 		p.away = max(0, p.away-1)
-		if !p.homeless && !p.dead {
+		if !p.homeless && !p.dead && (p.node != noNode || p.terminating) {
 			p.boot = max(0, p.boot-1)
 			p.leave = max(0, p.leave-1)
 		}
@@ -182,6 +189,22 @@ func (c *cluster) tick() {
 	})
 }
 
+// schedule is a node that takes pods, noNode when there is none.
+func (c *cluster) schedule() int {
+	first := c.rng.IntN(len(c.cordoned))
+	for i := range c.cordoned {
+		if node := (first + i) % len(c.cordoned); !c.cordoned[node] {
+			return node
+		}
+	}
+	return noNode
+}
+
+// moves is whether a pod is to leave its node, and could go to another.
+func (c *cluster) moves(p simPod) bool {
+	return p.node != noNode && c.cordoned[p.node] && slices.Contains(c.cordoned[:], false)
+}
+
 // evict deletes a pod unless the PodDisruptionBudget, of one pod that may be away, refuses.
 func (c *cluster) evict(p simPod) {
 	ready := 0
@@ -195,8 +218,9 @@ func (c *cluster) evict(p simPod) {
 	}
 }
 
-// heal ends all troubles that are no template's fault.
+// heal ends all troubles that are no template's fault. Nodes may go on being emptied, but not all.
 func (c *cluster) heal() {
+	c.cordoned[c.rng.IntN(len(c.cordoned))] = false
 	for i := range c.pods {
 		p := &c.pods[i]
 		p.dead, p.homeless, p.silent, p.since = false, false, 0, c.step

@@ -29,6 +29,8 @@ type observer struct {
 type snapshot struct {
 	set  *statefulSet
 	pods []simPod
+	// cordoned is which nodes are to be emptied.
+	cordoned [3]bool
 	// step makes what depends on time what it was then.
 	step    int
 	answers map[int]bool // by UID, whether the agent says that the pod is able
@@ -50,8 +52,10 @@ type model struct {
 	paused   string
 	// since the last change of the template
 	takes, takesBelow, disturbances int
-	actions, writes                 int
-	last                            Plan
+	// moved is how many pods were taken off their nodes.
+	moved           int
+	actions, writes int
+	last            Plan
 }
 
 func newModel(t *testing.T, seed uint64, o observer) *model {
@@ -75,7 +79,7 @@ func (m *model) failf(format string, args ...any) {
 }
 
 func (m *model) record() {
-	s := snapshot{pods: slices.Clone(m.pods), step: m.step, answers: map[int]bool{}}
+	s := snapshot{pods: slices.Clone(m.pods), cordoned: m.cordoned, step: m.step, answers: map[int]bool{}}
 	if m.set != nil {
 		set := *m.set
 		s.set = &set
@@ -95,9 +99,11 @@ func (m *model) see(sets, pods, answers snapshot) Seen {
 	set := *sets.set
 	seen.Exists, seen.Replicas, seen.Mode = true, set.replicas, set.mode
 	seen.Settled = set.observed == set.generation && set.generation >= m.written
-	then := &cluster{step: pods.step, kinds: m.kinds}
+	seen.Current = set.current == set.update
+	then := &cluster{step: pods.step, kinds: m.kinds, cordoned: pods.cordoned}
 	for _, p := range pods.pods {
 		pod := Pod{Name: fmt.Sprint("shop-", p.ordinal), Ordinal: p.ordinal, Updated: p.template == set.update, Terminating: p.terminating}
+		pod.Moves = then.moves(p)
 		pod.Able = then.ready(p) && answers.answers[p.uid]
 		if !pod.Able {
 			pod.GivenUp = then.givenUp(p)
@@ -150,7 +156,7 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 			return // a conflict
 		}
 		if plan.Replicas < m.set.replicas && plan.Replicas > 0 {
-			m.leaves(func(p simPod) bool { return p.ordinal >= plan.Replicas }, plan.Replicas, false)
+			m.leaves(func(p simPod) bool { return p.ordinal >= plan.Replicas }, plan)
 		}
 		if m.write(plan.Replicas, plan.Mode, m.template) {
 			m.actions, m.writes, m.written = m.actions+1, m.writes+1, m.set.generation
@@ -159,7 +165,10 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 	for _, name := range plan.Delete {
 		i := slices.IndexFunc(pods.pods, func(p simPod) bool { return fmt.Sprint("shop-", p.ordinal) == name })
 		victim := pods.pods[i]
-		m.leaves(func(p simPod) bool { return p.uid == victim.uid }, m.set.replicas, true)
+		m.leaves(func(p simPod) bool { return p.uid == victim.uid }, plan)
+		if plan.Phase == Moving {
+			m.comesBackSame(victim)
+		}
 		if m.remove(victim.uid, "deleted by the operator") {
 			m.actions++
 		}
@@ -167,7 +176,8 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 }
 
 // leaves holds what the operator is about to take against what is true.
-func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
+func (m *model) leaves(goes func(simPod) bool, plan Plan) {
+	deletes, replicas := len(plan.Delete) > 0, plan.Replicas
 	var taken []simPod
 	there := map[int32]simPod{}
 	remain := 0
@@ -203,14 +213,27 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 			m.failf("it takes pod %d while pod %d is leaving", taken[0].ordinal, p.ordinal)
 		}
 	}
-	if remain == 0 && !excused && (!deletes || m.surge != Never) {
+	if remain == 0 && !excused && (!deletes || m.surge != Never || plan.Phase == Moving) {
 		m.failf("it takes pod %d, the last able one", taken[0].ordinal)
 	}
-	if deletes {
+	if deletes && plan.Phase != Moving {
 		m.takes++
 		if taken[0].ordinal < m.desired {
 			m.takesBelow++
 		}
+	}
+}
+
+// comesBackSame holds the pod that is about to leave its node against what is true: it must come back with the template that it has. While a
+// rollout is paused, what comes back has the old one.
+func (m *model) comesBackSame(p simPod) {
+	m.moved++
+	next := m.set.template
+	if m.set.mode == Hold {
+		next = m.set.current
+	}
+	if m.paused == "" && m.set.template == p.template && next != p.template && (m.lag == 0 || m.confirms) {
+		m.failf("pod %d leaves its node and comes back with template %d", p.ordinal, next)
 	}
 }
 
@@ -244,7 +267,7 @@ func (m *model) check(seen Seen, plan Plan) {
 	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
 		m.failf("replicas of plan %+v of %+v", plan, seen)
 	}
-	if len(plan.Delete) > 0 && (changes || !seen.Settled || seen.Mode != Replace || seen.Paused != "") {
+	if len(plan.Delete) > 0 && (changes || !seen.Settled || plan.Phase != Moving && (seen.Mode != Replace || seen.Paused != "")) {
 		m.failf("it deletes with plan %+v of %+v", plan, seen)
 	}
 	if (changes || len(plan.Delete) > 0) && seen.Settled && plan.Waiting != "" {
@@ -252,7 +275,11 @@ func (m *model) check(seen Seen, plan Plan) {
 	}
 	for _, pod := range seen.Pods {
 		deleted := slices.Contains(plan.Delete, pod.Name)
-		if deleted && (pod.Updated || pod.Terminating || len(plan.Delete) > 1 && pod.Broken == "" || pod.Able && plan.Takes != pod.Name) {
+		stays := pod.Updated
+		if plan.Phase == Moving {
+			stays = !pod.Moves
+		}
+		if deleted && (stays || pod.Terminating || len(plan.Delete) > 1 && pod.Broken == "" || pod.Able && plan.Takes != pod.Name) {
 			m.failf("it deletes %+v with plan %+v of %+v", pod, plan, seen)
 		}
 	}
@@ -270,7 +297,7 @@ func (m *model) newTemplate(k kind) {
 
 // event is one thing that happens to a fleet.
 func (m *model) event() {
-	change := m.rng.IntN(16)
+	change := m.rng.IntN(18)
 	switch {
 	case change < 3:
 		m.newTemplate(good)
@@ -293,6 +320,11 @@ func (m *model) event() {
 	case change == 10:
 		m.setAt, m.podsAt, m.answersAt, m.written = len(m.history)-1, len(m.history)-1, len(m.history)-1, 0
 		m.logf("the operator restarts")
+	case change < 13:
+		m.disturbances++
+		node := m.rng.IntN(len(m.cordoned))
+		m.cordoned[node] = !m.cordoned[node]
+		m.logf("cordoned %v", m.cordoned)
 	case len(m.pods) > 0:
 		m.disturbances++
 		m.trouble(&m.pods[m.rng.IntN(len(m.pods))])
@@ -370,7 +402,7 @@ func (m *model) atRest() bool {
 	if m.set == nil || len(m.pods) != int(m.desired) || m.set.replicas != m.desired || m.set.mode != Hold || m.set.current != m.template {
 		return false
 	}
-	return !slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template || !m.able(p) }) &&
+	return !slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template || !m.able(p) || m.cordoned[p.node] }) &&
 		m.last.Phase == Complete && m.last.Waiting == "" && !m.last.Surging
 }
 
@@ -434,6 +466,7 @@ func TestModel(t *testing.T) {
 			if *seedFlag > 0 {
 				first, last = *seedFlag, *seedFlag
 			}
+			moved := 0
 			for seed := first; seed <= last; seed++ {
 				m := newModel(t, seed, o)
 				func() {
@@ -444,10 +477,15 @@ func TestModel(t *testing.T) {
 					}()
 					m.play()
 				}()
+				moved += m.moved
 				if *seedFlag > 0 {
 					t.Log(strings.Join(m.log, "\n"))
 				}
 			}
+			if moved == 0 && *seedFlag == 0 {
+				t.Error("no pod was ever taken off its node")
+			}
+			t.Logf("%d pods were taken off their nodes", moved)
 		})
 	}
 }

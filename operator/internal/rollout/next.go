@@ -47,6 +47,8 @@ type fleet struct {
 	want int32
 	// mode is what the StatefulSet should have.
 	mode Mode
+	// moving: those that go, go for their nodes. A rollout comes first: it takes pods off such nodes too.
+	moving bool
 }
 
 func look(seen Seen) *fleet {
@@ -71,19 +73,45 @@ func look(seen Seen) *fleet {
 		f.absent = 0
 	}
 	f.want = seen.Desired
+	f.moving = f.moves()
 	f.surge = f.surges()
 	if f.surge {
 		f.want++
 	}
 	f.mode = f.nextMode()
-	if f.surge && f.mode == Hold && f.Replicas <= f.Desired {
-		f.surge, f.want = false, seen.Desired // Paused or stuck: it would be made from the old template and prove nothing.
+	if f.surge && f.Replicas <= f.Desired && f.surgeIsIdle() {
+		f.surge, f.want = false, seen.Desired
 	}
 	return f
 }
 
+// moves says whether pods go for their nodes: any has to, and no rollout is under way, so that they come back with the template that
+// they have. While a rollout is paused they come back with the old one.
+func (f *fleet) moves() bool {
+	_, found := f.find(Pod.moves)
+	return found && (f.Paused != "" || f.Current && !slices.ContainsFunc(f.here, Pod.outdated))
+}
+
+// goes says whether a pod is one of those that have to go: for their template, or for their node.
+func (f *fleet) goes(p Pod) bool {
+	if f.moving {
+		return p.moves()
+	}
+	return p.outdated()
+}
+
+// surgeIsIdle says whether an additional pod would be of no use now. For a rollout that is paused or stuck it would be made from the
+// old template and prove nothing. A pod that leaves its node waits for one that is stuck, whoever else there is.
+func (f *fleet) surgeIsIdle() bool {
+	if f.moving {
+		_, stuck := f.find(Pod.stuck)
+		return stuck
+	}
+	return f.mode == Hold
+}
+
 func (f *fleet) plan() Plan {
-	plan := Plan{Replicas: f.Replicas, Mode: f.mode, Phase: Rolling, Surging: f.surge || f.Replicas > f.Desired}
+	plan := Plan{Replicas: f.Replicas, Mode: f.mode, Phase: f.phase(), Surging: f.surge || f.Replicas > f.Desired}
 	switch {
 	case f.Replicas < f.want:
 		plan.Replicas, plan.Phase = f.want, Scaling
@@ -98,7 +126,7 @@ func (f *fleet) plan() Plan {
 			plan.Takes = f.taken()
 			return plan
 		}
-	case !f.outdated() && f.mode == Hold:
+	case !f.moving && !f.outdated() && f.mode == Hold:
 		plan.Phase = Complete
 		return plan
 	}
@@ -112,16 +140,19 @@ func (f *fleet) plan() Plan {
 
 // replace deletes who is next, or says what keeps it from doing so.
 func (f *fleet) replace(plan *Plan) {
-	if f.Paused != "" && f.outdated() {
+	if f.Paused != "" && f.outdated() && !f.moving {
 		plan.Phase, plan.Waiting = Paused, f.Paused
 		return
 	}
-	broken := f.names(func(p Pod) bool { return p.outdated() && p.broken() && !p.Terminating })
+	broken := f.names(func(p Pod) bool { return f.goes(p) && p.broken() && !p.Terminating })
 	stuck, isStuck := f.find(Pod.stuck)
-	hopeless := f.hopeless()
+	hopeless := ""
+	if !f.moving {
+		hopeless = f.hopeless()
+	}
 	switch {
 	case len(broken) > 0:
-		plan.Delete, plan.Phase, plan.Waiting = broken, Rolling, ""
+		plan.Delete, plan.Phase, plan.Waiting = broken, f.phase(), ""
 	case isStuck:
 		plan.Phase, plan.Waiting = Stuck, stuck.why()
 	case hopeless != "" && f.unrest() == "":
@@ -141,7 +172,7 @@ func (f *fleet) hopeless() string {
 	return ""
 }
 
-// replaceAble lets the highest able pod go that is outdated, or says why not. No outdated pod is broken or given up then.
+// replaceAble lets the highest able pod go that has to, or says why not.
 func (f *fleet) replaceAble(plan *Plan) {
 	plan.Waiting = f.unrest()
 	if starting, found := f.find(func(p Pod) bool { return !p.able() && !p.GivenUp }); found && plan.Waiting == "" {
@@ -151,12 +182,12 @@ func (f *fleet) replaceAble(plan *Plan) {
 		plan.Phase = f.waitingPhase()
 		return
 	}
-	next, found := f.find(func(p Pod) bool { return p.outdated() && p.able() })
+	next, found := f.find(func(p Pod) bool { return f.goes(p) && p.able() })
 	switch {
 	case !found:
 		away, _ := f.find(func(p Pod) bool { return !p.able() })
 		plan.Phase, plan.Waiting = Stuck, away.why()
-	case len(f.names(Pod.able)) == 1 && f.Surge != Never:
+	case len(f.names(Pod.able)) == 1 && (f.Surge != Never || f.moving):
 		plan.Phase, plan.Waiting = Stuck, fmt.Sprintf("no other pod could keep the users of %s", next.Name)
 	default:
 		plan.Delete, plan.Takes = []string{next.Name}, next.Name
@@ -192,12 +223,20 @@ func (f *fleet) waitingPhase() Phase {
 	if f.surge && (first.Ordinal < f.Desired || !first.able()) {
 		return Surging
 	}
+	return f.phase()
+}
+
+// phase is what goes on while pods go.
+func (f *fleet) phase() Phase {
+	if f.moving {
+		return Moving
+	}
 	return Rolling
 }
 
 // surges says whether an additional pod is wanted: somebody has to go who may hold state, and would leave nobody behind.
 func (f *fleet) surges() bool {
-	need := slices.ContainsFunc(f.here, func(p Pod) bool { return p.Ordinal < f.Desired && p.outdated() && !p.broken() })
+	need := slices.ContainsFunc(f.here, func(p Pod) bool { return p.Ordinal < f.Desired && f.goes(p) && !p.broken() })
 	if !need {
 		return false
 	}
@@ -341,10 +380,14 @@ func (f *fleet) names(is func(Pod) bool) []string {
 func (p Pod) able() bool   { return p.Able && !p.Terminating }
 func (p Pod) broken() bool { return p.Broken != "" && !p.Able }
 
-// outdated: it has to be replaced, or is just being replaced and may hold state.
-func (p Pod) outdated() bool {
-	return !p.Updated && (!p.Terminating || !p.GivenUp && !p.broken())
-}
+// outdated: it has to be replaced, or is just being replaced.
+func (p Pod) outdated() bool { return !p.Updated && p.matters() }
+
+// moves: it has to leave its node, or is just leaving it.
+func (p Pod) moves() bool { return p.Moves && p.matters() }
+
+// matters: it is not on its way out, or may still hold state.
+func (p Pod) matters() bool { return !p.Terminating || !p.GivenUp && !p.broken() }
 
 // comes: the pod, or the one that takes its place, is able or may be soon.
 func (p Pod) comes() bool {

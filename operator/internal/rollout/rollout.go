@@ -53,6 +53,8 @@ const (
 	Surging Phase = "Surging"
 	// Rolling says that pods are being replaced.
 	Rolling Phase = "Rolling"
+	// Moving says that pods are leaving nodes that are to be emptied; none is outdated, or none may go for its template.
+	Moving Phase = "Moving"
 	// Paused says that pods are outdated and may not go.
 	Paused Phase = "Paused"
 	// Stuck says that it does not go on by itself, or not before a pod recovers that nobody waits for any longer.
@@ -77,6 +79,8 @@ type Pod struct {
 	GivenUp bool
 	// Why it is not able, as a sentence.
 	Why string
+	// Moves: its node is to be emptied, and there is another that it could go to.
+	Moves bool
 }
 
 // Seen is all that a decision depends on.
@@ -90,8 +94,10 @@ type Seen struct {
 	Exists bool
 	// Settled: its controller has acted on the StatefulSet as it is, and what is seen is not older than the operator's last write.
 	Settled bool
+	// Current: the wanted template is the one that the whole fleet was last rolled out to, so that Hold brings it back.
+	Current bool
 	Surge   Surge
-	// Paused says why no pod may be replaced now, "" when it may. Scaling goes on.
+	// Paused says why no pod may be replaced for its template now, "" when it may. Scaling goes on, and so does moving.
 	Paused string
 	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
 	Pods []Pod
