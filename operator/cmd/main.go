@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -145,6 +146,13 @@ func run(opts options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
+	seesNodes, err := cluster.CanSeeNodes(context.Background(), mgr.GetAPIReader())
+	if err != nil {
+		return fmt.Errorf("asking whether nodes may be seen: %w", err)
+	}
+	if !seesNodes {
+		ctrl.Log.Info("Nodes may not be seen: pods leave a cordoned node only when they are evicted. A ClusterRole that may get, list and watch nodes changes that")
+	}
 	reconciler := &cluster.Reconciler{
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
@@ -157,6 +165,7 @@ func run(opts options) error {
 		Namespace:          ownNamespace(),
 		Readers:            names(opts.agentReaders),
 		Clock:              clock.RealClock{},
+		SeesNodes:          seesNodes,
 		Agents:             observer,
 		News:               news.Told,
 	}

@@ -17,6 +17,8 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionRolloutSafe: a rollout loses no stash, as far as the spec is concerned.
 	ConditionRolloutSafe = "RolloutSafe"
+	// ConditionPlaced: no pod is on a node that is to be emptied, because it is cordoned or about to be removed. Only there when it is False.
+	ConditionPlaced = "Placed"
 	// ConditionAvailable: the fleet serves; at most one pod is away.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
@@ -53,6 +55,8 @@ const (
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
 	ReasonPodNotMade        = "PodNotMade"
+	ReasonLeavingNode       = "LeavingNode"
+	ReasonNoOtherNode       = "NoOtherNode"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"

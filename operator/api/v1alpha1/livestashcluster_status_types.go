@@ -61,7 +61,8 @@ type LiveStashClusterStatus struct {
 
 	// conditions: Ready, Reconciling and Stalled, which tools read that know nothing of fleets (kstatus); Available,
 	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, ReconcileSucceeded; with adapter BrowserMemory also
-	// StashesFit.
+	// StashesFit; while a pod is on a node that is cordoned, or that an autoscaler is about to remove, also Placed, which says
+	// what becomes of it.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -360,7 +360,9 @@ type DisruptionBudgetSpec struct {
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// maxUnavailable is how many pods, or what share of them, may be away at once: a number, or a percentage in quotes. It
-	// bounds evictions; a rollout takes one pod at a time in any case. Default 1.
+	// bounds evictions; a rollout takes one pod at a time in any case. With 1 replica, 1 means that no eviction
+	// may take the only pod: the operator takes it off a node that is cordoned, when a second one has its users, if it may
+	// see nodes and spec.rollout.surge is not Never. '100%' lets evictions take it at once. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"

@@ -35,6 +35,9 @@ type Inputs struct {
 	// Readers are the namespaces whose pods may read what agents and exporters tell, besides the operator's. AllNamespaces: anybody.
 	Readers []string
 
+	// MovesPods is whether the operator itself takes pods off nodes that are to be emptied.
+	MovesPods bool
+
 	// StoreDigest tells which store the pods use.
 	StoreDigest string
 

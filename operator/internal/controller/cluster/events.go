@@ -57,6 +57,11 @@ func transition(was, now metav1.Condition) news {
 		if now.Status == metav1.ConditionFalse {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
 		}
+	case v1alpha1.ConditionPlaced:
+		if now.Reason == v1alpha1.ReasonLeavingNode {
+			return news{corev1.EventTypeNormal, now.Reason, now.Message}
+		}
+		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case v1alpha1.ConditionAvailable:
 		if was.Status == metav1.ConditionTrue && now.Reason == v1alpha1.ReasonTooFewReady {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}

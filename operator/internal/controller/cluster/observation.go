@@ -40,6 +40,7 @@ type observation struct {
 	// waited is for how long what is awaited has been waited for: see awaited.
 	waited map[string]time.Duration
 	now    time.Time
+	placement
 }
 
 // observe looks at everything that a pass looks at.
@@ -50,6 +51,9 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	}
 	seen, err := r.observeMembers(ctx, r.Client, c, pods)
 	if err != nil {
+		return seen, err
+	}
+	if err := r.observeNodes(ctx, &seen); err != nil {
 		return seen, err
 	}
 	key := client.ObjectKeyFromObject(c)

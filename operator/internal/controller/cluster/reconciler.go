@@ -56,6 +56,9 @@ type Reconciler struct {
 	// Readers are the namespaces that may read the metrics of fleets, and what their agents tell. render.AllNamespaces: anybody.
 	Readers []string
 
+	// SeesNodes is whether the operator may watch nodes. Without that, nobody takes pods off a node before they are evicted.
+	SeesNodes bool
+
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
@@ -131,6 +134,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=redis.redis.opstreelabs.in,resources=redis;redisreplications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
@@ -181,6 +185,7 @@ func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pa
 			RedisExporterImage: r.RedisExporterImage,
 			OperatorNamespace:  r.Namespace,
 			Readers:            r.Readers,
+			MovesPods:          r.SeesNodes,
 		},
 	}
 }

@@ -75,6 +75,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		Replicas: o.replicas(),
 		Exists:   o.statefulSet.UID != "",
 		Settled:  o.settled(),
+		Current:  o.statefulSet.Status.CurrentRevision == o.statefulSet.Status.UpdateRevision,
 		Surge:    rollout.Surge(c.Spec.Rollout.Surge),
 	}
 	if o.statefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
@@ -88,6 +89,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 			Name: m.Name, Ordinal: m.ordinal, Updated: m.updated, Terminating: m.terminating(), Able: unable == "",
 			Broken:  m.broken(),
 			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.wait()] > patience,
+			Moves:   o.full == "" && o.emptied[m.Spec.NodeName] != "",
 		}
 		if unable != "" {
 			pod.Why = m.Name + " " + unable
@@ -114,7 +116,7 @@ func (r *Reconciler) replacePods(ctx context.Context, p *pass) error {
 		}
 		err := r.Delete(ctx, m.Pod, client.Preconditions{UID: &m.UID})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting pod %s for its new template: %w", m.Name, err)
+			return fmt.Errorf("deleting pod %s, whose turn it is: %w", m.Name, err)
 		}
 	}
 	return nil
@@ -144,7 +146,7 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	now.waited = p.seen.waited
+	now.waited, now.placement = p.seen.waited, p.seen.placement
 	return reflect.DeepEqual(rollout.Next(now.rollout(p.cluster, p.desired())), p.plan), nil
 }
 

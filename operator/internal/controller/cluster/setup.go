@@ -38,6 +38,8 @@ const (
 	secretRefsIndex = "secretRefs"
 	// podClusterIndex finds the pods of a LiveStashCluster.
 	podClusterIndex = "cluster"
+	// podNodeIndex finds the pods of a node, emptiedIndex the nodes that are to be emptied.
+	podNodeIndex, emptiedIndex = "node", "emptied"
 )
 
 // CacheOptions restricts the cache to the objects of fleets and leaves out what the operator does not read. Secrets are
@@ -54,6 +56,7 @@ func CacheOptions() cache.Options {
 			&appsv1.StatefulSet{}:           ours,
 			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: (&templates{}).slimPod},
+			&corev1.Node{}:                  {Transform: slimNode},
 			&corev1.Secret{}:                {Transform: slimSecret},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
@@ -98,7 +101,7 @@ func slimPod(pod *corev1.Pod) *corev1.Pod {
 			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports}}
 		}
 	}
-	slim.Status.PodIP = pod.Status.PodIP
+	slim.Spec.NodeName, slim.Status.PodIP = pod.Spec.NodeName, pod.Status.PodIP
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
 	return slim
@@ -164,6 +167,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency})
+	if r.SeesNodes {
+		if err := indexNodes(mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+		fleets = fleets.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.fleetsOf), builder.WithPredicates(nodeNewsChanged()))
+	}
 	if r.News != nil {
 		fleets = fleets.WatchesRawSource(source.Channel(r.News, &handler.EnqueueRequestForObject{}))
 	}

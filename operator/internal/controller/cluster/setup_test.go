@@ -101,7 +101,7 @@ func TestSlimPodHoldsLittle(t *testing.T) {
 			Namespace: "web", Name: "shop-0", UID: types.UID("1"), OwnerReferences: pod.OwnerReferences,
 			Labels: map[string]string{appsv1.StatefulSetRevisionLabel: "a", render.ClusterLabel: "shop", render.ComponentLabel: render.FleetComponent},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: fleet.AppContainer, Ports: pod.Spec.Containers[0].Ports}}},
+		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: fleet.AppContainer, Ports: pod.Spec.Containers[0].Ports}}},
 		Status: corev1.PodStatus{
 			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{ready},
 		},

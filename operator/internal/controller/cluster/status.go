@@ -57,6 +57,11 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
+	if condition := placed(p); condition.Type != "" {
+		setConditions(&status.Conditions, c, []metav1.Condition{condition})
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionPlaced)
+	}
 	setConditions(&status.Conditions, c, summary(status.Conditions, stalled(p, outcome)))
 	return status
 }
@@ -106,6 +111,7 @@ var phaseReasons = map[rollout.Phase]string{
 	rollout.Scaling:  v1alpha1.ReasonScaling,
 	rollout.Surging:  v1alpha1.ReasonSurging,
 	rollout.Rolling:  v1alpha1.ReasonRollingOut,
+	rollout.Moving:   v1alpha1.ReasonLeavingNode,
 	rollout.Paused:   v1alpha1.ReasonPaused,
 	rollout.Stuck:    v1alpha1.ReasonRolloutStuck,
 	rollout.Complete: v1alpha1.ReasonWaitingForPods,
@@ -141,6 +147,8 @@ func progressing(p *pass, outcome error) metav1.Condition {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
 	case p.plan.Phase == rollout.Complete:
 		condition.Message = because(podsReady(observed.ReadyReplicas, desired), p.seen.firstUnable(p.cluster))
+	case p.moves():
+		condition.Message = placed(p).Message
 	case p.plan.Phase == rollout.Scaling:
 		condition.Message = because(fmt.Sprintf("%d pods of %d", observed.Replicas, desired), p.plan.Waiting)
 	default:

@@ -41,7 +41,7 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	}
 	objects = append(objects, statefulSet, ClientService(c))
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
-	if budget := PodDisruptionBudget(c); budget != nil {
+	if budget := PodDisruptionBudget(c, in, &statefulSet.Spec.Template.Spec); budget != nil {
 		objects = append(objects, budget)
 	}
 	for _, object := range objects {
