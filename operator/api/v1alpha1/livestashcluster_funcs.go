@@ -71,6 +71,7 @@ const (
 	ReasonStoreAnswers      = "StoreAnswers"
 	ReasonStoreNotReady     = "StoreNotReady"
 	ReasonStoreChanging     = "StoreChanging"
+	ReasonStoreChangeHeld   = "StoreChangeHeld"
 	ReasonAllAnswer         = "AllAnswer"
 	ReasonAgentDisabled     = "AgentDisabled"
 	ReasonAgentUnreachable  = "AgentUnreachable"

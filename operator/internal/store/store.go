@@ -74,6 +74,16 @@ func Of(name v1alpha1.Adapter) Adapter {
 	return adapters[name]
 }
 
+// Named is the adapter that LIVE_STASH_ADAPTER calls so.
+func Named(value string) (v1alpha1.Adapter, bool) {
+	for name, adapter := range adapters {
+		if adapter.Name() == value {
+			return name, true
+		}
+	}
+	return "", false
+}
+
 // storeless is embedded by the adapters that need nothing besides the pods.
 type storeless struct {
 	anySize

@@ -43,6 +43,9 @@ func TestAdapters(t *testing.T) {
 				Redis:   &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &redisURL}},
 			}}
 			adapter := For(cluster)
+			if named, found := Named(want.name); named != kind || !found {
+				t.Errorf("Named(%q) = %s, %t", want.name, named, found)
+			}
 			if adapter.Name() != want.name {
 				t.Errorf("Name = %q, want %q", adapter.Name(), want.name)
 			}

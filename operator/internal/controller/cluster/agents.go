@@ -26,18 +26,22 @@ const (
 // podStatuses is status.pods, and stashes status.stashes.
 func podStatuses(c *v1alpha1.LiveStashCluster, seen *observation) (pods []v1alpha1.PodStatus, stashes int64) {
 	var most int64
+	home := store.For(c).Home()
 	for i := range seen.members {
 		m := &seen.members[i]
 		status := v1alpha1.PodStatus{Name: m.Name, Updated: m.updated, Ready: podReady(m.Pod), Problem: shortened(seen.unable(c, m), mostText)}
 		if m.agentPort != 0 && m.answer.Err == nil {
 			told := m.answer.Status
+			if adapter, known := store.Named(told.Adapter); known {
+				home = store.Of(adapter).Home() // which may still be the one before
+			}
 			status.Ready, status.Draining = status.Ready && told.Ready, told.Draining
 			status.Stashes, status.MissingPeers = told.Stashes, int32(told.Peers.Missing)
 		}
 		stashes, most = stashes+status.Stashes, max(most, status.Stashes)
 		pods = append(pods, status)
 	}
-	if store.For(c).Home() == store.EveryPod {
+	if home == store.EveryPod {
 		stashes = most
 	}
 	if len(pods) > mostPods {

@@ -39,6 +39,7 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		if object.GetKind() != "StatefulSet" || object.GetName() != p.cluster.Name {
 			continue
 		}
+		r.tellGivenUp(p.cluster, p.givenUp)
 		p.seen.statefulSet, p.wroteStatefulSet = &appsv1.StatefulSet{}, true
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, p.seen.statefulSet); err != nil {
 			return fmt.Errorf("reading the applied StatefulSet: %w", err)
@@ -83,6 +84,7 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
 		return err
 	}
+	r.tellGivenUp(p.cluster, p.volumeGivenUp)
 	applier, of := r.applier(), client.MatchingLabels{render.ClusterLabel: p.cluster.Name}
 	if err := applier.Prune(ctx, p.cluster, of, prunedKinds, p.objects); err != nil {
 		return err

@@ -87,6 +87,9 @@ type pass struct {
 	redis *v1alpha1.RedisStatus
 	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
 	oldStorePods []string
+	// givenUp is what this pass leaves behind when it writes the StatefulSet for another store, volumeGivenUp the volume that it deletes.
+	// Empty: nothing.
+	givenUp, volumeGivenUp string
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
@@ -111,6 +114,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "guard stashes", Run: r.guardStashes},
 		{Name: "prepare store", Run: r.prepareStore},
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},

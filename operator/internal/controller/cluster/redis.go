@@ -50,11 +50,7 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 	if err := r.ensureRedisLogin(ctx, p); err != nil {
 		return err
 	}
-	var url []byte
-	if external := store.ExternalRedis(c); external != nil && external.URLSecretRef != nil {
-		url = p.secrets[*external.URLSecretRef]
-	}
-	address, digest := redis.Store(c, p.inputs, url)
+	address, digest := p.store()
 	p.oldStorePods = p.seen.usersOfAnotherStore(digest)
 	p.inputs.StoreDigest = digest
 	if len(p.oldStorePods) > 0 {
@@ -63,6 +59,15 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 	}
 	p.redis = redisStatus(c, address)
 	return nil
+}
+
+// store is the address of the Redis that is wanted, and the digest that tells it from others. Both are empty with other adapters.
+func (p *pass) store() (address, digest string) {
+	var url []byte
+	if external := store.ExternalRedis(p.cluster); external != nil && external.URLSecretRef != nil {
+		url = p.secrets[*external.URLSecretRef]
+	}
+	return redis.Store(p.cluster, p.inputs, url)
 }
 
 // storeChanging is whether no pod is made because pods with another store are still there. Other adapters do not find stashes
