@@ -376,6 +376,11 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.rollout.surge", `"Auto", "Always", "Never"`},
 		},
 		{
+			name: "a word for a store that there is not",
+			spec: `{image: a, adapter: ETS, acceptLossOf: all}`,
+			says: []string{"spec.acceptLossOf", `"ETS", "BrowserMemory", "Redis", "Mnesia", "None"`},
+		},
+		{
 			name: "more than all pods unavailable",
 			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "150%"}}`,
 			says: []string{"spec.disruptionBudget.maxUnavailable", "a percentage from 0% to 100% in quotes"},
@@ -480,6 +485,7 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a PodMonitor":              `{image: a, adapter: ETS, monitoring: {podMonitor: {enabled: true, interval: 1m30s}}}`,
 		"external redis, TLS off":   `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: false}}}}`,
 		"external redis, own CA":    `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: true}, caSecretRef: {name: ca, key: ca.crt}}}}`,
+		"a word for Redis":          `{image: a, adapter: ETS, acceptLossOf: Redis}`,
 		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
 		"a surge always":            `{image: a, adapter: ETS, rollout: {surge: Always}}`,
 		"no surge":                  `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Never}}`,

@@ -58,7 +58,7 @@ func whyEmptied(node *corev1.Node) string {
 		return "is cordoned"
 	}
 	for _, taint := range node.Spec.Taints {
-		if slices.Contains(emptying, taint.Key) {
+		if slices.Contains(emptying, taint.Key) && taint.Effect != corev1.TaintEffectPreferNoSchedule {
 			return "has the taint " + taint.Key
 		}
 	}

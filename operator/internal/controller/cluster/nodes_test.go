@@ -176,12 +176,13 @@ func TestWhichNodesAreEmptied(t *testing.T) {
 		spec corev1.NodeSpec
 		want string
 	}{
-		"a node":                 {},
-		"a cordoned one":         {corev1.NodeSpec{Unschedulable: true}, "is cordoned"},
-		"one that is scaled":     {taint("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule), "has the taint ToBeDeletedByClusterAutoscaler"},
-		"one that may be scaled": {taint("DeletionCandidateOfClusterAutoscaler", corev1.TaintEffectPreferNoSchedule), ""},
-		"one of Karpenter":       {taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), "has the taint karpenter.sh/disrupted"},
-		"one for others":         {taint("team", corev1.TaintEffectNoSchedule), ""},
+		"a node":                  {},
+		"a cordoned one":          {corev1.NodeSpec{Unschedulable: true}, "is cordoned"},
+		"one that is scaled":      {taint("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule), "has the taint ToBeDeletedByClusterAutoscaler"},
+		"one that may be scaled":  {taint("DeletionCandidateOfClusterAutoscaler", corev1.TaintEffectPreferNoSchedule), ""},
+		"one of Karpenter":        {taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), "has the taint karpenter.sh/disrupted"},
+		"one that pods may go to": {taint("karpenter.sh/disrupted", corev1.TaintEffectPreferNoSchedule), ""},
+		"one for others":          {taint("team", corev1.TaintEffectNoSchedule), ""},
 	} {
 		if got := whyEmptied(&corev1.Node{Spec: c.spec}); got != c.want {
 			t.Errorf("%s %s, want %q", name, got, c.want)
