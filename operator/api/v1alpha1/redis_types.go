@@ -8,7 +8,7 @@ import (
 // RedisSpec is the store of adapter Redis: one of managed, operator and external. Default managed.
 //
 // A change to another store, for example from managed to external, stops every pod before the first one with the new store
-// starts, so that no user meets an old stash again. Stashes are not carried over.
+// starts, so that no user meets an old stash again. Stashes are not carried over: the change waits for spec.acceptLossOf.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.managed), has(self.operator), has(self.external)].filter(set, set).size() <= 1",message="redis must have at most one of managed (a Redis server that this operator runs), operator (one that redis-operator runs) and external (one of your own): remove the others; without any of them it is managed"
 type RedisSpec struct {
@@ -81,7 +81,8 @@ type RedisScheduling struct {
 }
 
 // RedisPersistence keeps stashes on a volume, in an append-only file that is written to disk every second: a restart loses
-// nothing, a crash up to a second. The volume is deleted with the LiveStashCluster, and when persistence is removed.
+// nothing, a crash up to a second. The volume is deleted with the LiveStashCluster, and when persistence is removed, which
+// waits for spec.acceptLossOf: Redis.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot change, because the volume exists: remove persistence, wait until Redis runs without it, and add it again with the other class; the stashes are lost by that",fieldPath=".storageClassName"
 // +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="size cannot become smaller, because volumes can only grow: leave it, or remove persistence and add it again, by which the stashes are lost",fieldPath=".size"
