@@ -153,7 +153,7 @@ func TestWhatASettingNeededGoesWithIt(t *testing.T) {
 	suite.Must(t, api.Create(t.Context(), foreign))
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
-		spec.Adapter = v1alpha1.AdapterETS
+		spec.Adapter, spec.AcceptLossOf = v1alpha1.AdapterETS, v1alpha1.AdapterRedis
 		spec.Clustering.TLS.Enabled = false
 	})
 	reconciled(t, cluster)

@@ -76,7 +76,7 @@ func (p *pass) storeLeft() storeLeft {
 
 // stashesIn are those that are known to be in the store that the pods use, or may be.
 func (p *pass) stashesIn(adapter v1alpha1.Adapter) []string {
-	serves := len(p.seen.ready) > 0 && slices.ContainsFunc(p.seen.members, func(m member) bool { return p.seen.ready[m.Name] })
+	serves := slices.ContainsFunc(p.seen.members, func(m member) bool { return p.seen.ready[m.Name] })
 	running := p.cluster.Status.Redis
 	switch used := store.Of(adapter); {
 	case !used.Recovers():
@@ -91,7 +91,7 @@ func (p *pass) stashesIn(adapter v1alpha1.Adapter) []string {
 			return []string{fmt.Sprintf("the stashes that users' browsers hold (adapter %s)", adapter)}
 		}
 		return nil
-	case running != nil && running.Mode != v1alpha1.RedisModeExternal:
+	case running != nil && running.Mode != v1alpha1.RedisModeExternal && (len(p.seen.members) > 0 || p.seen.replicas() == 0):
 		return []string{fmt.Sprintf("all stashes in the Redis at %s, which is removed", running.Address)}
 	case running != nil && serves:
 		return []string{fmt.Sprintf("all stashes in the Redis at %s, which stay there and are not found again", running.Address)}
