@@ -40,7 +40,6 @@ func TestTheOnlyPodOfTheOnlyNodeIsNotTaken(t *testing.T) {
 
 	s.must(fakeNode, "apply", "-f", "-")
 	s.must(fakeNodeStatus, "patch", "node", "e2e-fake", "--subresource=status", "--patch-file", "/dev/stdin")
-	s.must("", "taint", "node", "e2e-fake", "node.kubernetes.io/not-ready-")
 	s.says("Progressing", "True Surging", "shop-0 has to leave its node")
 	s.eventually(time.Minute, func() error {
 		second, err := s.kubectl("", "get", "pod", "shop-1", "-o", "jsonpath={.metadata.name}")
