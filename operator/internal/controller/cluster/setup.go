@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -52,6 +53,7 @@ func CacheOptions() cache.Options {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}:           ours,
+			&batchv1.Job{}:                  ours,
 			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: (&templates{}).slimPod},
 			&corev1.Secret{}:                {Transform: slimSecret},
@@ -98,7 +100,7 @@ func slimPod(pod *corev1.Pod) *corev1.Pod {
 			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports}}
 		}
 	}
-	slim.Status.PodIP = pod.Status.PodIP
+	slim.Status.PodIP, slim.Status.Reason = pod.Status.PodIP, pod.Status.Reason
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
 	return slim
@@ -153,6 +155,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		For(&v1alpha1.LiveStashCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// By label, not by owner: those that redis-operator makes for the fleet are its own.
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		Owns(&batchv1.Job{}).
 		Owns(&corev1.ConfigMap{}).
 		Owns(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(notOnlyStatus())).
 		Owns(&corev1.Service{}).
@@ -246,7 +249,7 @@ func podNewsChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 			return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after) ||
-				before.Labels[redis.RoleLabel] != after.Labels[redis.RoleLabel] || before.Status.PodIP != after.Status.PodIP
+				lastWord(before) != lastWord(after) || before.Labels[redis.RoleLabel] != after.Labels[redis.RoleLabel] || before.Status.PodIP != after.Status.PodIP
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -107,6 +107,7 @@ var phaseReasons = map[rollout.Phase]string{
 	rollout.Surging:  v1alpha1.ReasonSurging,
 	rollout.Rolling:  v1alpha1.ReasonRollingOut,
 	rollout.Paused:   v1alpha1.ReasonPaused,
+	rollout.Withheld: v1alpha1.ReasonBeforeRunning,
 	rollout.Stuck:    v1alpha1.ReasonRolloutStuck,
 	rollout.Complete: v1alpha1.ReasonWaitingForPods,
 }
@@ -115,18 +116,18 @@ var phaseReasons = map[rollout.Phase]string{
 func progressing(p *pass, outcome error) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
 	desired, observed := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status
-	if p.seen.statefulSet.UID == "" {
-		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, "there is no StatefulSet yet"
-		if outcome != nil {
-			condition.Status = metav1.ConditionFalse
-			condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
-		}
-		return condition
-	}
-
 	trouble := p.seen.trouble()
 	condition.Reason = phaseReasons[p.plan.Phase]
 	switch {
+	case p.seen.statefulSet.UID == "" && outcome != nil:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
+	case p.before.failed:
+		condition.Reason, condition.Message = v1alpha1.ReasonBeforeFailed, p.before.message
+	case p.before.withheld && trouble == "":
+		condition.Message = p.before.message
+	case p.seen.statefulSet.UID == "" && trouble == "":
+		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, "there is no StatefulSet yet"
 	case p.storeChanging():
 		condition.Reason = v1alpha1.ReasonStoreChanging
 		condition.Message = fmt.Sprintf("spec.redis names another store: every pod stops before the first one with it starts, and the stashes in the old store are left behind; waiting for %s", few(p.oldStorePods))
@@ -171,6 +172,8 @@ func stalled(p *pass, outcome error) news {
 	case errors.As(outcome, &known) && !slices.Contains(passing, known.Reason), errors.As(outcome, &taken):
 		reason, message := reconcile.ReasonAndMessage(outcome)
 		return news{reason: reason, message: message}
+	case p.before.failed:
+		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
 	case p.plan.Phase == rollout.Stuck:
 		return news{reason: v1alpha1.ReasonRolloutStuck, message: p.plan.Waiting}
 	case p.refusal != "":
