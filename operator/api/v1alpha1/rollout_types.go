@@ -21,7 +21,28 @@ type RolloutSpec struct {
 	// migrations. Until then, and when it fails, users stay on the pods that there are. Default none.
 	// +optional
 	Before *BeforeSpec `json:"before,omitempty"`
+
+	// configChanges is what happens when a Secret or ConfigMap changes that env, envFrom or podTemplate (variables and volumes,
+	// sidecars included) name. Roll: the pods are replaced, as for any other change, so that they have the new values. Ignore:
+	// pods get them whenever they restart, and files of volumes follow by themselves. The values that fields of the spec name
+	// (cookie, secretKeyBase, Redis) roll the fleet in any case. Default Roll.
+	// +kubebuilder:default=Roll
+	// +optional
+	ConfigChanges ConfigChanges `json:"configChanges,omitempty"`
 }
+
+// ConfigChanges is what happens when configuration changes that pods are made with.
+//
+// +kubebuilder:validation:Enum=Roll;Ignore
+type ConfigChanges string
+
+// What can happen.
+const (
+	// ConfigChangesRoll: the pods are replaced.
+	ConfigChangesRoll ConfigChanges = "Roll"
+	// ConfigChangesIgnore: nothing.
+	ConfigChangesIgnore ConfigChanges = "Ignore"
+)
 
 // BeforeSpec is a command that runs once for each new template, in the Job <name>-before, with the image, environment,
 // volumes and Secrets that the application's container will have. A template that has had its run, or that was rolled out

@@ -376,6 +376,11 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.rollout.surge", `"Auto", "Always", "Never"`},
 		},
 		{
+			name: "configuration that does something else",
+			spec: `{image: a, adapter: ETS, rollout: {configChanges: Restart}}`,
+			says: []string{"spec.rollout.configChanges", `"Roll", "Ignore"`},
+		},
+		{
 			name: "before a rollout, without a command",
 			spec: `{image: a, adapter: ETS, rollout: {before: {deadline: 1m}}}`,
 			says: []string{"rollout.before.command is missing", "or remove rollout.before"},
@@ -508,6 +513,7 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
 		"a surge always":            `{image: a, adapter: ETS, rollout: {surge: Always}}`,
 		"no surge":                  `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Never}}`,
+		"configuration is ignored":  `{image: a, adapter: ETS, rollout: {configChanges: Ignore}}`,
 		"before a rollout":          `{image: a, adapter: ETS, rollout: {before: {command: [migrate]}}}`,
 		"before a rollout, in full": `{image: a, adapter: ETS, rollout: {before: {command: [/app/bin/shop, eval], args: ["Shop.Release.migrate()"], env: [{name: POOL_SIZE, value: "2"}], resources: {limits: {memory: 256Mi}}, deadline: 1h30m, retries: 3}}}`,
 		"a week for hidden tabs":    `{image: a, adapter: ETS, drain: {keepFor: 168h, keepBytes: 2Gi}}`,

@@ -53,6 +53,9 @@ type Inputs struct {
 
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
+
+	// ConfigDigest changes when something changes that fleet.References names. Empty when there is nothing of that kind.
+	ConfigDigest string
 }
 
 // AllNamespaces among the readers stands for every namespace.

@@ -202,8 +202,7 @@ func (r *Reconciler) makeJob(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
-	identity := &metav1.PartialObjectMetadata{}
-	identity.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
+	identity := metadataObject("ServiceAccount")
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(c), identity); err != nil {
 		return fmt.Errorf("looking up what has run before: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -30,6 +31,9 @@ type Reconciler struct {
 
 	// Live reads from the API server. It is used for the user's own Secrets, whose values are never cached.
 	Live client.Reader
+
+	// Configs reads the metadata of ConfigMaps from a cache.
+	Configs cache.Cache
 
 	// Recorder tells users what happened.
 	Recorder recorder.EventRecorder
@@ -64,6 +68,8 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
+	// contents are the digests of what users have their pods read.
+	contents contents
 	// counts are when statuses were last written.
 	counts counts
 }
@@ -112,6 +118,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "prepare store", Run: r.prepareStore},
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "plan rollout", Run: r.planRollout},

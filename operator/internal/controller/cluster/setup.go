@@ -37,6 +37,8 @@ import (
 const (
 	// secretRefsIndex finds the LiveStashClusters that read a Secret.
 	secretRefsIndex = "secretRefs"
+	// configRefsIndex finds those that read a ConfigMap.
+	configRefsIndex = "configRefs"
 	// podClusterIndex finds the pods of a LiveStashCluster.
 	podClusterIndex = "cluster"
 )
@@ -56,7 +58,7 @@ func CacheOptions() cache.Options {
 			&batchv1.Job{}:                  ours,
 			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: (&templates{}).slimPod},
-			&corev1.Secret{}:                {Transform: slimSecret},
+			&corev1.Secret{}:                {Transform: slimMetadata},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
@@ -66,15 +68,15 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// slimSecret drops the annotations of others from a Secret's metadata: the one that `kubectl apply` makes holds the values.
-func slimSecret(object any) (any, error) {
-	secret, ok := object.(*metav1.PartialObjectMetadata)
+// slimMetadata drops the annotations of others from metadata: the one that `kubectl apply` makes holds a Secret's values.
+func slimMetadata(object any) (any, error) {
+	metadata, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return object, nil
 	}
-	secret.ManagedFields = nil
-	maps.DeleteFunc(secret.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "livestash.dev/") })
-	return secret, nil
+	metadata.ManagedFields = nil
+	maps.DeleteFunc(metadata.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "livestash.dev/") })
+	return metadata, nil
 }
 
 // slimPod drops from a pod what the operator does not read: pods are most of what the cache holds.
@@ -146,6 +148,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err != nil {
 		return err
 	}
+	err = mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LiveStashCluster{}, configRefsIndex, configNames)
+	if err != nil {
+		return err
+	}
 	err = mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, podClusterIndex, clusterName)
 	if err != nil {
 		return err
@@ -162,7 +168,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&networkingv1.NetworkPolicy{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notOnlyStatus())).
-		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersOfSecret)).
+		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersBy(secretRefsIndex))).
+		WatchesRawSource(source.Kind(r.Configs, client.Object(metadataObject(fleet.ConfigMapReference)), handler.EnqueueRequestsFromMapFunc(r.readersBy(configRefsIndex)))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(podNewsChanged())).
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
@@ -190,6 +197,21 @@ func secretNames(object client.Object) []string {
 	if cluster.TLSEnabled() {
 		names = append(names, tls.AuthorityName(cluster), tls.SecretName(cluster))
 	}
+	return append(names, namesOf(cluster, fleet.SecretReference)...)
+}
+
+func configNames(object client.Object) []string {
+	return namesOf(object.(*v1alpha1.LiveStashCluster), fleet.ConfigMapReference)
+}
+
+// namesOf are the names of what the user has the pods read.
+func namesOf(c *v1alpha1.LiveStashCluster, kind string) []string {
+	var names []string
+	for _, ref := range fleet.References(c) {
+		if ref.Kind == kind {
+			names = append(names, ref.Name)
+		}
+	}
 	return names
 }
 
@@ -197,19 +219,21 @@ func clusterName(object client.Object) []string {
 	return []string{object.GetLabels()[render.ClusterLabel]}
 }
 
-// readersOfSecret are the LiveStashClusters whose pods read the Secret.
-func (r *Reconciler) readersOfSecret(ctx context.Context, secret client.Object) []ctrl.Request {
-	readers := &v1alpha1.LiveStashClusterList{}
-	err := r.List(ctx, readers, client.InNamespace(secret.GetNamespace()), client.MatchingFields{secretRefsIndex: secret.GetName()})
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Looking up the LiveStashClusters that read a Secret", "secret", secret.GetName())
-		return nil
+// readersBy finds, with an index, the LiveStashClusters whose pods read an object.
+func (r *Reconciler) readersBy(index string) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []ctrl.Request {
+		readers := &v1alpha1.LiveStashClusterList{}
+		err := r.List(ctx, readers, client.InNamespace(object.GetNamespace()), client.MatchingFields{index: object.GetName()})
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Looking up the LiveStashClusters that read an object", "name", object.GetName())
+			return nil
+		}
+		requests := make([]ctrl.Request, 0, len(readers.Items))
+		for i := range readers.Items {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&readers.Items[i])})
+		}
+		return requests
 	}
-	requests := make([]ctrl.Request, 0, len(readers.Items))
-	for i := range readers.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&readers.Items[i])})
-	}
-	return requests
 }
 
 // podGone keeps the last words of a pod for the next pass.

@@ -43,7 +43,7 @@ func BeforeRollout(c *v1alpha1.LiveStashCluster, in render.Inputs) (*Before, err
 		return nil, err
 	}
 	before := &Before{pod: commandPod(template, c), cluster: c}
-	before.Template = digestOf(before.pod.Spec, template.Annotations[SecretsDigestAnnotation])
+	before.Template = digestOf(before.pod.Spec, in.SecretsDigest, in.ConfigDigest)
 	before.Attempt = digestOf(before.Template, c.Spec.Rollout.Before)
 	return before, nil
 }

@@ -50,6 +50,7 @@ func TestWhatTheCommandRunsFor(t *testing.T) {
 		"the image":   {func(s *v1alpha1.LiveStashClusterSpec, _ *render.Inputs) { s.Image += "1" }, changed{true, true}},
 		"a variable":  {func(s *v1alpha1.LiveStashClusterSpec, _ *render.Inputs) { s.Env[0].Value += "1" }, changed{true, true}},
 		"a Secret":    {func(_ *v1alpha1.LiveStashClusterSpec, in *render.Inputs) { in.SecretsDigest = "1" }, changed{true, true}},
+		"a ConfigMap": {func(_ *v1alpha1.LiveStashClusterSpec, in *render.Inputs) { in.ConfigDigest = "1" }, changed{true, true}},
 		"the command": {func(s *v1alpha1.LiveStashClusterSpec, _ *render.Inputs) { s.Rollout.Before.Args = []string{"again"} }, changed{false, true}},
 		"the number of pods": {func(s *v1alpha1.LiveStashClusterSpec, in *render.Inputs) {
 			s.Replicas, in.Replicas = ptr.To[int32](7), 7

@@ -21,6 +21,9 @@ const (
 	// SecretsDigestAnnotation is on the pods: render.Inputs.SecretsDigest.
 	SecretsDigestAnnotation = "livestash.dev/secrets-digest"
 
+	// ConfigDigestAnnotation is on the pods of a fleet that names ConfigMaps or Secrets: render.Inputs.ConfigDigest.
+	ConfigDigestAnnotation = "livestash.dev/config-digest"
+
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"
 

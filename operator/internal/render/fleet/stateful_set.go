@@ -94,6 +94,9 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in render.Inputs) (corev1.PodTemp
 			}},
 		},
 	}
+	if in.ConfigDigest != "" {
+		template.Annotations[ConfigDigestAnnotation] = in.ConfigDigest
+	}
 	if in.StoreDigest != "" {
 		template.Annotations[StoreAnnotation] = in.StoreDigest
 	}
