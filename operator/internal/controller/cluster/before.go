@@ -51,14 +51,6 @@ func (b *before) withholds() string {
 	return ""
 }
 
-// reason is that of condition Progressing while the template is withheld.
-func (b *before) reason() string {
-	if b.failed {
-		return v1alpha1.ReasonBeforeFailed
-	}
-	return v1alpha1.ReasonBeforeRunning
-}
-
 // observeBefore looks at the Job, and at what is known of earlier ones.
 func (r *Reconciler) observeBefore(ctx context.Context, c *v1alpha1.LiveStashCluster, seen *observation) error {
 	identity := &corev1.ServiceAccount{}

@@ -86,6 +86,7 @@ func TestChangedConfigurationRolls(t *testing.T) {
 		t.Errorf("three passes at rest cost %d requests", after-before)
 	}
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Rollout.ConfigChanges = v1alpha1.ConfigChangesIgnore })
+	reconciled(t, cluster)
 	settings.Data["A"] = "3"
 	suite.Must(t, api.Update(t.Context(), settings))
 	staysAt(t, cluster, digest, "changes are ignored")
