@@ -242,7 +242,7 @@ func failure(job *batchv1.Job, pods []corev1.Pod) string {
 	text := fmt.Sprintf("Job %s failed (%s) and is not tried again: users stay on the pods that there are. "+
 		"Change the template or spec.rollout.before, or delete the Job to try the same again", job.Name, why)
 	if log == "" {
-		return text + "; it left no log"
+		return text + fmt.Sprintf(". It left no log: `kubectl describe job -n %s %s` tells more", job.Namespace, job.Name)
 	}
 	return text + ". Its last lines:\n" + log
 }

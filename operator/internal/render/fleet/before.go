@@ -20,8 +20,9 @@ import (
 const (
 	// beforeDeadline is that of spec.rollout.before, unless it says so.
 	beforeDeadline = 10 * time.Minute
-	// beyondDeadline is how much later the Job ends than its first pod. A pod that ends by itself is kept, and its log with it.
-	beyondDeadline = 30 * time.Second
+	// beyondDeadline is how much later the Job ends than its first pod, which has half of that to stop. A pod that ends by its own
+	// deadline is kept, and its log with it.
+	beyondDeadline = time.Minute
 )
 
 // Before is what spec.rollout.before comes to for one template.
