@@ -86,7 +86,7 @@ func progressTransition(was, now metav1.Condition) news {
 	case now.Reason == v1alpha1.ReasonComplete && was.Reason != "":
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonBeforeRunning:
-		return news{corev1.EventTypeNormal, now.Reason, now.Message}
+		return news{corev1.EventTypeNormal, now.Reason, "spec.rollout.before must succeed before pods get the new template: " + now.Message}
 	case now.Reason == v1alpha1.ReasonRollingOut && slices.Contains([]string{v1alpha1.ReasonComplete, v1alpha1.ReasonBeforeRunning}, was.Reason):
 		return news{corev1.EventTypeNormal, now.Reason, "replacing pods: " + now.Message}
 	}
