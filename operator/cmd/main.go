@@ -145,7 +145,12 @@ func run(opts options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
+	configs, err := cluster.NewConfigsCache(mgr, cacheOptions(opts.namespaces).DefaultNamespaces)
+	if err != nil {
+		return err
+	}
 	reconciler := &cluster.Reconciler{
+		Configs:            configs,
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),

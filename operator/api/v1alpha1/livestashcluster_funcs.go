@@ -53,6 +53,8 @@ const (
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
 	ReasonPodNotMade        = "PodNotMade"
+	ReasonBeforeRunning     = "BeforeRunning"
+	ReasonBeforeFailed      = "BeforeFailed"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"

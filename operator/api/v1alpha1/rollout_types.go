@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // RolloutSpec is how pods are replaced when their template changes. The operator takes one pod at a time, and only while every
 // other pod can keep its users, whatever else happens to the fleet meanwhile.
@@ -13,6 +16,82 @@ type RolloutSpec struct {
 	// +kubebuilder:default=Auto
 	// +optional
 	Surge Surge `json:"surge,omitempty"`
+
+	// before is a command of the new image that must have succeeded before any pod gets a new template, such as database
+	// migrations. Until then, and when it fails, users stay on the pods that there are. Default none.
+	// +optional
+	Before *BeforeSpec `json:"before,omitempty"`
+
+	// configChanges is what happens when a Secret or ConfigMap changes that env, envFrom or podTemplate (variables and volumes,
+	// sidecars included) name. Roll: the pods are replaced, as for any other change, so that they have the new values. Ignore:
+	// pods get them whenever they restart, and files of volumes follow by themselves. The values that fields of the spec name
+	// (cookie, secretKeyBase, Redis) roll the fleet in any case. Default Roll.
+	// +kubebuilder:default=Roll
+	// +optional
+	ConfigChanges ConfigChanges `json:"configChanges,omitempty"`
+}
+
+// ConfigChanges is what happens when configuration changes that pods are made with.
+//
+// +kubebuilder:validation:Enum=Roll;Ignore
+type ConfigChanges string
+
+// What can happen.
+const (
+	// ConfigChangesRoll: the pods are replaced.
+	ConfigChangesRoll ConfigChanges = "Roll"
+	// ConfigChangesIgnore: nothing.
+	ConfigChangesIgnore ConfigChanges = "Ignore"
+)
+
+// BeforeSpec is a command that runs once for each new template, in the Job <name>-before, with the image, environment,
+// volumes and Secrets that the application's container will have. A template that has had its run, or that was rolled out
+// before there was this command, needs none to come back. Never two run at the same time: one that runs for an older
+// template is waited for.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.command) && size(self.command) > 0 && size(self.command[0]) > 0",message="rollout.before.command is missing: name the program of the image that is to run before a rollout, for example ['/app/bin/migrate'], or remove rollout.before"
+type BeforeSpec struct {
+	// command is the program and its first arguments, for example ["/app/bin/migrate"]. It is not run in a shell.
+	// Required.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=8192
+	// +listType=atomic
+	// +optional
+	Command []string `json:"command,omitempty"`
+
+	// args are further arguments. Default none.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=8192
+	// +listType=atomic
+	// +optional
+	Args []string `json:"args,omitempty"`
+
+	// env are environment variables beside those that the application has; of the same name, these win. Default none.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// resources are the requests and limits of the command. Default: the application's (spec.resources).
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// deadline is how long it may take, retries and the pull of the image included, as a duration with a unit ("90s", "10m").
+	// What takes longer is ended and has failed. From 1s to 24h. Default 10m.
+	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="rollout.before.deadline must be a duration from 1s to 24h with a unit, for example 90s or 10m"
+	// +optional
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// retries is how often it is tried again when it fails, each time in a new pod and after a growing pause. Default 0:
+	// what failed is looked at by somebody first.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	// +optional
+	Retries int32 `json:"retries,omitempty"`
 }
 
 // Surge is when a fleet gets one pod more for a rollout.

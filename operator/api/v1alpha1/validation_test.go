@@ -376,6 +376,36 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.rollout.surge", `"Auto", "Always", "Never"`},
 		},
 		{
+			name: "configuration that does something else",
+			spec: `{image: a, adapter: ETS, rollout: {configChanges: Restart}}`,
+			says: []string{"spec.rollout.configChanges", `"Roll", "Ignore"`},
+		},
+		{
+			name: "before a rollout, without a command",
+			spec: `{image: a, adapter: ETS, rollout: {before: {deadline: 1m}}}`,
+			says: []string{"rollout.before.command is missing", "or remove rollout.before"},
+		},
+		{
+			name: "before a rollout, an empty command",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [""]}}}`,
+			says: []string{"rollout.before.command is missing"},
+		},
+		{
+			name: "before a rollout, for ever",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [migrate], deadline: 25h}}}`,
+			says: []string{"rollout.before.deadline must be a duration from 1s to 24h"},
+		},
+		{
+			name: "before a rollout, no deadline's unit",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [migrate], deadline: "600"}}}`,
+			says: []string{"rollout.before.deadline must be", "90s or 10m"},
+		},
+		{
+			name: "before a rollout, again and again",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [migrate], retries: 11}}}`,
+			says: []string{"spec.rollout.before.retries", "less than or equal to 10"},
+		},
+		{
 			name: "more than all pods unavailable",
 			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "150%"}}`,
 			says: []string{"spec.disruptionBudget.maxUnavailable", "a percentage from 0% to 100% in quotes"},
@@ -483,6 +513,9 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
 		"a surge always":            `{image: a, adapter: ETS, rollout: {surge: Always}}`,
 		"no surge":                  `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Never}}`,
+		"configuration is ignored":  `{image: a, adapter: ETS, rollout: {configChanges: Ignore}}`,
+		"before a rollout":          `{image: a, adapter: ETS, rollout: {before: {command: [migrate]}}}`,
+		"before a rollout, in full": `{image: a, adapter: ETS, rollout: {before: {command: [/app/bin/shop, eval], args: ["Shop.Release.migrate()"], env: [{name: POOL_SIZE, value: "2"}], resources: {limits: {memory: 256Mi}}, deadline: 1h30m, retries: 3}}}`,
 		"a week for hidden tabs":    `{image: a, adapter: ETS, drain: {keepFor: 168h, keepBytes: 2Gi}}`,
 		"nothing for hidden tabs":   `{image: a, adapter: ETS, drain: {keepFor: 0s, keepBytes: 0}}`,
 		"a quarter unavailable":     `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "25%"}}`,

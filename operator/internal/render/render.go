@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -47,8 +48,14 @@ type Inputs struct {
 	// HeldPorts are those that pods of another template still listen on.
 	HeldPorts Ports
 
+	// Prepared are the digests of the templates that may be rolled out: see fleet.TemplateDigest.
+	Prepared []string
+
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
+
+	// ConfigDigest changes when something changes that fleet.References names. Empty when there is nothing of that kind.
+	ConfigDigest string
 }
 
 // AllNamespaces among the readers stands for every namespace.
@@ -88,5 +95,6 @@ var (
 	SecretType                = typeMeta(corev1.SchemeGroupVersion, "Secret")
 	PersistentVolumeClaimType = typeMeta(corev1.SchemeGroupVersion, "PersistentVolumeClaim")
 	NetworkPolicyType         = typeMeta(networkingv1.SchemeGroupVersion, "NetworkPolicy")
+	JobType                   = typeMeta(batchv1.SchemeGroupVersion, "Job")
 	PodDisruptionBudgetType   = typeMeta(policyv1.SchemeGroupVersion, "PodDisruptionBudget")
 )

@@ -49,13 +49,17 @@ type cluster struct {
 	step  int
 	uids  int
 	kinds []kind // of templates
-	set   *statefulSet
-	pods  []simPod
+	// withheld are the templates of which there must be no pod yet.
+	withheld map[int]bool
+	set      *statefulSet
+	pods     []simPod
 	// lastAble is when a pod of an ordinal was able for the last time.
 	lastAble map[int32]int
 	// touched is when a pod of an ordinal was last able, made, deleted or gone.
 	touched map[int32]int
-	log     []string
+	// tooEarly: a pod was made of a template that was withheld.
+	tooEarly bool
+	log      []string
 }
 
 func (c *cluster) logf(format string, args ...any) {
@@ -141,6 +145,7 @@ func (c *cluster) control() {
 		c.touched[ordinal] = c.step
 		c.pods = append(c.pods, simPod{uid: c.uids, template: template, ordinal: ordinal, boot: 2 + c.rng.IntN(6), since: c.step})
 		c.logf("pod %d made from template %d", ordinal, template)
+		c.tooEarly = c.tooEarly || c.withheld[template]
 	}
 	for _, p := range c.pods {
 		if p.ordinal >= s.replicas && !p.terminating {

@@ -57,7 +57,7 @@ type model struct {
 func newModel(t *testing.T, seed uint64, o observer) *model {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := &model{
-		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}}, observer: o, t: t,
+		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}, withheld: map[int]bool{}}, observer: o, t: t,
 		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Auto, Always, Never}[rng.IntN(4)],
 	}
 	m.kinds = []kind{good}
@@ -89,6 +89,9 @@ func (m *model) record() {
 // see is what the operator sees of a StatefulSet, pods and agents' answers of three moments.
 func (m *model) see(sets, pods, answers snapshot) Seen {
 	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused}
+	if m.withheld[m.template] {
+		seen.Withheld = "withheld"
+	}
 	if sets.set == nil {
 		return seen
 	}
@@ -119,7 +122,7 @@ func (m *model) operate() {
 	m.setAt, m.podsAt, m.answersAt = m.look(m.setAt), m.look(m.podsAt), m.look(m.answersAt)
 	sets, pods := m.history[m.setAt], m.history[m.podsAt]
 	seen := m.see(sets, pods, m.history[m.answersAt])
-	if seen.Exists && sets.set.template != m.template {
+	if seen.Exists && sets.set.template != m.template && seen.Withheld == "" {
 		seen.Settled = false // it is written in this pass
 	}
 	plan := Next(seen)
@@ -136,6 +139,9 @@ func (m *model) operate() {
 }
 
 func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
+	if plan.Leave {
+		return
+	}
 	if m.set == nil {
 		m.set = &statefulSet{generation: 1, template: m.template, current: -1, replicas: plan.Replicas, mode: plan.Mode}
 		m.written = 1
@@ -232,13 +238,19 @@ func (m *model) check(seen Seen, plan Plan) {
 		m.failf("the same Seen gives another plan:\n%s", diff)
 	}
 	changes := plan.Replicas != seen.Replicas || plan.Mode != seen.Mode
+	if plan.Phase == Withheld {
+		if plan.Leave != (!seen.Exists || !seen.Settled) || len(plan.Delete) > 0 || plan.Waiting == "" || !plan.Leave && (plan.Mode == Hold) != (seen.Replicas > 0) {
+			m.failf("withheld, and plan %+v of %+v", plan, seen)
+		}
+		return
+	}
 	if !seen.Exists || seen.Desired == 0 {
-		if plan.Mode != Hold || plan.Replicas != seen.Desired || len(plan.Delete) > 0 {
+		if (plan.Mode == Hold) != (seen.Withheld == "") || plan.Replicas != seen.Desired || len(plan.Delete) > 0 {
 			m.failf("plan %+v of %+v", plan, seen)
 		}
 		return
 	}
-	if !seen.Settled && (plan.Mode != seen.Mode || plan.Replicas != max(seen.Replicas, seen.Desired)) {
+	if !seen.Settled && (plan.Mode != seen.Mode && !seen.empty() || plan.Replicas != max(seen.Replicas, seen.Desired)) {
 		m.failf("not settled, and plan %+v of %+v", plan, seen)
 	}
 	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
@@ -268,10 +280,28 @@ func (m *model) newTemplate(k kind) {
 	m.change(len(m.kinds) - 1)
 }
 
+// newTemplateLater is a template that no pod may have before it is released.
+func (m *model) newTemplateLater(k kind) {
+	m.withheld[len(m.kinds)] = true
+	m.newTemplate(k)
+	m.logf("template %d is withheld", m.template)
+}
+
+func (m *model) release() {
+	if m.withheld[m.template] {
+		m.logf("template %d is released", m.template)
+	}
+	delete(m.withheld, m.template)
+}
+
 // event is one thing that happens to a fleet.
 func (m *model) event() {
-	change := m.rng.IntN(16)
+	change := m.rng.IntN(18)
 	switch {
+	case change == 16:
+		m.newTemplateLater(kind(m.rng.IntN(int(kinds))))
+	case change == 17:
+		m.release()
 	case change < 3:
 		m.newTemplate(good)
 	case change < 5:
@@ -339,6 +369,9 @@ func (m *model) run(steps int, events bool) {
 		m.record()
 		if m.rng.IntN(4) > 0 {
 			m.operate()
+		}
+		if m.tooEarly && (m.lag == 0 || m.confirms) {
+			m.failf("a pod has a template that is withheld")
 		}
 		if m.kinds[m.template] != good && m.takes > 1+m.disturbances {
 			m.failf("%d pods were taken for a bad template after %d disturbances", m.takes, m.disturbances)
@@ -409,7 +442,13 @@ func (m *model) play() {
 	if m.rng.IntN(3) == 0 {
 		last = kind(1 + m.rng.IntN(int(kinds)-1))
 	}
-	m.newTemplate(last)
+	if m.rng.IntN(3) == 0 {
+		m.newTemplateLater(last)
+		m.run(50, false)
+		m.release()
+	} else {
+		m.newTemplate(last)
+	}
 	before := m.writes
 	if last == good {
 		m.rests(1500)

@@ -9,25 +9,55 @@ import (
 // Next says what to do now about what is seen. The same Seen gives the same plan, and a plan that was carried out is planned again
 // until its effect is seen.
 func Next(seen Seen) Plan {
-	if !seen.Exists {
+	switch {
+	case seen.Withheld != "" && (seen.Desired > 0 || !seen.Exists || !seen.Settled):
+		return withheld(seen)
+	case !seen.Exists:
 		return Plan{Replicas: seen.Desired, Phase: Scaling}
-	}
-	if seen.Desired == 0 {
+	case seen.Desired == 0:
 		return emptied(seen)
 	}
 	if !seen.Settled {
-		replicas := max(seen.Replicas, seen.Desired)
-		return Plan{
-			Replicas: replicas, Mode: seen.Mode, Phase: Pending, Waiting: "the StatefulSet controller has not acted yet on the last change",
-			Surging: replicas > seen.Desired,
+		plan := Plan{
+			Replicas: max(seen.Replicas, seen.Desired), Mode: seen.Mode, Phase: Pending,
+			Waiting: "the StatefulSet controller has not acted yet on the last change",
 		}
+		plan.Surging = plan.Replicas > seen.Desired
+		if seen.empty() {
+			plan.Mode = Replace
+		}
+		return plan
 	}
 	return look(seen).plan()
+}
+
+// empty: whatever pod comes next, it is to have the wanted template. Nobody has seen it, and still it is the only one that is wanted:
+// the StatefulSet controller may hold any other for the last one that was rolled out.
+func (s Seen) empty() bool { return s.Replicas == 0 && len(s.Pods) == 0 }
+
+// withheld keeps pods as they are, and lets none come with the wanted template: in mode Hold they get the last one that was rolled out.
+// The StatefulSet controller takes the wanted one for that when it has never seen another, and in mode Hold when there are no replicas.
+func withheld(seen Seen) Plan {
+	plan := Plan{Replicas: seen.Replicas, Mode: seen.Mode, Phase: Withheld, Waiting: seen.Withheld, Surging: seen.Replicas > seen.Desired}
+	switch {
+	case !seen.Exists || !seen.Settled:
+		plan.Leave = true
+	case seen.Replicas == 0:
+		plan.Mode = Replace
+	default:
+		seen.Paused = seen.Withheld
+		now := look(seen).plan()
+		plan.Mode, plan.Replicas, plan.Takes, plan.Surging = Hold, now.Replicas, now.Takes, now.Surging
+	}
+	return plan
 }
 
 // emptied is a fleet of no pods: they leave at once, because none has anybody to wait for.
 func emptied(seen Seen) Plan {
 	plan := Plan{Phase: Complete}
+	if seen.Withheld != "" {
+		plan.Mode = Replace
+	}
 	if seen.Replicas > 0 || len(seen.Pods) > 0 {
 		plan.Phase = Scaling
 	}
@@ -233,8 +263,8 @@ func (f *fleet) alone() bool {
 
 // nextMode is the mode that a pod that comes back now should meet.
 func (f *fleet) nextMode() Mode {
-	if f.Replicas == 0 && len(f.Pods) == 0 {
-		return Replace // Nobody has seen the wanted template, and still it is the only one that is wanted.
+	if f.empty() {
+		return Replace
 	}
 	_, broken := f.find(func(p Pod) bool { return p.outdated() && p.broken() })
 	switch {

@@ -55,6 +55,10 @@ func TestNext(t *testing.T) {
 			Seen{Exists: true, Desired: 5, Replicas: 3, Pods: fleetOf(old, old, old)},
 			Plan{Replicas: 5, Phase: Pending, Waiting: "the StatefulSet controller has not acted yet on the last change"},
 		},
+		"FromZeroWithAnotherTemplate": {
+			Seen{Exists: true, Desired: 2},
+			Plan{Replicas: 2, Mode: Replace, Phase: Pending, Surging: false, Waiting: "the StatefulSet controller has not acted yet on the last change"},
+		},
 		"AtRest": {settled(2, 2, Hold, fleetOf(updated, updated)), Plan{Replicas: 2, Phase: Complete}},
 		"AtRestOneCrashed": {
 			settled(2, 2, Hold, fleetOf(updated, starting)), Plan{Replicas: 2, Phase: Complete},
@@ -113,6 +117,28 @@ func TestNext(t *testing.T) {
 		"Paused": {
 			with(settled(2, 2, Hold, fleetOf(old, oldBroken)), func(s *Seen) { s.Paused = "paused by the user" }),
 			waits(2, Hold, Paused, "paused by the user", false),
+		},
+		"WithheldNewFleet":  {Seen{Desired: 3, Withheld: "migrating"}, Plan{Leave: true, Phase: Withheld, Waiting: "migrating"}},
+		"WithheldUnsettled": {Seen{Exists: true, Replicas: 2, Desired: 2, Withheld: "migrating"}, Plan{Replicas: 2, Leave: true, Phase: Withheld, Waiting: "migrating"}},
+		"WithheldAtZero": {
+			Seen{Exists: true, Settled: true, Desired: 3, Withheld: "migrating"},
+			Plan{Mode: Replace, Phase: Withheld, Waiting: "migrating"},
+		},
+		"WithheldAndToZero": {
+			Seen{Exists: true, Settled: true, Replicas: 2, Withheld: "migrating"},
+			Plan{Mode: Replace, Phase: Scaling},
+		},
+		"WithheldInMidRollout": {
+			with(settled(3, 3, Replace, fleetOf(old, oldBroken, old)), func(s *Seen) { s.Withheld = "migrating" }),
+			waits(3, Hold, Withheld, "migrating", false),
+		},
+		"WithheldAndGrows": {
+			with(settled(4, 2, Hold, fleetOf(old, old)), func(s *Seen) { s.Withheld = "migrating" }),
+			waits(4, Hold, Withheld, "migrating", false),
+		},
+		"WithheldAndShrinks": {
+			with(settled(2, 3, Hold, fleetOf(old, old, old)), func(s *Seen) { s.Withheld = "migrating" }),
+			Plan{Replicas: 2, Takes: "shop-2", Phase: Withheld, Waiting: "migrating", Surging: true},
 		},
 		"PausedInMidRollout": {
 			with(settled(2, 2, Replace, fleetOf(old, updated)), func(s *Seen) { s.Paused = "paused by the user" }),

@@ -55,6 +55,8 @@ const (
 	Rolling Phase = "Rolling"
 	// Paused says that pods are outdated and may not go.
 	Paused Phase = "Paused"
+	// Withheld says that no pod may have the wanted template yet.
+	Withheld Phase = "Withheld"
 	// Stuck says that it does not go on by itself, or not before a pod recovers that nobody waits for any longer.
 	Stuck Phase = "Stuck"
 )
@@ -93,6 +95,9 @@ type Seen struct {
 	Surge   Surge
 	// Paused says why no pod may be replaced now, "" when it may. Scaling goes on.
 	Paused string
+	// Withheld says why no pod may have the wanted template yet, "" when pods may. None has it then. Scaling goes on, but a fleet
+	// without pods gets none: they would have it.
+	Withheld string
 	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
 	Pods []Pod
 }
@@ -102,6 +107,8 @@ type Plan struct {
 	// Replicas and Mode are what the StatefulSet should have.
 	Replicas int32
 	Mode     Mode
+	// Leave: the StatefulSet must not be written now, and not be made.
+	Leave bool
 	// Delete names the pods to delete: broken ones, or a single one.
 	Delete []string
 	// Takes is the running pod that leaves by this plan, deleted or scaled away; "" when no user is touched.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,11 +80,14 @@ func reconcileTransition(was, now metav1.Condition) news {
 
 func progressTransition(was, now metav1.Condition) news {
 	switch {
-	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck:
+	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck,
+		now.Reason == v1alpha1.ReasonBeforeFailed:
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonComplete && was.Reason != "":
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}
-	case now.Reason == v1alpha1.ReasonRollingOut && was.Reason == v1alpha1.ReasonComplete:
+	case now.Reason == v1alpha1.ReasonBeforeRunning:
+		return news{corev1.EventTypeNormal, now.Reason, "spec.rollout.before must succeed before pods get the new template: " + now.Message}
+	case now.Reason == v1alpha1.ReasonRollingOut && slices.Contains([]string{v1alpha1.ReasonComplete, v1alpha1.ReasonBeforeRunning}, was.Reason):
 		return news{corev1.EventTypeNormal, now.Reason, "replacing pods: " + now.Message}
 	}
 	return news{}

@@ -4,11 +4,14 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -28,6 +31,9 @@ type Reconciler struct {
 
 	// Live reads from the API server. It is used for the user's own Secrets, whose values are never cached.
 	Live client.Reader
+
+	// Configs reads the metadata of ConfigMaps from a cache.
+	Configs cache.Cache
 
 	// Recorder tells users what happened.
 	Recorder recorder.EventRecorder
@@ -62,6 +68,8 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
+	// contents are the digests of what users have their pods read.
+	contents contents
 	// counts are when statuses were last written.
 	counts counts
 }
@@ -73,6 +81,8 @@ type pass struct {
 	cluster *v1alpha1.LiveStashCluster
 	// seen is what there was before the first step, apart from the StatefulSet, which is as this pass wrote it.
 	seen observation
+	// before is what runs before a rollout, and what is to be done about it.
+	before before
 	// plan is what is to be done about the pods.
 	plan rollout.Plan
 	// inputs is what the objects are rendered with. The steps before the rendering add to it.
@@ -108,12 +118,15 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "prepare store", Run: r.prepareStore},
+		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
 		{Name: "dismiss pods", Run: r.dismissPods},
 		{Name: "apply children", Run: r.applyChildren},
+		{Name: "run before", Run: r.runBefore},
 		{Name: "ensure operated Redis", Run: r.ensureOperatedRedis},
 		{Name: "ensure PodMonitor", Run: r.ensurePodMonitor},
 		{Name: "replace pods", Run: r.replacePods},
@@ -127,6 +140,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list
 // +kubebuilder:rbac:groups=redis.redis.opstreelabs.in,resources=redis;redisreplications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
@@ -154,8 +168,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	p := r.newPass(cluster, seen)
-	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	err = reconcile.Run(ctx, p, r.steps())
+	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	if err == nil {
 		err = p.unfinished
 	}
@@ -208,15 +222,29 @@ func (p *pass) waits() bool {
 
 // rolls is whether a rollout goes on.
 func (p *pass) rolls() bool {
-	return !p.cluster.Spec.Paused && p.plan.Phase != rollout.Complete && p.plan.Phase != rollout.Stuck
+	return !p.cluster.Spec.Paused && !slices.Contains([]rollout.Phase{rollout.Complete, rollout.Stuck, rollout.Withheld}, p.plan.Phase)
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {
 	objects, err := fleet.Render(p.cluster, p.inputs)
+	if err != nil {
+		return invalidSpec(err)
+	}
+	if p.plan.Leave {
+		objects = slices.DeleteFunc(objects, func(object client.Object) bool {
+			set, is := object.(*appsv1.StatefulSet)
+			return is && set.Name == p.cluster.Name
+		})
+	}
+	p.objects = objects
+	return nil
+}
+
+// invalidSpec is what a *render.SpecError tells the user. Any other error stays what it is.
+func invalidSpec(err error) error {
 	var invalid *render.SpecError
 	if errors.As(err, &invalid) {
 		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error(), Watched: true}
 	}
-	p.objects = objects
 	return err
 }

@@ -34,7 +34,7 @@ const (
 
 // planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
 func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
-	seen := p.seen.rollout(p.cluster, p.desired())
+	seen := p.rollout(&p.seen)
 	p.plan = rollout.Next(seen)
 	sure, err := r.sure(ctx, p)
 	if err != nil {
@@ -62,10 +62,17 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 
 // desired is how many pods there should be.
 func (p *pass) desired() int32 {
-	if p.storeChanging() {
+	if p.storeChanging() && p.before.withholds() == "" {
 		return 0
 	}
 	return p.cluster.DesiredReplicas()
+}
+
+// rollout is what the engine is told of what was seen.
+func (p *pass) rollout(seen *observation) rollout.Seen {
+	told := seen.rollout(p.cluster, p.desired())
+	told.Withheld = p.before.withholds()
+	return told
 }
 
 // rollout is what the engine is told.
@@ -145,7 +152,7 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 		return false, err
 	}
 	now.waited = p.seen.waited
-	return reflect.DeepEqual(rollout.Next(now.rollout(p.cluster, p.desired())), p.plan), nil
+	return reflect.DeepEqual(rollout.Next(p.rollout(&now)), p.plan), nil
 }
 
 // whyNotMade is what the API server said when the StatefulSet controller last failed to make a pod, for example a quota's words.

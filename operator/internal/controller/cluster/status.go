@@ -107,6 +107,7 @@ var phaseReasons = map[rollout.Phase]string{
 	rollout.Surging:  v1alpha1.ReasonSurging,
 	rollout.Rolling:  v1alpha1.ReasonRollingOut,
 	rollout.Paused:   v1alpha1.ReasonPaused,
+	rollout.Withheld: v1alpha1.ReasonBeforeRunning,
 	rollout.Stuck:    v1alpha1.ReasonRolloutStuck,
 	rollout.Complete: v1alpha1.ReasonWaitingForPods,
 }
@@ -115,25 +116,14 @@ var phaseReasons = map[rollout.Phase]string{
 func progressing(p *pass, outcome error) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
 	desired, observed := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status
-	if p.seen.statefulSet.UID == "" {
-		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, "there is no StatefulSet yet"
-		if outcome != nil {
-			condition.Status = metav1.ConditionFalse
-			condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
-		}
-		return condition
-	}
-
-	trouble := p.seen.trouble()
 	condition.Reason = phaseReasons[p.plan.Phase]
+	hindrance := p.hindrance()
 	switch {
-	case p.storeChanging():
-		condition.Reason = v1alpha1.ReasonStoreChanging
-		condition.Message = fmt.Sprintf("spec.redis names another store: every pod stops before the first one with it starts, and the stashes in the old store are left behind; waiting for %s", few(p.oldStorePods))
-	case p.refusal != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonPodNotMade, p.refusal
-	case trouble != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonPodFailing, trouble
+	case p.seen.statefulSet.UID == "" && outcome != nil:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
+	case hindrance.reason != "":
+		condition.Reason, condition.Message = hindrance.reason, hindrance.message
 	case p.plan.Phase == rollout.Complete && !p.seen.settled():
 		// This pass may have begun a rollout: whoever waits for the new spec must not be told of the pods as they were.
 		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, "the StatefulSet has changed, and its controller has not acted on that yet"
@@ -147,6 +137,27 @@ func progressing(p *pass, outcome error) metav1.Condition {
 		condition.Message = because(fmt.Sprintf("%d of %d pods have the new template", observed.UpdatedReplicas, p.seen.replicas()), p.plan.Waiting)
 	}
 	return condition
+}
+
+// hindrance is what a rollout waits for that is not in its plan. Without a reason, nothing.
+func (p *pass) hindrance() news {
+	trouble := p.seen.trouble()
+	switch {
+	case p.before.failed:
+		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
+	case p.before.withheld && trouble == "":
+		return news{reason: v1alpha1.ReasonBeforeRunning, message: p.before.message}
+	case p.storeChanging() && !p.before.withheld:
+		return news{reason: v1alpha1.ReasonStoreChanging, message: fmt.Sprintf(
+			"spec.redis names another store: every pod stops before the first one with it starts, and the stashes in the old store are left behind; waiting for %s", few(p.oldStorePods))}
+	case p.refusal != "":
+		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
+	case trouble != "":
+		return news{reason: v1alpha1.ReasonPodFailing, message: trouble}
+	case p.seen.statefulSet.UID == "":
+		return news{reason: v1alpha1.ReasonWaitingForPods, message: "there is no StatefulSet yet"}
+	}
+	return news{}
 }
 
 // because is what is done, and what it waits for.
@@ -171,6 +182,8 @@ func stalled(p *pass, outcome error) news {
 	case errors.As(outcome, &known) && !slices.Contains(passing, known.Reason), errors.As(outcome, &taken):
 		reason, message := reconcile.ReasonAndMessage(outcome)
 		return news{reason: reason, message: message}
+	case p.before.failed:
+		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
 	case p.plan.Phase == rollout.Stuck:
 		return news{reason: v1alpha1.ReasonRolloutStuck, message: p.plan.Waiting}
 	case p.refusal != "":
