@@ -97,7 +97,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	underTest = &Reconciler{
-		Client:             mgr.GetClient(),
+		Client:             leaves{mgr.GetClient()},
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain:      "cluster.local",
