@@ -27,6 +27,8 @@ const (
 	upgradingAnnotation = "livestash.dev/upgrading"
 	// lookForTurn is how often a fleet that waits for its turn looks who holds it up. That a turn has ended is told at once.
 	lookForTurn = time.Minute
+	// restartedAnnotation is what `kubectl rollout restart` writes into a template.
+	restartedAnnotation = "kubectl.kubernetes.io/restartedAt"
 	// unknownVersion is that of an operator that left no notes.
 	unknownVersion = "unknown"
 )
@@ -156,7 +158,9 @@ func (r *Reconciler) adopt(ctx context.Context, p *pass, set *podSet) error {
 		}
 		files = append(files, config)
 	}
-	set.had = kept.Of(set.live.Spec.Template, files)
+	template := set.live.Spec.Template.DeepCopy()
+	delete(template.Annotations, restartedAnnotation) // it stays kubectl's
+	set.had = kept.Of(*template, files)
 	set.note.Digest = set.had.Digest()
 	if set.note.By != "" {
 		return nil // the rendering was too large to be noted, or somebody has changed it

@@ -293,6 +293,7 @@ func TestUpgradeFromAnOperatorWithoutNotes(t *testing.T) {
 					delete(set.Annotations, annotation)
 				}
 			}
+			set.Spec.Template.Annotations[restartedAnnotation] = "now"
 			suite.Must(t, api.Update(t.Context(), set))
 			isKnown(t, set, &appsv1.StatefulSet{})
 			if c.change != nil {
@@ -307,6 +308,16 @@ func TestUpgradeFromAnOperatorWithoutNotes(t *testing.T) {
 				return nil
 			})
 			hasImages(t, cluster, "shop", c.images...)
+
+			// kubectl can still restart it.
+			set = fleetSet(t, cluster)
+			set.Spec.Template.Annotations[restartedAnnotation] = "again"
+			suite.Must(t, api.Update(t.Context(), set))
+			isKnown(t, set, &appsv1.StatefulSet{})
+			installed(c.by, nil).operate(t, cluster)
+			if got := fleetSet(t, cluster).Spec.Template.Annotations[restartedAnnotation]; got != "again" {
+				t.Errorf("kubectl's restart has become %q", got)
+			}
 		})
 	}
 }
