@@ -109,7 +109,7 @@ func parse() options {
 	opts.logging.BindFlags(flag.CommandLine)
 	flag.Parse()
 	if err := opts.check(); err != nil {
-		fmt.Fprintln(flag.CommandLine.Output(), err)
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), err)
 		os.Exit(2)
 	}
 	return opts

@@ -86,7 +86,7 @@ func (r *Reconciler) keepTemplates(ctx context.Context, p *pass) error {
 		r.turns.end(client.ObjectKeyFromObject(p.cluster))
 	}
 	for _, set := range sets {
-		if err := r.settle(ctx, p, set); err != nil {
+		if err := p.settle(set); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func renew(sets []*podSet) {
 }
 
 // settle gives a wanted StatefulSet its template, and the notes of it.
-func (r *Reconciler) settle(ctx context.Context, p *pass, set *podSet) error {
+func (p *pass) settle(set *podSet) error {
 	rendering, note := set.fresh.Rendering, set.fresh.Note()
 	if set.keeps {
 		rendering, note = set.had, set.noted
