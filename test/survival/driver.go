@@ -72,7 +72,7 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 		for _, e := range chosen {
 			results = append(results, d.do(ctx, e, o.subjects(e, fleets))...)
 		}
-		// A fleet that is kept is rolled along when the operator is upgraded under the next one.
+		// A fleet that is kept takes part when the operator is upgraded under the next one.
 		if last := i == len(groups)-1; !o.keep || !last {
 			// Also when the run was stopped: a cluster of the user's own stays as it was.
 			err = errors.Join(err, inParallel(fleets, func(f *fleet.Fleet) error { return f.Remove(context.WithoutCancel(ctx)) }))

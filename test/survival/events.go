@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -316,18 +317,16 @@ func (s *subject) midway(ctx context.Context, before map[string]types.UID) error
 	})
 }
 
-// upgradeOperator installs the operator under its other tag. The pods' template names the operator's image for the agent,
-// so that the new operator rolls every fleet that has an agent.
+// upgradeOperator installs the operator under its other tag. It would render other pods, because their template names the operator's image
+// for the agent, and must not touch those that there are.
 func upgradeOperator(ctx context.Context, d *driver, fleets []*subject) error {
 	tag := d.options.NextTag
 	if d.operatorTag == tag {
 		tag = d.options.Tag
 	}
-	upgrade := func() error { return d.installOperator(ctx, tag) }
-	if !d.options.Agent {
-		return upgrade()
-	}
-	return rolled(ctx, fleets, upgrade)
+	install := sync.OnceValue(func() error { return d.installOperator(ctx, tag) })
+	try(fleets, func(s *subject) error { return s.Upgrade(ctx, install) })
+	return nil
 }
 
 // rolled does something and waits until every pod of every fleet was replaced.

@@ -17,6 +17,8 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionRolloutSafe: a rollout loses no stash, as far as the spec is concerned.
 	ConditionRolloutSafe = "RolloutSafe"
+	// ConditionUpToDate: the pods are as the operator that runs makes them. It takes no part in Ready.
+	ConditionUpToDate = "UpToDate"
 	// ConditionAvailable: the fleet serves; at most one pod is away.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
@@ -78,6 +80,12 @@ const (
 	ReasonStashTooLarge     = "StashTooLarge"
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
+
+	ReasonTemplateCurrent = "TemplateCurrent"
+	ReasonTemplateKept    = "TemplateKept"
+	ReasonUpgrading       = "Upgrading"
+	ReasonWaitingForTurn  = "WaitingForTurn"
+	ReasonUpgradeHeldUp   = "UpgradeHeldUp"
 
 	ReasonStorageClassMissing  = "StorageClassMissing"
 	ReasonRedisOperatorMissing = "RedisOperatorMissing"

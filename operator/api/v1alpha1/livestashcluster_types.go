@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Clustered",type=string,JSONPath=`.status.conditions[?(@.type=="Clustered")].status`,description="Whether every BEAM node sees every other"
 // +kubebuilder:printcolumn:name="Stashes",type=integer,JSONPath=`.status.stashes`,description="Stashes that the pods hold"
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the fleet serves"
+// +kubebuilder:printcolumn:name="Operator",type=string,priority=1,JSONPath=`.status.operatorVersion`,description="Version of the operator that made the pods' template"
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 45 characters, only a-z, 0-9 and '-', starting with a letter: it is part of pod DNS names and of BEAM node names, which end at 255 characters"
@@ -192,6 +193,14 @@ type LiveStashClusterSpec struct {
 	// container is named `app`. Identity (labels of the selector, host name, contract variables) cannot be changed.
 	// +optional
 	PodTemplate *PodTemplateOverride `json:"podTemplate,omitempty"`
+
+	// upgrade is when the fleet's pods, and those of a Redis that the operator runs, get what a new version of the operator makes of the
+	// same spec: the agent, Redis' image, every detail of the pods. WithNextRollout: with the next rollout of their own, when the spec
+	// or a Secret that they read changes; the operator's upgrade touches nobody. Immediately: as soon as it is the fleet's turn, of
+	// which the operator gives one at a time (its value upgrade.atOnce), each when the fleet before is Ready again; a Redis without a
+	// volume loses all stashes by it. Default: the operator's own (its value upgrade.fleets), WithNextRollout unless it was changed.
+	// +optional
+	Upgrade UpgradePolicy `json:"upgrade,omitempty"`
 
 	// paused stops the operator from changing anything for this LiveStashCluster; its status goes on. Default false.
 	// +optional

@@ -245,6 +245,10 @@ type RedisStatus struct {
 	// address is where it is: host:port.
 	// +optional
 	Address string `json:"address,omitempty"`
+
+	// operatorVersion is that of the operator that made the template of its pod, when this operator runs it: see spec.upgrade.
+	// +optional
+	OperatorVersion string `json:"operatorVersion,omitempty"`
 }
 
 // RedisMode is who runs Redis.

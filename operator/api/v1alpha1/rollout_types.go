@@ -109,6 +109,19 @@ const (
 	SurgeNever Surge = "Never"
 )
 
+// UpgradePolicy is when pods get what a new version of the operator makes of the same spec.
+//
+// +kubebuilder:validation:Enum=Immediately;WithNextRollout
+type UpgradePolicy string
+
+// The ways to upgrade.
+const (
+	// UpgradeImmediately: as soon as it is the fleet's turn.
+	UpgradeImmediately UpgradePolicy = "Immediately"
+	// UpgradeWithNextRollout: with the fleet's next rollout of its own.
+	UpgradeWithNextRollout UpgradePolicy = "WithNextRollout"
+)
+
 // RolloutStatus is one replacement of the fleet's pods by pods of another template.
 type RolloutStatus struct {
 	// from is the revision of the StatefulSet that was to be replaced, as in the pods' label controller-revision-hash.

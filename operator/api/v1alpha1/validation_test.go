@@ -371,6 +371,11 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.beam.extraFlags", "must not set the node name, the cookie"},
 		},
 		{
+			name: "an upgrade that there is not",
+			spec: `{image: a, adapter: ETS, upgrade: Now}`,
+			says: []string{"spec.upgrade", `"Immediately", "WithNextRollout"`},
+		},
+		{
 			name: "a surge that there is not",
 			spec: `{image: a, adapter: ETS, rollout: {surge: Sometimes}}`,
 			says: []string{"spec.rollout.surge", `"Auto", "Always", "Never"`},
@@ -510,6 +515,8 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a PodMonitor":              `{image: a, adapter: ETS, monitoring: {podMonitor: {enabled: true, interval: 1m30s}}}`,
 		"external redis, TLS off":   `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: false}}}}`,
 		"external redis, own CA":    `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: true}, caSecretRef: {name: ca, key: ca.crt}}}}`,
+		"upgraded immediately":      `{image: a, adapter: ETS, upgrade: Immediately}`,
+		"upgraded with a rollout":   `{image: a, adapter: ETS, upgrade: WithNextRollout}`,
 		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
 		"a surge always":            `{image: a, adapter: ETS, rollout: {surge: Always}}`,
 		"no surge":                  `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Never}}`,

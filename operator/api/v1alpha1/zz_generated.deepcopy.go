@@ -1020,6 +1020,10 @@ func (in *LiveStashClusterStatus) DeepCopyInto(out *LiveStashClusterStatus) {
 		*out = new(RedisStatus)
 		**out = **in
 	}
+	if in.UpgradeStarted != nil {
+		in, out := &in.UpgradeStarted, &out.UpgradeStarted
+		*out = (*in).DeepCopy()
+	}
 	if in.Rollouts != nil {
 		in, out := &in.Rollouts, &out.Rollouts
 		*out = make([]RolloutStatus, len(*in))

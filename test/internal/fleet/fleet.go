@@ -290,6 +290,48 @@ func (f *Fleet) Replaced(ctx context.Context, before map[string]types.UID) error
 	})
 }
 
+// Upgrade does what brings another operator, and waits until that one has looked at the fleet. It fails when a pod is not the one that it was.
+func (f *Fleet) Upgrade(ctx context.Context, bring func() error) error {
+	before, err := f.Lives(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := f.looked(ctx)
+	if err != nil {
+		return err
+	}
+	if err := bring(); err != nil {
+		return err
+	}
+	err = Eventually(ctx, SettleTime, func(ctx context.Context) error {
+		now, err := f.looked(ctx)
+		if err == nil && now == last {
+			err = errors.New("the new operator has not noted on the StatefulSet that it has looked")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.Settled(ctx); err != nil {
+		return err
+	}
+	now, err := f.Lives(ctx)
+	if err == nil && !maps.Equal(before, now) {
+		err = fmt.Errorf("the pods are no longer those that they were: %v, now %v", before, now)
+	}
+	return err
+}
+
+// looked is what the operator that looked last noted of that.
+func (f *Fleet) looked(ctx context.Context) (string, error) {
+	set, err := f.statefulSet(ctx)
+	if err != nil {
+		return "", err
+	}
+	return set.Annotations["livestash.dev/rendered"], nil
+}
+
 // Lowest is the pod with ordinal 0, whose loss is the worst for Mnesia.
 func (f *Fleet) Lowest() string { return Name + "-0" }
 

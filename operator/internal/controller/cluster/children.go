@@ -87,7 +87,7 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := applier.Prune(ctx, p.cluster, of, prunedKinds, p.objects); err != nil {
 		return err
 	}
-	if !p.hasRolled() {
+	if !p.hasRolled() || p.upgrade != nil && len(p.upgrade.kept) > 0 {
 		return nil // the StatefulSet's next change brings the next pass
 	}
 	if err := applier.Prune(ctx, p.cluster, of, podInputs, p.objects); err != nil {

@@ -58,6 +58,8 @@ func transition(was, now metav1.Condition) news {
 		if now.Status == metav1.ConditionFalse {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
 		}
+	case v1alpha1.ConditionUpToDate:
+		return upgradeTransition(now)
 	case v1alpha1.ConditionAvailable:
 		if was.Status == metav1.ConditionTrue && now.Reason == v1alpha1.ReasonTooFewReady {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
@@ -74,6 +76,16 @@ func reconcileTransition(was, now metav1.Condition) news {
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case was.Reason == v1alpha1.ReasonPaused:
 		return news{corev1.EventTypeNormal, v1alpha1.ReasonResumed, "spec.paused is gone: reconciling again"}
+	}
+	return news{}
+}
+
+func upgradeTransition(now metav1.Condition) news {
+	switch now.Reason {
+	case v1alpha1.ReasonUpgrading:
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
+	case v1alpha1.ReasonUpgradeHeldUp:
+		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	}
 	return news{}
 }

@@ -62,6 +62,15 @@ type Reconciler struct {
 	// Readers are the namespaces that may read the metrics of fleets, and what their agents tell. render.AllNamespaces: anybody.
 	Readers []string
 
+	// Version is this operator's, as the fleets' status tells it.
+	Version string
+
+	// Upgrade is when pods get what another version of the operator makes of the same spec, for fleets that do not say so.
+	Upgrade v1alpha1.UpgradePolicy
+
+	// UpgradesAtOnce is how many fleets are upgraded at the same time, of those that are to be at once.
+	UpgradesAtOnce int
+
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
@@ -70,8 +79,9 @@ type Reconciler struct {
 	waits  waits
 	// contents are the digests of what users have their pods read.
 	contents contents
-	// counts are when statuses were last written.
+	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
+	turns  turns
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -102,6 +112,8 @@ type pass struct {
 	certificate string
 	// drained are the last words of pods that are gone, which the status is about to tell.
 	drained []drained
+	// upgrade is what is known of the templates of the fleet's pods. Nil: nothing yet.
+	upgrade *upgrade
 	// refusal is what the API server says when a pod is not made, for example a quota's words. Empty: nothing is known.
 	refusal string
 	// wroteStatefulSet is whether this pass has changed the StatefulSet.
@@ -123,6 +135,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
+		{Name: "keep templates", Run: r.keepTemplates},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
 		{Name: "dismiss pods", Run: r.dismissPods},
 		{Name: "apply children", Run: r.applyChildren},
@@ -181,6 +194,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Agents.Forget(cluster)
 	r.waits.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
+	r.turns.end(cluster)
 }
 
 // newPass is a pass that knows what is seen, and what the status told last.

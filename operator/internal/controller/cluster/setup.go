@@ -156,12 +156,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err != nil {
 		return err
 	}
+	err = mgr.GetFieldIndexer().IndexField(context.Background(), &appsv1.StatefulSet{}, upgradingIndex, beingUpgraded)
+	if err != nil {
+		return err
+	}
 	fleets := ctrl.NewControllerManagedBy(mgr).
 		Named("livestashcluster").
 		For(&v1alpha1.LiveStashCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// By label, not by owner: those that redis-operator makes for the fleet are its own.
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		Owns(&batchv1.Job{}).
+		Watches(&appsv1.StatefulSet{}, r.turnEnded()).
 		Owns(&corev1.ConfigMap{}).
 		Owns(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(notOnlyStatus())).
 		Owns(&corev1.Service{}).

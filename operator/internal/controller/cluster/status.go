@@ -56,6 +56,7 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	}
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
+	p.upgrade.tell(&status, c)
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
 	setConditions(&status.Conditions, c, summary(status.Conditions, stalled(p, outcome)))
 	return status

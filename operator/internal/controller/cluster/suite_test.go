@@ -102,7 +102,7 @@ func runSuite(m *testing.M) (code int, err error) {
 	}
 	underTest = &Reconciler{
 		Configs:            configs,
-		Client:             mgr.GetClient(),
+		Client:             leaves{mgr.GetClient()},
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain:      "cluster.local",

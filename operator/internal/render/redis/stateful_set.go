@@ -21,6 +21,9 @@ const (
 	dataDir    = "/data"
 )
 
+// AccessAnnotation is on the pods of the Redis that this operator runs: render.Inputs.RedisAccessUID.
+const AccessAnnotation = "livestash.dev/redis-access"
+
 // Config is the ConfigMap with Redis' configuration.
 func Config(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
@@ -55,7 +58,7 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, con
 					Annotations: map[string]string{
 						"livestash.dev/redis-config": render.Digest(config.Data[configFile]),
 						// Another Secret has another password of the operator, which Redis only learns when it starts.
-						"livestash.dev/redis-access":              in.RedisAccessUID,
+						AccessAnnotation: in.RedisAccessUID,
 						"kubectl.kubernetes.io/default-container": "redis",
 					},
 				},
