@@ -89,11 +89,19 @@ eventually(Condition, Deadline) ->
             eventually(Condition, Deadline)
     end.
 
+%% A port that nobody listens on, and that stays the calling process's own: other tests that run at the same time pick another
+%% one, and no outgoing connection gets it, as it is none of the system's ephemeral ports.
 free_port() ->
-    {ok, Listener} = gen_tcp:listen(0, [{reuseaddr, true}]),
-    {ok, Port} = inet:port(Listener),
-    ok = gen_tcp:close(Listener),
-    Port.
+    Port = 10000 + erlang:phash2({os:getpid(), erlang:unique_integer()}, 20000),
+    Name = iolist_to_binary(io_lib:format("livestash-tests-~b", [Port])),
+    case {gen_tcp:listen(0, [{ifaddr, {local, <<0, Name/binary>>}}]), gen_tcp:listen(Port, [{reuseaddr, true}])} of
+        {{ok, _Reserved}, {ok, Listener}} ->
+            ok = gen_tcp:close(Listener),
+            Port;
+        {Reserved, Listened} ->
+            [gen_tcp:close(Listener) || {ok, Listener} <- [Reserved, Listened]],
+            free_port()
+    end.
 
 %% A listener that accepts and says nothing, owned by a process of its own.
 listen(Port) ->
