@@ -202,13 +202,13 @@ best(Seen) ->
 members(Table, Keys) ->
     [ets:member(Table, Key) || Key <- Keys].
 
-%% A number for what this node has under each of the keys. Two rows with the same number are taken for equal.
+%% A number for what this node has under each of the keys.
 -spec versions(kind(), atom(), [term()]) -> [version() | absent].
 versions(Kind, Table, Keys) ->
     [number(row(Kind, Table, Key)) || Key <- Keys].
 
 number([]) -> absent;
-number([Row]) -> erlang:phash2(Row, 1 bsl 32).
+number([Row]) -> livestash_agent_row:number(Row).
 
 %% What this node has under each of the keys, and how good it is.
 -spec candidates(kind(), atom(), [term()]) -> [candidate()].

@@ -95,7 +95,7 @@ nothing_known(#drain{sessions = Sessions}) ->
     result(Sessions, "The hand-over failed; the log says why.").
 
 result(Left, Reason) ->
-    #{handed_over => 0, other_version => 0, left => Left, reason => Reason}.
+    livestash_agent_handoff:nothing_moved(Left, Reason).
 
 begin_drain() ->
     livestash_agent_state:set_draining(waiting),
@@ -235,12 +235,17 @@ hand_over_ets(Role, Table, Keep, Deadline, Drain, Before) ->
         true ->
             hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Before);
         false ->
-            livestash_agent_handoff:add(Before, livestash_agent_handoff:hand_over([Table], [], 0, Keep))
+            livestash_agent_handoff:add(Before, nobody(ets:info(Table, size)))
     end.
+
+nobody(Size) when is_integer(Size), Size > 0 ->
+    result(Size, "There was no other node that takes stashes.");
+nobody(_Size) ->
+    result(0, "").
 
 hand_over_to(Peers, Table, Keep, Deadline, Drain, Before) ->
     livestash_agent_state:set_draining(handing_over),
-    #{left := Left} = Result = livestash_agent_handoff:hand_over([Table], Peers, max(0, Deadline - now_ms()), Keep),
+    #{left := Left} = Result = livestash_agent_handoff:hand_over(Table, Peers, max(0, Deadline - now_ms()), Keep),
     case Left > 0 andalso now_ms() < Deadline of
         true ->
             timer:sleep(?RETRY),

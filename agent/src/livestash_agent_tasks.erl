@@ -31,7 +31,7 @@ answers(Questions, Limit) ->
 
 %% For a server that must not wait: starts a function in a process of its own, unless one of that name is among those that
 %% run. The caller keeps Running, a map of monitors to names, and gets {'DOWN', Monitor, process, Pid, {done, Outcome}}.
--spec start(What, fun(() -> term()), [{priority, high}], #{reference() => What}) -> #{reference() => What}.
+-spec start(What, fun(() -> term()), [{priority, low | high}], #{reference() => What}) -> #{reference() => What}.
 start(What, Work, Options, Running) ->
     case lists:member(What, maps:values(Running)) of
         true ->

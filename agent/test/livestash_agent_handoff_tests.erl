@@ -102,7 +102,7 @@ hand_over(Vm, Peers) ->
     hand_over(Vm, Peers, 20000).
 
 hand_over(Vm, Peers, Within) ->
-    ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Node || #{node := Node} <- Peers], Within]).
+    ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, [Node || #{node := Node} <- Peers], Within, none]).
 
 rows_arrive([Me, P1, P2 | _]) ->
     %% Terms that mean something in patterns, and keys of many kinds.
@@ -167,7 +167,7 @@ kept_rows([Me, P1 | _]) ->
     ?assert(lists:member(of_page(4, Closed, Until, d), rows(P1))).
 
 hand_over_keeping(Peers, Page, Until) ->
-    livestash_agent_handoff:hand_over([?TABLE], Peers, 20000, {fun(Other) -> Other =:= Page end, Until}).
+    livestash_agent_handoff:hand_over(?TABLE, Peers, 20000, {fun(Other) -> Other =:= Page end, Until}).
 
 expired_rows([Me, P1 | _]) ->
     Now = os:system_time(second),
@@ -188,7 +188,7 @@ youngest_first([Me, P1 | _]) ->
 
 %% With so little time that it is not enough for all.
 hand_some_over(Me, P1, Within) ->
-    #{left := Left} = ?F:call(Me, livestash_agent_handoff, hand_over, [[?TABLE], [node_of(P1)], Within]),
+    #{left := Left} = ?F:call(Me, livestash_agent_handoff, hand_over, [?TABLE, [node_of(P1)], Within, none]),
     case ?F:call(P1, ?MODULE, ages, []) of
         [] -> hand_some_over(Me, P1, Within + 100);
         Moved -> {Left, Moved}
@@ -222,7 +222,7 @@ other_shape([Me, P1 | _]) ->
 
 other_protocol([Me, P1, P2 | _]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
-    speaking(P1, "handle(2, M, F, A) -> apply(M, F, A); handle(_, _, _, _) -> error({protocol, 2}). ", fun() ->
+    speaking(P1, "handle(3, M, F, A) -> apply(M, F, A); handle(_, _, _, _) -> error({protocol, 3}). ", fun() ->
         ?assertEqual(#{handed_over => 100, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2]))
     end),
     ?assertEqual([], rows(P1)),
@@ -231,10 +231,11 @@ other_protocol([Me, P1, P2 | _]) ->
 %% That agent asks in the new protocol first, and answers both.
 next_protocol([Me, P1 | _]) ->
     Next =
-        "handle(P, M, F, A) when P =:= 1; P =:= 2 -> apply(M, F, A). "
+        "handle(P, M, F, A) when P =:= 2; P =:= 3 -> apply(M, F, A). "
         "call(N, M, F, A) -> "
-        "  try erpc:call(N, ?MODULE, handle, [2, M, F, A]) "
-        "  catch error:{exception, {protocol, 1}, _} -> erpc:call(N, ?MODULE, handle, [1, M, F, A]) end. "
+        "  try erpc:call(N, ?MODULE, handle, [3, M, F, A]) "
+        "  catch error:{exception, {protocol, 2}, _} -> erpc:call(N, ?MODULE, handle, [2, M, F, A]) end. "
+        "tell(Nodes, M, F, A) -> [call(N, M, F, A) || N <- Nodes], ok. "
         "without_agent(_) -> false. ",
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
     speaking(P1, string:replace(Next, "?MODULE", "livestash_agent_remote", all), fun() ->
@@ -401,7 +402,7 @@ large_rows([Me, P1, P2 | _]) ->
 withdrawn_offer([Me, P1 | _]) ->
     Dead = ?F:call(Me, erlang, spawn, [erlang, now, []]),
     ?F:eventually(fun() -> not ?F:call(Me, erlang, is_process_alive, [Dead]) end),
-    ?assertEqual([withdrawn], ?F:call(P1, livestash_agent_handoff, take, [?TABLE, [{row(1, 1), {0, 0, false, true}, 0}], Dead])),
+    ?assertEqual([withdrawn], ?F:call(P1, livestash_agent_intake, take, [?TABLE, [{row(1, 1), {0, 0, false, true}, 0}], Dead])),
     ?assertEqual([], rows(P1)).
 
 other_tables([Me, #{node := Peer} | _]) ->
@@ -417,7 +418,7 @@ hand_over_other(Type, Access, Peer) ->
     Table = ets:new(other, [Type, Access, named_table]),
     ets:insert(Table, {key, value}),
     try
-        livestash_agent_handoff:hand_over([Table], [Peer], 1000)
+        livestash_agent_handoff:hand_over(Table, [Peer], 1000, none)
     after
         ets:delete(Table)
     end.

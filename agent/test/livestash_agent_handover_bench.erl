@@ -123,7 +123,7 @@ delete_at() ->
 
 -spec hand_over([node()], non_neg_integer()) -> {Microseconds :: non_neg_integer(), map()}.
 hand_over(Peers, Within) ->
-    timer:tc(livestash_agent_handoff, hand_over, [[?TABLE], Peers, Within]).
+    timer:tc(livestash_agent_handoff, hand_over, [?TABLE, Peers, Within, none]).
 
 start_all_calling(Peers, Node) ->
     [ok = ?F:call(Peer, ?MODULE, start_calling, [Node]) || Peer <- Peers].

@@ -116,7 +116,7 @@ run_together(Size, Kinds, Rows, Seed) ->
     Users = settle(Vms, Kinds, Seed),
     [?F:call(Vm, livestash_agent_state, set_draining, [handing_over]) || Vm <- Going],
     [tell(Users, {drain, Node, [Stays]}) || #{node := Node} <- Going],
-    HandOver = fun(Vm) -> ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Stays], ?WITHIN]) end,
+    HandOver = fun(Vm) -> ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, [Stays], ?WITHIN, none]) end,
     Ends = [spawn_monitor(fun() -> HandOver(Vm) end) || Vm <- Going],
     [
         receive
@@ -151,7 +151,7 @@ births_travel_on() ->
     [{Key, away} || Key <- Keys] -- [{Key, Value} || {state, Key, _, _, #{value := Value}, _} <- Rows].
 
 move_all(Vm, Peers) ->
-    #{left := 0} = ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Node || #{node := Node} <- Peers], ?WITHIN]).
+    #{left := 0} = ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, [Node || #{node := Node} <- Peers], ?WITHIN, none]).
 
 %% All nodes are told to stop within two seconds; a new one comes two seconds later.
 run_out(Size, Count, Rows, Seed) ->
@@ -193,7 +193,7 @@ drain_all([#{node := Node} = Vm | Staying], Users) ->
     Peers = [Peer || #{node := Peer} <- Staying],
     ?F:call(Vm, livestash_agent_state, set_draining, [handing_over]),
     tell(Users, {drain, Node, Peers}),
-    _ = ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], Peers, ?WITHIN]),
+    _ = ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, Peers, ?WITHIN, none]),
     %% As if it had stopped.
     true = ?F:call(Vm, ets, delete, [?TABLE]),
     tell(Users, gone),
