@@ -77,7 +77,7 @@ unique_name() ->
 
 %% Waits for a condition: it may take long on a busy machine, but it must come true.
 eventually(Condition) ->
-    eventually(Condition, erlang:monotonic_time(millisecond) + 30000).
+    eventually(Condition, erlang:monotonic_time(millisecond) + 60000).
 
 eventually(Condition, Deadline) ->
     case Condition() of

@@ -8,7 +8,7 @@
 
 %% Called in other VMs.
 -export([make_table/0, halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0]).
--export([hand_over_keeping/3, fill_by_age/1, ages/0]).
+-export([hand_over_keeping/3, fill_by_age/1, ages/0, fill_large/1, digests/0]).
 -export([start_clients/3, clients_found/0, visit/2]).
 
 %% Four nodes: the first hands over, the last has no agent.
@@ -395,9 +395,16 @@ no_time([Me, P1 | _]) ->
     ?assertEqual([], rows(P1)).
 
 large_rows([Me, P1, P2 | _]) ->
-    Rows = fill(Me, [row(N, binary:copy(<<N>>, 3 * 1024 * 1024)) || N <- lists:seq(1, 6)]),
+    ?F:call(Me, ?MODULE, fill_large, [6]),
+    Rows = ?F:call(Me, ?MODULE, digests, []),
     ?assertEqual(#{handed_over => 6, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
-    ?assert(same(Rows, rows(P1) ++ rows(P2))).
+    ?assertEqual(lists:sort(Rows), lists:sort(lists:append([?F:call(Peer, ?MODULE, digests, []) || Peer <- [P1, P2]]))).
+
+fill_large(Count) ->
+    true = ets:insert(?TABLE, [row(N, binary:copy(<<N>>, 3 * 1024 * 1024)) || N <- lists:seq(1, Count)]).
+
+digests() ->
+    [{element(?KEY, Row), erlang:phash2(Row)} || Row <- ets:tab2list(?TABLE)].
 
 withdrawn_offer([Me, P1 | _]) ->
     Dead = ?F:call(Me, erlang, spawn, [erlang, now, []]),
