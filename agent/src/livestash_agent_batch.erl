@@ -52,7 +52,7 @@ move(Rows, #{peers := Peers} = Way, Sent) ->
     {Newest, Mute} = newest(Rows, Way),
     {Versions, Silent} = versions(Newest, Way),
     Offers = offer(Newest, Versions, Way#{peers := Peers -- Silent}),
-    TakenAt = now_ms(),
+    TakenAt = livestash_agent_clock:ms(),
     Superseded = length(Rows) - lists:sum([length(Share) || {_Peer, Share, _Outcome} <- Offers]),
     [take_back(Peer, identities(Share, Way), Way) || {Peer, Share, {error, _}} <- Offers],
     Accepted = [
@@ -177,18 +177,18 @@ takes({error, _}) -> false.
 %% A large row must not make a good peer look like a dead one.
 ask(#{deadline := Deadline, bytes := Bytes}, Tasks) ->
     Limit = ?PEER_TIMEOUT + Bytes div ?SLOWEST,
-    livestash_agent_tasks:run(Tasks, min(Limit, max(0, Deadline - now_ms()))).
+    livestash_agent_tasks:run(Tasks, min(Limit, livestash_agent_clock:left(Deadline))).
 
 %% Until the lookups that do not know of the copies are over. Copies of rows that are pulled from here meanwhile are
 %% taken back at once: their clients live on elsewhere, and must not find them.
 watch(Accepted, Until, Way) ->
     Left = [{Peer, still_here(Peer, Taken, Way)} || {Peer, Taken} <- Accepted],
-    case Until - now_ms() of
-        Time when Time > 0 ->
+    case livestash_agent_clock:left(Until) of
+        0 ->
+            Left;
+        Time ->
             timer:sleep(min(Time, ?LOOK_AGAIN)),
-            watch(Left, Until, Way);
-        _ ->
-            Left
+            watch(Left, Until, Way)
     end.
 
 still_here(Peer, Taken, #{table := Table} = Way) ->
@@ -254,6 +254,3 @@ answer(false) -> taken.
 %% One call for all, of functions that every peer has.
 at_peer(Peer, Function, Table, Arguments) ->
     erpc:call(Peer, lists, zipwith, [Function, [Table || _ <- Arguments], Arguments]).
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

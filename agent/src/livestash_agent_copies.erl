@@ -53,9 +53,9 @@ holders(Kind, Patient) ->
     Described = [{Node, Table, Copies} || {Node, {ok, {Table, Copies}}} <- Answers],
     Nodes = lists:sort([Node || {Node, _Table, _Copies} <- Described]),
     Apart = [Node || {Node, _Table, Copies} <- Described, Kind =:= mnesia, Nodes -- Copies =/= []],
-    [trouble(["No answer from ", names(Silent), "."]) || Silent =/= []],
-    [trouble(["There is no loaded copy on ", names(Joining), "."]) || Patient, Joining =/= []],
-    [trouble(["Mnesia's copies are not joined on ", names(Apart), "."]) || Apart =/= []],
+    [trouble(["No answer from ", livestash_agent_mesh:names(Silent), "."]) || Silent =/= []],
+    [trouble(["There is no loaded copy on ", livestash_agent_mesh:names(Joining), "."]) || Patient, Joining =/= []],
+    [trouble(["Mnesia's copies are not joined on ", livestash_agent_mesh:names(Apart), "."]) || Apart =/= []],
     case lists:keyfind(node(), 1, Described) of
         {_Node, Table, _Copies} -> {Table, Nodes};
         false -> none
@@ -281,6 +281,3 @@ answers(Outcomes) ->
 result(_Node, {ok, Answer}) -> Answer;
 result(_Node, {error, {trouble, Sentence}}) -> trouble(Sentence);
 result(Node, {error, Reason}) -> trouble(io_lib:format("~ts did not answer: ~tp.", [Node, Reason])).
-
-names(Nodes) ->
-    lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).

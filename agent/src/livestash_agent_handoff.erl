@@ -72,8 +72,8 @@
 %% Moves the rows of the table to the peers within the given milliseconds. `left` counts rows that no other node has.
 -spec hand_over(atom(), [node()], Milliseconds :: non_neg_integer(), keep()) -> result().
 hand_over(Table, Peers, Within, Keep) ->
-    Deadline = now_ms() + Within,
-    await_quiet(Table, now_ms() + min(?MAX_QUIET, Within div 4)),
+    Deadline = livestash_agent_clock:ms() + Within,
+    await_quiet(Table, livestash_agent_clock:ms() + min(?MAX_QUIET, Within div 4)),
     case {row_count(Table), ets:info(Table, protection), ets:info(Table, type)} of
         {0, _, _} ->
             nothing_moved(0, "");
@@ -87,10 +87,10 @@ hand_over(Table, Peers, Within, Keep) ->
 
 %% Until the table has not shrunk for a moment.
 await_quiet(Table, Deadline) ->
-    await_quiet(Table, row_count(Table), now_ms() + ?QUIET, Deadline).
+    await_quiet(Table, row_count(Table), livestash_agent_clock:ms() + ?QUIET, Deadline).
 
 await_quiet(Table, Size, QuietAt, Deadline) ->
-    Now = now_ms(),
+    Now = livestash_agent_clock:ms(),
     case Now >= min(QuietAt, Deadline) orelse Size =:= 0 of
         true ->
             ok;
@@ -98,7 +98,7 @@ await_quiet(Table, Size, QuietAt, Deadline) ->
             timer:sleep(?POLL),
             case row_count(Table) of
                 Size -> await_quiet(Table, Size, QuietAt, Deadline);
-                Changed -> await_quiet(Table, Changed, now_ms() + ?QUIET, Deadline)
+                Changed -> await_quiet(Table, Changed, livestash_agent_clock:ms() + ?QUIET, Deadline)
             end
     end.
 
@@ -150,7 +150,7 @@ passes(Pass, Classes, Moved) ->
     Left = max(0, row_count(Done#pass.table) - Done#pass.needless),
     Stuck = Done#pass.accepted =:= 0 andalso Done#pass.peers =:= Pass#pass.peers andalso Done#pass.living =:= [],
     Result = #{handed_over => Total, other_version => Done#pass.other_version, left => Left, reason => ""},
-    case {Left, Done#pass.peers, now_ms() >= Done#pass.deadline} of
+    case {Left, Done#pass.peers, livestash_agent_clock:ms() >= Done#pass.deadline} of
         {0, _, _} ->
             Result;
         %% Whose answers do not come in time look useless then.
@@ -220,7 +220,7 @@ walk_on('$end_of_table', Pass) ->
 walk_on(_Keys, #pass{peers = []} = Pass) ->
     Pass;
 walk_on({Keys, Continuation}, #pass{table = Table} = Pass) ->
-    case now_ms() >= Pass#pass.deadline of
+    case livestash_agent_clock:ms() >= Pass#pass.deadline of
         true ->
             Pass#pass{rows = [], bytes = 0};
         false ->
@@ -305,6 +305,3 @@ done(#{moved := Moved, other_version := OtherVersion, superseded := Superseded, 
         unreadable = Pass#pass.unreadable orelse maps:get(unreadable, Result),
         needless = Pass#pass.needless + Superseded
     }.
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

@@ -63,12 +63,12 @@ init([]) ->
             lost => #{},
             %% Whether the split that may be going on was counted.
             counted => true,
-            changed => now_ms(),
+            changed => livestash_agent_clock:ms(),
             %% How often copies were found to differ, or not to; a pass answers for those before it.
             splits => 0,
             compared => 0,
             passes => 0,
-            next => now_ms(),
+            next => livestash_agent_clock:ms(),
             rows => 0,
             trouble => ""
         })}.
@@ -85,7 +85,7 @@ whole(#{splits := Splits, compared := Splits, lost := Lost}) ->
     case [Node || Node <- nodes(), is_map_key(Node, Lost)] of
         [] -> {true, ""};
         %% Not yet known whether it was cut off or has restarted.
-        Back -> {false, ["Back after they were lost: ", names(Back), "; comparing stashes."]}
+        Back -> {false, ["Back after they were lost: ", livestash_agent_mesh:names(Back), "; comparing stashes."]}
     end;
 whole(#{passes := Passes, trouble := Trouble}) when Passes >= ?MAX_PASSES ->
     {false, ["Copies of stashes may differ after a network split, and comparing them was given up: ", Trouble]};
@@ -107,7 +107,7 @@ handle_info({nodedown, Node}, State) ->
     {noreply, lost(Node, State)};
 handle_info({nodeup, Node}, State) ->
     #{identified := Identified} = State,
-    {noreply, identify_all(State#{identified := lists:delete(Node, Identified), changed := now_ms()})};
+    {noreply, identify_all(State#{identified := lists:delete(Node, Identified), changed := livestash_agent_clock:ms()})};
 handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
@@ -117,10 +117,10 @@ handle_info(_Message, State) ->
 lost(Node, #{lost := Lost, identified := Identified, counted := Counted} = State) ->
     remember_changes(State),
     State#{
-        lost := Lost#{Node => now_ms()},
+        lost := Lost#{Node => livestash_agent_clock:ms()},
         counted := Counted andalso Lost =/= #{},
         identified := lists:delete(Node, Identified),
-        changed := now_ms()
+        changed := livestash_agent_clock:ms()
     }.
 
 remember_changes(#{kind := mnesia}) ->
@@ -130,7 +130,7 @@ remember_changes(_State) ->
     ok.
 
 forget_lost(#{lost := Lost} = State) ->
-    State#{lost := maps:filter(fun(_Node, Since) -> now_ms() - Since < ?LOST end, Lost)}.
+    State#{lost := maps:filter(fun(_Node, Since) -> livestash_agent_clock:ms() - Since < ?LOST end, Lost)}.
 
 forget_changes(#{lost := Lost, splits := Splits, compared := Splits} = State) when Lost =:= #{} ->
     livestash_agent_journal:forget(),
@@ -172,14 +172,14 @@ split_ended(true, Node, #{counted := Counted} = State) ->
     differ(true, State#{counted := true}).
 
 differ(true, #{kind := Kind, splits := Splits} = State) when Kind =/= none ->
-    State#{splits := Splits + 1, passes := 0, next := now_ms()};
+    State#{splits := Splits + 1, passes := 0, next := livestash_agent_clock:ms()};
 differ(_, State) ->
     State.
 
 compare(#{splits := Splits, compared := Splits} = State) ->
     State;
 compare(#{kind := Kind, splits := Splits, passes := Passes, next := Next, changed := Changed} = State) ->
-    Due = Passes < ?MAX_PASSES andalso now_ms() >= Next andalso now_ms() - Changed >= ?QUIET,
+    Due = Passes < ?MAX_PASSES andalso livestash_agent_clock:ms() >= Next andalso livestash_agent_clock:ms() - Changed >= ?QUIET,
     case Due andalso not livestash_agent_state:draining() of
         true -> run(pass, fun() -> {Splits, livestash_agent_copies:pass(Kind, Passes < ?PATIENT)} end, State);
         false -> State
@@ -197,15 +197,9 @@ passed(_Splits, Repaired, Trouble, #{rows := Rows, passes := Passes} = State) ->
         rows := Rows + Repaired,
         trouble := Trouble,
         passes := Passes + 1,
-        next := now_ms() + min(?MAX_PAUSE, Passes * ?TICK)
+        next := livestash_agent_clock:ms() + min(?MAX_PAUSE, Passes * ?TICK)
     }.
 
 %% In a process of its own, once at a time.
 run(What, Fun, #{running := Running} = State) ->
     State#{running := livestash_agent_tasks:start(What, Fun, [], Running)}.
-
-names(Nodes) ->
-    lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

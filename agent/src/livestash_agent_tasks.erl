@@ -14,7 +14,7 @@
 %% {error, timeout}.
 -spec run([{Tag, fun(() -> Result)}], Limit :: non_neg_integer()) -> [{Tag, outcome(Result)}].
 run(Tasks, Limit) ->
-    Deadline = erlang:monotonic_time(millisecond) + Limit,
+    Deadline = livestash_agent_clock:ms() + Limit,
     Started = [{Tag, spawn_monitor(fun() -> exit({?MODULE, outcome(Work)}) end)} || {Tag, Work} <- Tasks],
     [{Tag, await(Process, Deadline)} || {Tag, Process} <- Started].
 
@@ -52,7 +52,7 @@ outcome(Work) ->
 await({Pid, Monitor}, Deadline) ->
     receive
         {'DOWN', Monitor, process, Pid, Reason} -> outcome_of(Reason)
-    after max(0, Deadline - erlang:monotonic_time(millisecond)) ->
+    after livestash_agent_clock:left(Deadline) ->
         exit(Pid, kill),
         receive
             {'DOWN', Monitor, process, Pid, Reason} -> outcome_of(Reason)
