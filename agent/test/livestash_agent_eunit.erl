@@ -3,9 +3,6 @@
 
 -behaviour(eunit_listener).
 
-%% EUnit gives a test five seconds, which is less than a busy machine may need. What hangs is ended all the same.
--define(SCALE, 6).
-
 -export([run/1]).
 -export([start/1, init/1, handle_begin/3, handle_end/3, handle_cancel/3, terminate/2]).
 
@@ -16,7 +13,7 @@ run(Modules) ->
     %% What is expected to go wrong in tests would otherwise fill the screen.
     logger:set_primary_config(level, none),
     Tests = [{timeout, 300, {module, Module}} || Module <- Modules],
-    case eunit:test(Tests, [no_tty, {scale_timeouts, ?SCALE}, {report, {?MODULE, [{owner, self()}]}}]) of
+    case eunit:test(Tests, [no_tty, {report, {?MODULE, [{owner, self()}]}}]) of
         ok -> halt(0);
         error -> halt(1)
     end.

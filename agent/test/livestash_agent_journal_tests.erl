@@ -11,7 +11,7 @@ all_test_() ->
     {foreach, fun start/0, fun stop/1, [
         {"stashes of the published size", {timeout, 60, fun published_size/0}},
         {"what there is no room for", {timeout, 60, fun no_room/0}},
-        {"what other nodes' users write", fun moved/0},
+        {"what other nodes' users write", {timeout, 60, fun moved/0}},
         {"what was deleted, and when", fun deleted/0}
     ]}.
 
