@@ -1,7 +1,8 @@
 %% What several tests need: an environment, VMs to test in, and patience.
 -module(livestash_agent_fixture).
 
--export([environment/1, start/1, stop/1, call/2, call/4, eventually/1, free_port/0, request/2, send/2, body/1, listen/1]).
+-export([environment/1, start/1, start_with_telemetry/1, stop/1, call/2, call/4, eventually/1, kill/1]).
+-export([free_port/0, request/2, send/2, body/1, listen/1]).
 
 -define(VARIABLES, [
     "LIVESTASH_AGENT_PORT",
@@ -55,6 +56,13 @@ start(Options) ->
     }),
     #{peer => Peer, node => Node, port => list_to_integer(Port)}.
 
+%% With telemetry, as an application with LiveView has it. Adapter: LiveStash's.
+start_with_telemetry(Adapter) ->
+    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}, flags => ["-pa", os:getenv("TESTS")]}),
+    {module, telemetry} = call(Vm, code, load_file, [telemetry]),
+    eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
+    Vm.
+
 stop(#{peer := Peer}) ->
     peer:stop(Peer).
 
@@ -87,6 +95,14 @@ eventually(Condition, Deadline) ->
             erlang:monotonic_time(millisecond) < Deadline orelse error({never, Other}),
             timer:sleep(50),
             eventually(Condition, Deadline)
+    end.
+
+%% Ends a process, and returns when it has ended.
+kill(Pid) ->
+    Monitor = monitor(process, Pid),
+    exit(Pid, kill),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> ok
     end.
 
 %% A port that nobody listens on, and that stays the calling process's own: other tests that run at the same time pick another

@@ -70,19 +70,12 @@ reset(Vms) ->
 make_table() ->
     case whereis(table_owner) of
         undefined -> ok;
-        Old -> kill(Old)
+        Old -> ?F:kill(Old)
     end,
     Owner = spawn(timer, sleep, [infinity]),
     register(table_owner, Owner),
     Options = [set, public, named_table, {keypos, ?KEY}, {write_concurrency, true}, {decentralized_counters, true}],
     true = ets:give_away(ets:new(?TABLE, Options), Owner, given).
-
-kill(Pid) ->
-    Monitor = monitor(process, Pid),
-    exit(Pid, kill),
-    receive
-        {'DOWN', Monitor, process, Pid, _} -> ok
-    end.
 
 row(Key, Value) ->
     {state, Key, undefined, 0, #{value => Value}, nil}.
@@ -190,7 +183,7 @@ youngest_first([Me, P1 | _]) ->
 hand_some_over(Me, P1, Within) ->
     #{left := Left} = ?F:call(Me, livestash_agent_handoff, hand_over, [?TABLE, [node_of(P1)], Within, none]),
     case ?F:call(P1, ?MODULE, ages, []) of
-        [] -> hand_some_over(Me, P1, Within + 100);
+        [] -> hand_some_over(Me, P1, 2 * Within);
         Moved -> {Left, Moved}
     end.
 

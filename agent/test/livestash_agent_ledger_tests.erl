@@ -312,7 +312,7 @@ user(#{page := Page, older := Older} = User) ->
             From ! {final, self(), Wrong},
             user(Back);
         stop ->
-            [kill(Old) || Old <- [Page, Older], Old =/= none],
+            [?F:kill(Old) || Old <- [Page, Older], Old =/= none],
             ok;
         _ ->
             user(User)
@@ -385,20 +385,13 @@ acknowledged(Value, conflict, #{wrong := Wrong, key := Key} = User) ->
 end_page(#{page := none} = User) ->
     User;
 end_page(#{page := Page} = User) ->
-    kill(Page),
+    ?F:kill(Page),
     last_words(User).
 
 last_words(#{page := Page} = User) ->
     receive
         {acknowledged, Page, Value, Result} -> last_words(acknowledged(Value, Result, User))
     after 0 -> User#{page := none}
-    end.
-
-kill(Page) ->
-    Monitor = monitor(process, Page),
-    exit(Page, kill),
-    receive
-        {'DOWN', Monitor, process, Page, _} -> ok
     end.
 
 %% Most users come back at once. Where an older page lives on, they would find what it has stashed.
@@ -419,12 +412,12 @@ drain(Node, #{kind := Kind, page := Page, older := Older} = User) ->
         _ -> [erlang:send_after(Later, self(), return) || sometimes(30)]
     end,
     Ends = is_pid(Older) andalso node(Older) =:= Node andalso lists:member(Kind, [older, older_there]),
-    [kill(Older) || Ends],
+    [?F:kill(Older) || Ends],
     User.
 
 %% The node has stopped.
 gone(#{page := Page, older := Older, stay := Stay} = User) ->
-    [kill(Older) || is_pid(Older), not lists:member(node(Older), Stay)],
+    [?F:kill(Older) || is_pid(Older), not lists:member(node(Older), Stay)],
     case is_pid(Page) andalso not lists:member(node(Page), Stay) of
         true -> disconnected(end_page(User));
         false -> User
