@@ -191,7 +191,8 @@ hand_some_over(Me, P1, Within) ->
 fill_by_age(Count) ->
     Now = os:system_time(second),
     Page = spawn(fun() -> ok end),
-    true = ets:insert(?TABLE, [of_page(N, Page, Now + N, lists:seq(1, 2000)) || N <- lists:seq(1, Count)]).
+    Value = binary:copy(<<"x">>, 5500),
+    true = ets:insert(?TABLE, [of_page(N, Page, Now + N, Value) || N <- lists:seq(1, Count)]).
 
 ages() ->
     ets:select(?TABLE, [{{state, '$1', '_', '_', '_', '_'}, [], ['$1']}]).
