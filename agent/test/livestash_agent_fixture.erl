@@ -3,7 +3,9 @@
 
 -export([environment/1, start/1, start_with_telemetry/1, stop/1, call/2, call/4, eventually/1, kill/1]).
 -export([free_port/0, request/2, send/2, body/1, listen/1]).
+-export([make_table/0, find/2]).
 
+-define(STASHES, live_stash_server_storage).
 -define(VARIABLES, [
     "LIVESTASH_AGENT_PORT",
     "LIVESTASH_READY_GRACE_MS",
@@ -161,3 +163,41 @@ receive_all(Socket, Answer) ->
 body(Answer) ->
     [_Head, Body] = binary:split(Answer, <<"\r\n\r\n">>),
     Body.
+
+%% LiveStash's ETS table, anew. Its owner runs none of this module's code, and so survives that it is loaded again.
+make_table() ->
+    case whereis(table_owner) of
+        undefined -> ok;
+        Old -> kill(Old)
+    end,
+    Owner = spawn(timer, sleep, [infinity]),
+    register(table_owner, Owner),
+    Options = [set, public, named_table, {keypos, 2}, {write_concurrency, true}, {decentralized_counters, true}],
+    true = ets:give_away(ets:new(?STASHES, Options), Owner, given).
+
+%% What LiveStash's ETS adapter finds for a page of this node: here, else at the hinted node, else at all others at once. What
+%% is found elsewhere is gone there.
+find(Key, Hint) ->
+    case ets:lookup(?STASHES, Key) of
+        [Row] -> value(Row);
+        [] -> pop_hinted(Key, Hint, lists:member(Hint, nodes()))
+    end.
+
+pop_hinted(Key, Hint, true) ->
+    try erpc:call(Hint, ets, take, [?STASHES, Key]) of
+        [Row] -> value(Row);
+        [] -> pop_others(Key, Hint)
+    catch
+        error:_ -> pop_others(Key, Hint)
+    end;
+pop_hinted(Key, Hint, false) ->
+    pop_others(Key, Hint).
+
+pop_others(Key, Hint) ->
+    case [value(Row) || {ok, [Row]} <- erpc:multicall(nodes() -- [Hint], ets, take, [?STASHES, Key])] of
+        [Value | _] -> Value;
+        [] -> none
+    end.
+
+value({state, _Key, _Owner, _Until, #{value := Value}, _Version}) ->
+    Value.

@@ -7,7 +7,7 @@
 -define(F, livestash_agent_fixture).
 
 %% Called in other VMs.
--export([make_table/0, halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0]).
+-export([halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0]).
 -export([hand_over_keeping/3, fill_by_age/1, ages/0, fill_large/1, digests/0]).
 -export([start_clients/3, clients_found/0, visit/2]).
 
@@ -63,19 +63,8 @@ stop(Vms) ->
     [?F:stop(Vm) || Vm <- Vms].
 
 reset(Vms) ->
-    [?F:call(Vm, ?MODULE, make_table, []) || Vm <- Vms],
+    [?F:call(Vm, ?F, make_table, []) || Vm <- Vms],
     [?F:call(Vm, livestash_agent_state, set_draining, [none]) || Vm <- lists:droplast(Vms)].
-
-%% The owner runs none of this module's code, and so survives that it is loaded again.
-make_table() ->
-    case whereis(table_owner) of
-        undefined -> ok;
-        Old -> ?F:kill(Old)
-    end,
-    Owner = spawn(timer, sleep, [infinity]),
-    register(table_owner, Owner),
-    Options = [set, public, named_table, {keypos, ?KEY}, {write_concurrency, true}, {decentralized_counters, true}],
-    true = ets:give_away(ets:new(?TABLE, Options), Owner, given).
 
 row(Key, Value) ->
     {state, Key, undefined, 0, #{value => Value}, nil}.
@@ -310,7 +299,7 @@ dying_peer([Me, P1 | _]) ->
     Third = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
     ?F:eventually(fun() -> ?F:call(Third, erlang, module_loaded, [livestash_agent_handoff]) end),
     connect(Third, [Me]),
-    ?F:call(Third, ?MODULE, make_table, []),
+    ?F:call(Third, ?F, make_table, []),
     ?F:call(Third, ?MODULE, halt_when_rows_come, []),
     ?assertEqual(#{handed_over => 500, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, Third])),
     ?assert(same(Rows, rows(P1))),
@@ -498,32 +487,10 @@ client(Key, Source, Nodes) ->
     exit({Key, [First | Second]}).
 
 visit(Key, Hint) ->
-    case find(Key, Hint) of
-        not_found ->
-            not_found;
+    case ?F:find(Key, Hint) of
+        none ->
+            none;
         Value ->
             ets:insert(?TABLE, {state, Key, self(), 1, #{value => Value + 1}, nil}),
             Value
-    end.
-
-%% LiveStash: here, else at the hinted node, else at all others at once.
-find(Key, Hint) ->
-    case ets:lookup(?TABLE, Key) of
-        [{_, _, _, _, #{value := Value}, _}] -> Value;
-        [] -> pop_hinted(Key, Hint)
-    end.
-
-pop_hinted(Key, Hint) when Hint =/= none, Hint =/= node() ->
-    case erpc:call(Hint, ets, take, [?TABLE, Key]) of
-        [{_, _, _, _, #{value := Value}, _}] -> Value;
-        [] -> pop_others(Key, nodes() -- [Hint])
-    end;
-pop_hinted(Key, _Hint) ->
-    pop_others(Key, nodes()).
-
-pop_others(Key, Nodes) ->
-    Popped = [Value || {ok, [{_, _, _, _, #{value := Value}, _}]} <- erpc:multicall(Nodes, ets, take, [?TABLE, Key])],
-    case Popped of
-        [Value | _] -> Value;
-        [] -> not_found
     end.

@@ -66,7 +66,7 @@ number(Variable, Default) ->
 start(Environment) ->
     Vm = #{node := Node} = ?F:start(#{environment => Environment#{"LIVE_STASH_ADAPTER" => "ets"}}),
     ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [livestash_agent])) end),
-    true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0),
+    true = ?F:call(Vm, fun livestash_agent_fixture:make_table/0),
     ok = ?F:call(Vm, fun() -> ok end),
     %% Hidden, because LiveStash asks every node that it sees.
     true = net_kernel:hidden_connect_node(Node),
@@ -474,35 +474,10 @@ until() ->
 recover(_Key, none) ->
     new;
 recover(Key, Hint) ->
-    case find(Key, Hint) of
+    case ?F:find(Key, Hint) of
         none ->
             none;
         Value ->
             ets:insert(?TABLE, {state, Key, self(), until(), #{value => Value}, nil}),
             Value
     end.
-
-find(Key, Hint) ->
-    case ets:lookup(?TABLE, Key) of
-        [Row] -> value(Row);
-        [] -> pop_hinted(Key, Hint, lists:member(Hint, nodes()))
-    end.
-
-pop_hinted(Key, Hint, true) ->
-    try erpc:call(Hint, ets, take, [?TABLE, Key]) of
-        [Row] -> value(Row);
-        [] -> pop_others(Key, Hint)
-    catch
-        error:_ -> pop_others(Key, Hint)
-    end;
-pop_hinted(Key, Hint, false) ->
-    pop_others(Key, Hint).
-
-pop_others(Key, Hint) ->
-    case [value(Row) || {ok, [Row]} <- erpc:multicall(nodes() -- [Hint], ets, take, [?TABLE, Key])] of
-        [Value | _] -> Value;
-        [] -> none
-    end.
-
-value({state, _Key, _Owner, _Until, #{value := Value}, _Version}) ->
-    Value.
