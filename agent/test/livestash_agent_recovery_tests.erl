@@ -3,7 +3,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1, request/2]).
+-import(livestash_agent_fixture, [start_with_telemetry/1, stop/1, call/4, request/2]).
 
 -define(EVENT, [phoenix, live_view, mount, stop]).
 
@@ -15,7 +15,7 @@ attach_test_() ->
 
 %% The socket as LiveStash leaves it when LiveView has mounted.
 returns_are_counted() ->
-    Vm = vm("ets"),
+    Vm = start_with_telemetry("ets"),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ?assertEqual(1, call(Vm, telemetry, handlers, [?EVENT])),
@@ -30,7 +30,7 @@ returns_are_counted() ->
     stop(Vm).
 
 without_an_adapter_nothing_is_counted() ->
-    Vm = vm("none"),
+    Vm = start_with_telemetry("none"),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ?assertEqual(0, call(Vm, telemetry, handlers, [?EVENT])),
     ?assertEqual(nomatch, re:run(request(Vm, "/metrics"), "livestash_returns_total")),
@@ -61,10 +61,3 @@ counted(Vm) ->
 number(Text, Recovered) ->
     {match, [Number]} = re:run(Text, ["\nlivestash_returns_total{recovered=\"", Recovered, "\"} ([0-9]+)\n"], [{capture, all_but_first, list}]),
     list_to_integer(Number).
-
-%% Has telemetry, as an application with LiveView has it.
-vm(Adapter) ->
-    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}, flags => ["-pa", os:getenv("TESTS")]}),
-    {module, telemetry} = call(Vm, code, load_file, [telemetry]),
-    eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
-    Vm.
