@@ -52,6 +52,7 @@ const (
 	ReasonTTLTooShort       = "TTLTooShort"
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
+	ReasonRolledBack        = "RolledBack"
 	ReasonPodNotMade        = "PodNotMade"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"
