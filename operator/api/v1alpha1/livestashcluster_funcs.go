@@ -53,6 +53,7 @@ const (
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
 	ReasonRolledBack        = "RolledBack"
+	ReasonCanaryRunning     = "CanaryRunning"
 	ReasonPodNotMade        = "PodNotMade"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"

@@ -79,9 +79,12 @@ func reconcileTransition(was, now metav1.Condition) news {
 
 func progressTransition(was, now metav1.Condition) news {
 	switch {
-	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck:
+	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck,
+		now.Reason == v1alpha1.ReasonRolledBack:
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonComplete && was.Reason != "":
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
+	case now.Reason == v1alpha1.ReasonPaused, now.Reason == v1alpha1.ReasonCanaryRunning:
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonRollingOut && was.Reason == v1alpha1.ReasonComplete:
 		return news{corev1.EventTypeNormal, now.Reason, "replacing pods: " + now.Message}

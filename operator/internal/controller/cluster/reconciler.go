@@ -208,7 +208,11 @@ func (p *pass) waits() bool {
 
 // rolls is whether a rollout goes on.
 func (p *pass) rolls() bool {
-	return !p.cluster.Spec.Paused && p.plan.Phase != rollout.Complete && p.plan.Phase != rollout.Stuck
+	switch p.plan.Phase {
+	case rollout.Complete, rollout.Stuck, rollout.Paused:
+		return false
+	}
+	return !p.cluster.Spec.Paused
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {

@@ -21,6 +21,9 @@ const (
 	// SecretsDigestAnnotation is on the pods: render.Inputs.SecretsDigest.
 	SecretsDigestAnnotation = "livestash.dev/secrets-digest"
 
+	// RejectedAnnotation is on the StatefulSet: render.Inputs.Rejected.
+	RejectedAnnotation = "livestash.dev/rejected"
+
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"
 

@@ -25,9 +25,13 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 	if err != nil {
 		return nil, err
 	}
+	metadata := render.ObjectMeta(c, c.Name)
+	if in.Rejected != "" {
+		metadata.Annotations = map[string]string{RejectedAnnotation: in.Rejected}
+	}
 	return &appsv1.StatefulSet{
 		TypeMeta:   render.StatefulSetType,
-		ObjectMeta: render.ObjectMeta(c, c.Name),
+		ObjectMeta: metadata,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:            ptr.To(in.Replicas),
 			ServiceName:         render.HeadlessName(c),
