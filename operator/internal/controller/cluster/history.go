@@ -50,17 +50,8 @@ func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 		status.Revision = t.revision
 	case wentBack(status) && t.rejected == "" && t.before == t.revision:
 		status.Revision = t.revision // The pods have been there since the rollout was rolled back.
-	case status.Revision != t.revision || wentBack(status) && t.rejected == "":
-		if open := openRollout(status); open != nil {
-			end(open, outcomeBefore(*open, t.revision), t.now)
-		}
-		from := cmp.Or(status.Revision, t.before)
-		if wentBack(status) {
-			from = t.before
-		}
-		begun := v1alpha1.RolloutStatus{From: from, To: t.revision, Started: seconds(t.now)}
-		status.Rollouts = append([]v1alpha1.RolloutStatus{begun}, status.Rollouts[:min(len(status.Rollouts), mostRollouts-1)]...)
-		status.Revision = t.revision
+	case status.Revision != t.revision, wentBack(status) && t.rejected == "":
+		begin(status, t)
 	}
 	open := openRollout(status)
 	if open == nil {
@@ -70,9 +61,27 @@ func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 		return
 	}
 	add(open, t.reports)
-	if t.revision != open.To {
-		return
+	if t.revision == open.To {
+		advance(open, t)
 	}
+}
+
+// begin ends the rollout that goes on, and begins the one of this turn.
+func begin(status *v1alpha1.LiveStashClusterStatus, t turn) {
+	if open := openRollout(status); open != nil {
+		end(open, outcomeBefore(*open, t.revision), t.now)
+	}
+	from := cmp.Or(status.Revision, t.before)
+	if wentBack(status) {
+		from = t.before
+	}
+	begun := v1alpha1.RolloutStatus{From: from, To: t.revision, Started: seconds(t.now)}
+	status.Rollouts = append([]v1alpha1.RolloutStatus{begun}, status.Rollouts[:min(len(status.Rollouts), mostRollouts-1)]...)
+	status.Revision = t.revision
+}
+
+// advance says how the rollout of this turn is, and ends it when nothing is left to do for it.
+func advance(open *v1alpha1.RolloutStatus, t turn) {
 	open.Outcome, open.Message = "", ""
 	if t.rejected != "" {
 		open.Outcome, open.Message = v1alpha1.RolloutRolledBack, shortened(t.rejected, mostNote)

@@ -4,6 +4,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -208,11 +209,8 @@ func (p *pass) waits() bool {
 
 // rolls is whether a rollout goes on.
 func (p *pass) rolls() bool {
-	switch p.plan.Phase {
-	case rollout.Complete, rollout.Stuck, rollout.Paused:
-		return false
-	}
-	return !p.cluster.Spec.Paused
+	rests := []rollout.Phase{rollout.Complete, rollout.Stuck, rollout.Paused}
+	return !p.cluster.Spec.Paused && !slices.Contains(rests, p.plan.Phase)
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {
