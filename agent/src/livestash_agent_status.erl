@@ -47,8 +47,16 @@ json() ->
 
 %% A version may be any term, of any size. It is compared as text.
 version(View, Version) ->
-    Text = io_lib:format("~tp", [Version], [{chars_limit, ?MAX_VERSION}]),
+    Text = io_lib:format("~tp", [readable(Version)], [{chars_limit, ?MAX_VERSION}]),
     {object, [{view, atom_to_binary(View)}, {version, unicode:characters_to_binary(Text)}]}.
+
+%% Elixir's texts as it writes them.
+readable(Version) when is_binary(Version) ->
+    case unicode:characters_to_list(Version) of
+        Text when is_list(Text) -> Text;
+        _NoText -> Version
+    end;
+readable(Version) -> Version.
 
 %% Readiness knows nothing of the second: a pod whose copies are being repaired goes on serving.
 store({true, _}) -> livestash_agent_reunion:whole();
