@@ -10,6 +10,7 @@
 attach_test_() ->
     [{timeout, 60, Test} || Test <- [
         fun returns_are_counted/0,
+        fun versions_are_told/0,
         fun without_an_adapter_nothing_is_counted/0
     ]].
 
@@ -27,6 +28,21 @@ returns_are_counted() ->
     %% What a page would take back is remembered, for rows of other nodes.
     mounted(Vm, #{'reconnected?' => false, stash_fingerprint => nil, version => <<"2">>}),
     ?assertMatch(#{versions := [<<"2">>]}, call(Vm, livestash_agent_shape, known, [ac_tab])),
+    stop(Vm).
+
+%% Of each view one version, unless it has many.
+versions_are_told() ->
+    Vm = vm("ets"),
+    ok = call(Vm, livestash_agent_recovery, attach, []),
+    ?assertMatch({match, _}, re:run(request(Vm, "/status"), <<"\"versions\":\\[\\]">>)),
+    Mounts = [{'Cart', nil}, {'Shop', <<"2">>}, {'Cart', nil}, {'Chat', 1}, {'Chat', 2}, {'Chat', 1}],
+    [mounted(Vm, View, #{'reconnected?' => true, stash_fingerprint => nil, version => Version}) || {View, Version} <- Mounts],
+    ?assertEqual([{'Cart', nil}, {'Shop', <<"2">>}], call(Vm, livestash_agent_recovery, versions, [])),
+    Text = request(Vm, "/status"),
+    ?assertMatch({match, _}, re:run(Text, <<"\"versions\":\\[{\"view\":\"Cart\",\"version\":\"nil\"},{\"view\":\"Shop\",\"version\":\"\\\\\"2\\\\\"\"}\\]">>)),
+    ?assertMatch({match, _}, re:run(Text, <<"\"returns\":{\"recovered\":0,\"notRecovered\":6}">>)),
+    [mounted(Vm, list_to_atom("v" ++ integer_to_list(N)), #{version => 1}) || N <- lists:seq(1, 100)],
+    ?assertEqual(31, length(call(Vm, livestash_agent_recovery, versions, []))),
     stop(Vm).
 
 without_an_adapter_nothing_is_counted() ->
@@ -51,7 +67,10 @@ no_shape_fails_test_() ->
     ].
 
 mounted(Vm, Context) ->
-    Metadata = #{socket => #{private => #{live_stash_context => Context}}},
+    mounted(Vm, nil, Context).
+
+mounted(Vm, View, Context) ->
+    Metadata = #{socket => #{view => View, private => #{live_stash_context => Context}}},
     ok = call(Vm, telemetry, execute, [?EVENT, #{}, Metadata]).
 
 counted(Vm) ->

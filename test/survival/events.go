@@ -29,6 +29,10 @@ const (
 	// hiddenTTL is how long a stash of a hidden tab lives. Three of it are longer than it and a minute, after which LiveStash
 	// has certainly removed what was over.
 	hiddenTTL = 30 * time.Second
+
+	// canaryTime is how long a release is tried, and backTime is in what time the fleet must be back from a bad one.
+	canaryTime = 20 * time.Second
+	backTime   = 3 * time.Minute
 )
 
 // The groups of events, by which some are chosen at once.
@@ -41,6 +45,8 @@ const (
 	paired = "pairs"
 	// hidden are events after which the users come back when their stashes' TTL has long been over.
 	hidden = "hidden"
+	// tried are rollouts with a canary.
+	tried = "tried"
 )
 
 // event is something that happens to a fleet.
@@ -90,7 +96,7 @@ func (e event) is(name string) bool { return name == e.name || name == e.group }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents())
+	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), triedEvents())
 }
 
 // plainEvents are in an order of their own: the worst ones late.
@@ -128,6 +134,36 @@ func hiddenEvents() []event {
 		name: "hidden", group: hidden, replicas: 3, ttl: hiddenTTL, do: each(rolloutUnseen), judge: unseen,
 		without: map[string]string{"BrowserMemory": "the browser has the stash, which ages from the moment it was made: nothing can keep it"},
 	}}
+}
+
+// triedEvents need pages whose version the environment sets: those of the workload without dependencies, with ETS.
+func triedEvents() []event {
+	return []event{{name: "canary", group: tried, replicas: 3, adapter: "ETS", do: each(rolloutOfAnotherVersion), judge: onlyItsShare}}
+}
+
+// rolloutOfAnotherVersion is a release whose pages refuse what users have stashed. The operator must find out, and go back.
+func rolloutOfAnotherVersion(ctx context.Context, s *subject) error {
+	defer func() { s.Version, s.Canary = "", nil }()
+	s.Version, s.Canary = "2", map[string]any{"pods": 1, "duration": canaryTime.String()}
+	if err := s.Apply(ctx); err != nil {
+		return err
+	}
+	begun := time.Now()
+	why, err := s.RolledBack(ctx, backTime)
+	s.remark("back after %.0f s: %s", time.Since(begun).Seconds(), why)
+	if err != nil {
+		return err
+	}
+	s.Version, s.Canary = "", nil
+	return s.Apply(ctx)
+}
+
+// onlyItsShare events lose at most the users of one pod of three.
+func onlyItsShare(_ string, r crowd.Report) string {
+	if share := r.Sessions / 3; r.Lost > share {
+		return fmt.Sprintf("%d sessions lost, and the share of one pod is %d", r.Lost, share)
+	}
+	return ""
 }
 
 // rolloutUnseen is a rollout that the users notice three TTLs later.

@@ -54,6 +54,8 @@ const (
 	ReasonTTLTooShort       = "TTLTooShort"
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
+	ReasonRolledBack        = "RolledBack"
+	ReasonCanaryRunning     = "CanaryRunning"
 	ReasonPodNotMade        = "PodNotMade"
 	ReasonBeforeRunning     = "BeforeRunning"
 	ReasonBeforeFailed      = "BeforeFailed"

@@ -29,6 +29,17 @@ type RolloutSpec struct {
 	// +kubebuilder:default=Roll
 	// +optional
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty"`
+
+	// paused stops the rollout between two pods, before its first one too: pods that have the new template keep it, and one
+	// that comes back unasked gets the old one. Nothing is rolled back meanwhile either. Pods are still added and taken away
+	// (spec.replicas), and everything but pods is changed as ever; spec.paused stops all of that. Default false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// canary tries a new template in its first pods, and goes back to the template before when they do not prove it.
+	// Default: none; then a rollout stops only at a pod that does not get ready.
+	// +optional
+	Canary *CanarySpec `json:"canary,omitempty"`
 }
 
 // ConfigChanges is what happens when configuration changes that pods are made with.
@@ -94,6 +105,48 @@ type BeforeSpec struct {
 	Retries int32 `json:"retries,omitempty"`
 }
 
+// CanarySpec is how a new template is tried before the whole fleet gets it. While pods of the template before are left, its
+// pods are judged; when one of the limits is broken, the operator goes back to the template before by itself, pod by pod as in
+// every rollout, and does not try that template again: see condition Stalled, reason RolledBack. Another template is
+// tried anew, and so is the same one after `kubectl rollout restart`. Removing canary rolls it out untried.
+type CanarySpec struct {
+	// pods is how many pods get the new template before it has proved itself. Must be less than spec.replicas. With
+	// one replica it is 1: the additional pod of spec.rollout.surge. Where an autoscaler lowers spec.replicas afterwards, one
+	// pod fewer than that is taken. Default 1.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=999
+	// +optional
+	Pods int32 `json:"pods,omitempty"`
+
+	// duration is how long these pods must have been ready, one beside the other, before the next pod goes, as a duration
+	// with a unit. One that crashes begins anew. From 1s to 24h. Default 5m.
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duration must be from 1s to 24h with a unit, for example 5m"
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+
+	// minRecovered is the share of the users who come back to pods of the new template that must find their state there, at
+	// least, from "0" to "1". It is judged from the tenth of them on; where fewer come back, the other limits and the
+	// time decide. Unless it is "0", a template whose pages have another LiveStash version than those of the pods before
+	// is rejected as soon as the agents see it: such pages refuse what users have stashed. Judged with
+	// spec.agent.enabled, and with adapters other than None. Default "0.9".
+	// +kubebuilder:default="0.9"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="minRecovered must be a share from \"0\" to \"1\", for example \"0.9\""
+	// +optional
+	MinRecovered string `json:"minRecovered,omitempty"`
+
+	// maxCrashes is how often the application's containers of the new pods may restart, all together, at most. Default 0.
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxCrashes int32 `json:"maxCrashes,omitempty"`
+}
+
 // Surge is when a fleet gets one pod more for a rollout.
 //
 // +kubebuilder:validation:Enum=Auto;Always;Never
@@ -140,9 +193,14 @@ type RolloutStatus struct {
 	// +optional
 	Finished *metav1.Time `json:"finished,omitempty"`
 
-	// outcome is how it ended. Empty while it goes on.
+	// outcome is how it ended. Empty while it goes on; RolledBack as soon as the operator begins to go back.
 	// +optional
 	Outcome RolloutOutcome `json:"outcome,omitempty"`
+
+	// message says why it was rolled back, with the numbers. Empty with other outcomes.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
 
 	// podsReported is how many of the replaced pods said how their drain ended. Those that were killed, or that stopped
 	// while the operator did not run, are not in the numbers below.
@@ -164,7 +222,7 @@ type RolloutStatus struct {
 
 // RolloutOutcome is how a rollout ended.
 //
-// +kubebuilder:validation:Enum=Complete;Superseded;Reverted
+// +kubebuilder:validation:Enum=Complete;Superseded;Reverted;RolledBack
 type RolloutOutcome string
 
 // The outcomes.
@@ -175,4 +233,6 @@ const (
 	RolloutSuperseded RolloutOutcome = "Superseded"
 	// RolloutReverted: the template that it replaced came back before it was complete.
 	RolloutReverted RolloutOutcome = "Reverted"
+	// RolloutRolledBack: its canary did not prove it, so the operator went back to the template before.
+	RolloutRolledBack RolloutOutcome = "RolledBack"
 )

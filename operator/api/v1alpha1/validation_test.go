@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -411,6 +412,41 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.rollout.before.retries", "less than or equal to 10"},
 		},
 		{
+			name: "a canary of all pods",
+			spec: `{image: a, adapter: ETS, replicas: 3, rollout: {canary: {pods: 3}}}`,
+			says: []string{"spec.rollout.canary", "must be less than replicas"},
+		},
+		{
+			name: "a canary of all pods of the default",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {pods: 2}}}`,
+			says: []string{"spec.rollout.canary", "must be less than replicas"},
+		},
+		{
+			name: "a canary of no pod",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {pods: 0}}}`,
+			says: []string{"spec.rollout.canary.pods", "greater than or equal to 1"},
+		},
+		{
+			name: "a canary for ever",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {duration: 48h}}}`,
+			says: []string{"spec.rollout.canary.duration", "from 1s to 24h"},
+		},
+		{
+			name: "a canary without a unit",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {duration: "5"}}}`,
+			says: []string{"spec.rollout.canary.duration", "from 1s to 24h"},
+		},
+		{
+			name: "more than everybody recovered",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {minRecovered: "1.5"}}}`,
+			says: []string{"spec.rollout.canary.minRecovered", `from "0" to "1"`},
+		},
+		{
+			name: "fewer crashes than none",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {maxCrashes: -1}}}`,
+			says: []string{"spec.rollout.canary.maxCrashes", "greater than or equal to 0"},
+		},
+		{
 			name: "more than all pods unavailable",
 			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "150%"}}`,
 			says: []string{"spec.disruptionBudget.maxUnavailable", "a percentage from 0% to 100% in quotes"},
@@ -523,6 +559,11 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"configuration is ignored":  `{image: a, adapter: ETS, rollout: {configChanges: Ignore}}`,
 		"before a rollout":          `{image: a, adapter: ETS, rollout: {before: {command: [migrate]}}}`,
 		"before a rollout, in full": `{image: a, adapter: ETS, rollout: {before: {command: [/app/bin/shop, eval], args: ["Shop.Release.migrate()"], env: [{name: POOL_SIZE, value: "2"}], resources: {limits: {memory: 256Mi}}, deadline: 1h30m, retries: 3}}}`,
+		"a paused rollout":          `{image: a, adapter: ETS, rollout: {paused: true}}`,
+		"a canary by itself":        `{image: a, adapter: ETS, rollout: {canary: {}}}`,
+		"a canary of one replica":   `{image: a, adapter: ETS, replicas: 1, rollout: {canary: {}}}`,
+		"a canary of no replicas":   `{image: a, adapter: ETS, replicas: 0, rollout: {canary: {pods: 1}}}`,
+		"a canary of half the pods": `{image: a, adapter: ETS, replicas: 6, rollout: {canary: {pods: 3, duration: 1h30m, minRecovered: "0", maxCrashes: 2}}}`,
 		"a week for hidden tabs":    `{image: a, adapter: ETS, drain: {keepFor: 168h, keepBytes: 2Gi}}`,
 		"nothing for hidden tabs":   `{image: a, adapter: ETS, drain: {keepFor: 0s, keepBytes: 0}}`,
 		"a quarter unavailable":     `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "25%"}}`,
@@ -651,6 +692,33 @@ func TestDefaults(t *testing.T) {
 	}
 	if most, _, _ := unstructured.NestedInt64(created.Object, "spec", "disruptionBudget", "maxUnavailable"); most != 1 {
 		t.Errorf("maxUnavailable is %d", most)
+	}
+}
+
+// An autoscaler may lower the replicas below what a canary asks for; who changes the canary is told.
+func TestCanaryAndReplicas(t *testing.T) {
+	made, err := clusters.Create(t.Context(), clusterObject(t, "canary", `{image: a, adapter: ETS, replicas: 4, rollout: {canary: {pods: 3}}}`), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = clusters.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{}) })
+	made.Object["status"] = map[string]any{"replicas": int64(4)}
+	if made, err = clusters.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		change string
+		says   string
+	}{
+		{change: `{"spec":{"replicas":2}}`},
+		{change: `{"spec":{"rollout":{"canary":{"duration":"1m"}}}}`},
+		{change: `{"spec":{"rollout":{"canary":{"pods":2}}}}`, says: "must be less than replicas"},
+		{change: `{"spec":{"rollout":{"canary":{"pods":1}}}}`},
+	} {
+		_, err := clusters.Patch(t.Context(), made.GetName(), types.MergePatchType, []byte(c.change), metav1.PatchOptions{})
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", c.change, err)
+		}
 	}
 }
 

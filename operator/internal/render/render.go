@@ -45,6 +45,9 @@ type Inputs struct {
 	// Replacing is whether a pod that comes back gets the wanted template, though not all have been rolled out to it.
 	Replacing bool
 
+	// Rejected notes that the template which the StatefulSet has was rejected, and why. Empty: it was not.
+	Rejected string
+
 	// HeldPorts are those that pods of another template still listen on.
 	HeldPorts Ports
 

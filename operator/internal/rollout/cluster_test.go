@@ -15,9 +15,12 @@ const (
 	loops        // crashes again and again: between two crashes it looks like a pod that starts
 	deaf         // runs and is never able
 	kinds
+	poison // is able, and only a canary finds out that it is bad
 )
 
 const (
+	proven   = 20 // steps for which the pods of a canary have to be able
+	poisoned = 8  // steps after which one of poison is found out
 	patience = 40 // steps after which a pod is given up
 	notices  = 3  // steps until a pod counts as broken
 )
@@ -41,6 +44,15 @@ type statefulSet struct {
 	current, update      int // the status' revisions
 	replicas             int32
 	mode                 Mode
+	rejected             int // the template that a canary has rejected, -1 for none: an annotation
+}
+
+// aim is the template that all pods are to have.
+func (s *statefulSet) aim() int {
+	if s.rejected == s.update && s.current != s.update {
+		return s.current
+	}
+	return s.update
 }
 
 // cluster simulates the StatefulSet controller (stateful_set_control.go of Kubernetes 1.36, Parallel), kubelets and agents.
@@ -67,7 +79,11 @@ func (c *cluster) logf(format string, args ...any) {
 }
 
 func (c *cluster) ready(p simPod) bool {
-	return !p.terminating && !p.dead && !p.homeless && p.boot == 0 && p.away == 0 && c.kinds[p.template] == good
+	return !p.terminating && !p.dead && !p.homeless && p.boot == 0 && p.away == 0 && c.works(p.template)
+}
+
+func (c *cluster) works(template int) bool {
+	return c.kinds[template] == good || c.kinds[template] == poison
 }
 
 func (c *cluster) able(p simPod) bool { return c.ready(p) && p.silent == 0 }
@@ -82,14 +98,16 @@ func (c *cluster) broken(p simPod) bool {
 func (c *cluster) givenUp(p simPod) bool { return !c.able(p) && c.step-p.since > patience }
 
 // write is what the API server does with a changed spec.
-func (c *cluster) write(replicas int32, mode Mode, template int) bool {
+func (c *cluster) write(replicas int32, mode Mode, template, rejected int) bool {
 	s := c.set
+	noted := s.rejected != rejected
+	s.rejected = rejected
 	if s.replicas == replicas && s.mode == mode && s.template == template {
-		return false
+		return noted // metadata alone makes no generation
 	}
 	s.replicas, s.mode, s.template = replicas, mode, template
 	s.generation++
-	c.logf("write %d replicas, %v, template %d", replicas, mode, template)
+	c.logf("write %d replicas, %v, template %d, rejected %d", replicas, mode, template, rejected)
 	return true
 }
 

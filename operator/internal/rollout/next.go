@@ -106,8 +106,8 @@ func look(seen Seen) *fleet {
 		f.want++
 	}
 	f.mode = f.nextMode()
-	if f.surge && f.mode == Hold && f.Replicas <= f.Desired {
-		f.surge, f.want = false, seen.Desired // Paused or stuck: it would be made from the old template and prove nothing.
+	if f.surge && f.mode == Hold && f.Replicas <= f.Desired && !f.mayGoBack() {
+		f.surge, f.want = false, seen.Desired // Paused, stuck or on trial: it would be made from the old template and prove nothing.
 	}
 	return f
 }
@@ -154,7 +154,7 @@ func (f *fleet) replace(plan *Plan) {
 		plan.Delete, plan.Phase, plan.Waiting = broken, Rolling, ""
 	case isStuck:
 		plan.Phase, plan.Waiting = Stuck, stuck.why()
-	case hopeless != "" && f.unrest() == "":
+	case hopeless != "" && f.unrest() == "" && !f.tries():
 		plan.Delete, plan.Takes, plan.Phase, plan.Waiting = []string{hopeless}, hopeless, Rolling, ""
 	case plan.Waiting != "": // It waits to scale down: a pod that goes is not replaced first.
 	default:
@@ -179,6 +179,10 @@ func (f *fleet) replaceAble(plan *Plan) {
 	}
 	if plan.Waiting != "" {
 		plan.Phase = f.waitingPhase()
+		return
+	}
+	if f.tries() {
+		plan.Phase, plan.Waiting = Trying, f.Trial
 		return
 	}
 	next, found := f.find(func(p Pod) bool { return p.outdated() && p.able() })
@@ -268,6 +272,8 @@ func (f *fleet) nextMode() Mode {
 	}
 	_, broken := f.find(func(p Pod) bool { return p.outdated() && p.broken() })
 	switch {
+	case f.Back:
+		return Hold // that makes the template that is aimed at
 	case !f.outdated() && !f.isStuck():
 		// Until all are able, one that comes back must not get the old template again: the new one is not the good one yet.
 		if f.allAble() {
@@ -285,8 +291,20 @@ func (f *fleet) nextMode() Mode {
 	if _, found := f.find(func(p Pod) bool { return p.Updated && !p.Terminating && !p.Able }); found {
 		return f.Mode
 	}
+	if f.tries() {
+		return Hold // one that comes back unplanned must not get what is on trial
+	}
 	return Replace
 }
+
+// tries says whether enough pods have the wanted template for now, because it has to prove itself in them.
+func (f *fleet) tries() bool {
+	tried := f.names(func(p Pod) bool { return p.Updated && !p.Terminating })
+	return f.Trial != "" && len(tried) >= int(f.Canary)
+}
+
+// mayGoBack says whether pods are being replaced though the mode is Hold.
+func (f *fleet) mayGoBack() bool { return f.Back && f.Paused == "" && !f.isStuck() }
 
 // stuckMode is Hold, so that a pod that comes back unplanned gets the good template. But a broken one that is just being replaced
 // comes back with the new template, or it would be broken and deleted for ever; the word "broken" comes and goes in a crash loop.

@@ -115,7 +115,7 @@ func TestNext(t *testing.T) {
 		"FirstTemplateOfAFleetIsBad": {settled(2, 2, Hold, fleetOf(newBroken, newBroken)), Plan{Replicas: 2, Phase: Complete}},
 		"FirstTemplateWasNeverAble":  {settled(2, 2, Replace, fleetOf(oldGivenUp, oldGivenUp)), Plan{Replicas: 3, Mode: Replace, Phase: Surging, Surging: true}},
 		"Paused": {
-			with(settled(2, 2, Hold, fleetOf(old, oldBroken)), func(s *Seen) { s.Paused = "paused by the user" }),
+			with(settled(2, 2, Hold, fleetOf(old, oldBroken)), paused),
 			waits(2, Hold, Paused, "paused by the user", false),
 		},
 		"WithheldNewFleet":  {Seen{Desired: 3, Withheld: "migrating"}, Plan{Leave: true, Phase: Withheld, Waiting: "migrating"}},
@@ -141,7 +141,7 @@ func TestNext(t *testing.T) {
 			Plan{Replicas: 2, Takes: "shop-2", Phase: Withheld, Waiting: "migrating", Surging: true},
 		},
 		"PausedInMidRollout": {
-			with(settled(2, 2, Replace, fleetOf(old, updated)), func(s *Seen) { s.Paused = "paused by the user" }),
+			with(settled(2, 2, Replace, fleetOf(old, updated)), paused),
 			Plan{Replicas: 2, Phase: Rolling},
 		},
 		"SurgeForOne": {
@@ -223,7 +223,7 @@ func TestNext(t *testing.T) {
 		"GivenUpComesBackAsCompany": {settled(2, 2, Replace, fleetOf(old, oldGivenUp)), takes(2, "shop-1", false)},
 		"NoSurgeWhileStuck":         {settled(2, 2, Hold, fleetOf(old, newBroken)), waits(2, Hold, Stuck, "shop-1: no image", false)},
 		"NoSurgeWhilePaused": {
-			with(settled(1, 1, Hold, fleetOf(old)), func(s *Seen) { s.Paused = "paused by the user" }),
+			with(settled(1, 1, Hold, fleetOf(old)), paused),
 			waits(1, Hold, Paused, "paused by the user", false),
 		},
 		"SurgeStaysForCompanyThatIsBroken": {
@@ -238,6 +238,54 @@ func TestNext(t *testing.T) {
 		"DrainsAndStillSaysItIsAble": {
 			settled(2, 2, Replace, fleetOf(ableStopping, old)), waits(2, Replace, Rolling, "shop-0 is stopping", false),
 		},
+		"TrialHolds": {
+			with(settled(3, 3, Replace, fleetOf(old, old, updated)), onTrial(1)), Plan{Replicas: 3, Phase: Rolling},
+		},
+		"Trial": {
+			with(settled(3, 3, Hold, fleetOf(old, old, updated)), onTrial(1)), waits(3, Hold, Trying, "on trial", false),
+		},
+		"TrialOfTwoTakesTheSecond": {
+			with(settled(4, 4, Replace, fleetOf(old, old, old, updated)), onTrial(2)), takes(4, "shop-2", false),
+		},
+		"TrialOfOneThatWentAway": {
+			with(settled(3, 3, Hold, fleetOf(old, old, old)), onTrial(1)), Plan{Replicas: 3, Mode: Replace, Phase: Rolling},
+		},
+		"TrialWhileAnotherIsAway": {
+			with(settled(3, 3, Hold, fleetOf(old, stopping, updated)), onTrial(1)), waits(3, Hold, Rolling, "shop-1 is stopping", false),
+		},
+		"TrialKeepsOneThatIsGivenUp": {
+			with(settled(3, 3, Hold, fleetOf(old, oldGivenUp, updated)), onTrial(1)), waits(3, Hold, Trying, "on trial", false),
+		},
+		"TrialOfTheSurgePod": {
+			with(settled(1, 2, Hold, fleetOf(old, updated)), onTrial(1)), waits(2, Hold, Trying, "on trial", true),
+		},
+		"TrialWhilePaused": {
+			with(settled(2, 2, Hold, fleetOf(old, updated)), onTrial(1), paused), waits(2, Hold, Paused, "paused by the user", false),
+		},
+		"BackHoldsFirst": {
+			with(settled(3, 3, Replace, fleetOf(updated, updated, old)), back), Plan{Replicas: 3, Phase: Rolling},
+		},
+		"BackTakes": {
+			with(settled(3, 3, Hold, fleetOf(updated, updated, old)), back),
+			Plan{Replicas: 3, Delete: []string{"shop-2"}, Takes: "shop-2", Phase: Rolling},
+		},
+		"BackTakesBrokenAtOnce": {
+			with(settled(4, 4, Hold, fleetOf(updated, stopping, oldBroken, oldBroken)), back),
+			Plan{Replicas: 4, Delete: []string{"shop-3", "shop-2"}, Phase: Rolling},
+		},
+		"BackWaits": {
+			with(settled(3, 3, Hold, fleetOf(updated, starting, old)), back), waits(3, Hold, Rolling, "shop-1 is starting", false),
+		},
+		"BackOfTheSurgePod": {
+			with(settled(1, 2, Hold, fleetOf(updated, old)), back), Plan{Replicas: 1, Takes: "shop-1", Phase: Scaling, Surging: true},
+		},
+		"BackNeedsSurge": {
+			with(settled(1, 1, Hold, fleetOf(old)), back), Plan{Replicas: 2, Phase: Surging, Surging: true},
+		},
+		"BackIsPaused": {
+			with(settled(2, 2, Hold, fleetOf(updated, old)), back, paused), waits(2, Hold, Paused, "paused by the user", false),
+		},
+		"BackIsDone":     {with(settled(2, 2, Hold, fleetOf(updated, updated)), back), Plan{Replicas: 2, Phase: Complete}},
 		"UpInMidRollout": {settled(4, 2, Hold, fleetOf(old, old)), Plan{Replicas: 4, Mode: Replace, Phase: Scaling}},
 	}
 	for name, c := range cases {
@@ -253,9 +301,18 @@ func settled(desired, replicas int32, mode Mode, pods []Pod) Seen {
 	return Seen{Desired: desired, Replicas: replicas, Mode: mode, Exists: true, Settled: true, Surge: Auto, Pods: pods}
 }
 
-func with(seen Seen, change func(*Seen)) Seen {
-	change(&seen)
+func with(seen Seen, changes ...func(*Seen)) Seen {
+	for _, change := range changes {
+		change(&seen)
+	}
 	return seen
+}
+
+func back(s *Seen)   { s.Back = true }
+func paused(s *Seen) { s.Paused = "paused by the user" }
+
+func onTrial(pods int32) func(*Seen) {
+	return func(s *Seen) { s.Canary, s.Trial = pods, "on trial" }
 }
 
 func takes(replicas int32, name string, surging bool) Plan {

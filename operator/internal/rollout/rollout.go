@@ -1,6 +1,9 @@
 // Package rollout decides in which order the pods of a fleet are replaced, added and taken away. Nobody else does: the StatefulSet
 // controller never deletes a pod for a new template (see Mode), and spec.replicas of the StatefulSet is written from here.
 //
+// A canary holds a rollout up while the first pods of the wanted template have to prove it; when they do not, the aim is the template
+// that was rolled out last: see Seen.Back.
+//
 // The package is pure. Next takes what is seen and returns what to do now; all state lives in the cluster, so an operator that dies
 // at any point goes on where it was. What is seen may be old: whoever carries out a plan that takes a pod reads the StatefulSet and
 // its pods live first, asks Next again, and does it only when the plan is still the same. A pod is deleted with the UID that it was
@@ -53,6 +56,8 @@ const (
 	Surging Phase = "Surging"
 	// Rolling says that pods are being replaced.
 	Rolling Phase = "Rolling"
+	// Trying says that the first pods of the wanted template have to prove it before others go.
+	Trying Phase = "Trying"
 	// Paused says that pods are outdated and may not go.
 	Paused Phase = "Paused"
 	// Withheld says that no pod may have the wanted template yet.
@@ -65,7 +70,7 @@ const (
 type Pod struct {
 	Name    string
 	Ordinal int32
-	// Updated: made from the template that is wanted now.
+	// Updated: made from the template that all pods are to have: the wanted one, or the one before it, when Seen.Back.
 	Updated bool
 	// Terminating: it has been deleted and is not gone yet.
 	Terminating bool
@@ -98,6 +103,12 @@ type Seen struct {
 	// Withheld says why no pod may have the wanted template yet, "" when pods may. None has it then. Scaling goes on, but a fleet
 	// without pods gets none: they would have it.
 	Withheld string
+	// Canary is how many pods of the wanted template have to prove it before others go, while Trial says why they have not yet. ""
+	// when they have, or nobody asks for it.
+	Canary int32
+	Trial  string
+	// Back: the wanted template has been rejected. All pods are to have the one that was rolled out last, which is what Hold gives.
+	Back bool
 	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
 	Pods []Pod
 }

@@ -50,6 +50,9 @@ type Fleet struct {
 	Image    string
 	Replicas int
 	Rollout  int
+	// Version is that of the pages, Canary spec.rollout.canary. Empty: none.
+	Version string
+	Canary  map[string]any
 	// Up is whether the fleet was left in order.
 	Up bool
 }
@@ -119,7 +122,13 @@ func (f *Fleet) Apply(ctx context.Context) error {
 	spec := map[string]any{
 		"image": f.Image, "replicas": f.Replicas, "adapter": f.Adapter, "ttl": f.Options.TTL.String(),
 		"http": map[string]any{"readinessPath": "/healthz"},
-		"env":  []any{map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.Rollout)}},
+		"env": []any{
+			map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.Rollout)},
+			map[string]any{"name": "STASH_VERSION", "value": f.Version},
+		},
+	}
+	if f.Canary != nil {
+		spec["rollout"] = map[string]any{"canary": f.Canary}
 	}
 	if !f.Options.Agent {
 		spec["agent"] = map[string]any{"enabled": false}
@@ -141,6 +150,23 @@ func (f *Fleet) Apply(ctx context.Context) error {
 	return err
 }
 
+// RolledBack waits until the operator has gone back to the template before, and says that the wanted one was rejected.
+func (f *Fleet) RolledBack(ctx context.Context, within time.Duration) (why string, err error) {
+	err = Eventually(ctx, within, func(ctx context.Context) error {
+		s, err := f.status(ctx)
+		if err != nil {
+			return err
+		}
+		stalled := s.condition("Stalled")
+		if stalled == nil || stalled.Reason != "RolledBack" || s.Status.UpdatedReplicas > 0 || int(s.Status.ReadyReplicas) < f.Replicas {
+			return fmt.Errorf("%d pods have the new template, %d are ready, Stalled is %+v", s.Status.UpdatedReplicas, s.Status.ReadyReplicas, stalled)
+		}
+		why = stalled.Message
+		return nil
+	})
+	return why, err
+}
+
 // status is what the driver reads of a LiveStashCluster.
 type status struct {
 	Metadata struct {
@@ -148,6 +174,8 @@ type status struct {
 	} `json:"metadata"`
 	Status struct {
 		ObservedGeneration int64              `json:"observedGeneration"`
+		ReadyReplicas      int32              `json:"readyReplicas"`
+		UpdatedReplicas    int32              `json:"updatedReplicas"`
 		Conditions         []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }

@@ -93,12 +93,14 @@ func upgradeTransition(now metav1.Condition) news {
 func progressTransition(was, now metav1.Condition) news {
 	switch {
 	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck,
-		now.Reason == v1alpha1.ReasonBeforeFailed:
+		now.Reason == v1alpha1.ReasonBeforeFailed, now.Reason == v1alpha1.ReasonRolledBack:
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonComplete && was.Reason != "":
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonBeforeRunning:
 		return news{corev1.EventTypeNormal, now.Reason, "spec.rollout.before must succeed before pods get the new template: " + now.Message}
+	case now.Reason == v1alpha1.ReasonPaused, now.Reason == v1alpha1.ReasonCanaryRunning:
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonRollingOut && slices.Contains([]string{v1alpha1.ReasonComplete, v1alpha1.ReasonBeforeRunning}, was.Reason):
 		return news{corev1.EventTypeNormal, now.Reason, "replacing pods: " + now.Message}
 	}

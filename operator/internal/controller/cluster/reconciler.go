@@ -236,7 +236,8 @@ func (p *pass) waits() bool {
 
 // rolls is whether a rollout goes on.
 func (p *pass) rolls() bool {
-	return !p.cluster.Spec.Paused && !slices.Contains([]rollout.Phase{rollout.Complete, rollout.Stuck, rollout.Withheld}, p.plan.Phase)
+	rests := []rollout.Phase{rollout.Complete, rollout.Stuck, rollout.Paused, rollout.Withheld}
+	return !p.cluster.Spec.Paused && !slices.Contains(rests, p.plan.Phase)
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {

@@ -43,6 +43,7 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	if !sure {
 		p.plan = p.plan.Wait(seen)
 	}
+	p.inputs.Rejected = note(p.seen.statefulSet, p.seen.verdict(p.cluster, p.desired()))
 	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
 	absent := p.seen.longestAbsent(p.cluster.Name)
@@ -84,15 +85,24 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		Settled:  o.settled(),
 		Surge:    rollout.Surge(c.Spec.Rollout.Surge),
 	}
+	if c.Spec.Rollout.Paused {
+		seen.Paused = "spec.rollout.paused is true: no pod is replaced until it is removed or set to false"
+	}
+	judged := o.verdict(c, desired)
+	seen.Canary, seen.Trial, seen.Back = judged.canary, judged.trial, judged.rejected != ""
 	if o.statefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		seen.Mode = rollout.Replace
 	}
-	proven := !slices.ContainsFunc(o.members, func(m member) bool { return m.updated && m.broken() != "" })
+	updated := func(m *member) bool { return m.updated }
+	if seen.Back {
+		updated = func(m *member) bool { return m.revision() == o.statefulSet.Status.CurrentRevision }
+	}
+	proven := !slices.ContainsFunc(o.members, func(m member) bool { return updated(&m) && m.broken() != "" })
 	for i := range o.members {
 		m := &o.members[i]
 		unable := o.unable(c, m)
 		pod := rollout.Pod{
-			Name: m.Name, Ordinal: m.ordinal, Updated: m.updated, Terminating: m.terminating(), Able: unable == "",
+			Name: m.Name, Ordinal: m.ordinal, Updated: updated(m), Terminating: m.terminating(), Able: unable == "",
 			Broken:  m.broken(),
 			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.wait()] > patience,
 		}
@@ -101,7 +111,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		}
 		// A pod that waits for what its template promised, such as a Redis that takes its password, need not be waited for when
 		// another template is wanted, unless that one has turned out to be no better.
-		if pod.Broken == "" && proven && !m.updated && !m.terminating() && m.unstarted() {
+		if pod.Broken == "" && proven && !pod.Updated && !m.terminating() && m.unstarted() {
 			pod.Broken = m.Name + " has not started, and its template is no longer the wanted one"
 		}
 		seen.Pods = append(seen.Pods, pod)

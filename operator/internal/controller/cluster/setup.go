@@ -133,8 +133,9 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 		}
 		if isApp {
 			kept.State.Terminated = status.State.Terminated
+			kept.RestartCount = status.RestartCount
 		}
-		if kept.State != (corev1.ContainerState{}) || isApp && !serves {
+		if kept.State != (corev1.ContainerState{}) || kept.RestartCount > 0 || isApp && !serves {
 			slim = append(slim, kept)
 		}
 	}

@@ -79,6 +79,7 @@ func (p *pass) turn() turn {
 	if p.seen.settled() {
 		now.revision, now.before = p.seen.statefulSet.Status.UpdateRevision, p.seen.statefulSet.Status.CurrentRevision
 		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0
+		now.rejected = p.rejected()
 	}
 	return now
 }
@@ -107,6 +108,7 @@ var phaseReasons = map[rollout.Phase]string{
 	rollout.Scaling:  v1alpha1.ReasonScaling,
 	rollout.Surging:  v1alpha1.ReasonSurging,
 	rollout.Rolling:  v1alpha1.ReasonRollingOut,
+	rollout.Trying:   v1alpha1.ReasonCanaryRunning,
 	rollout.Paused:   v1alpha1.ReasonPaused,
 	rollout.Withheld: v1alpha1.ReasonBeforeRunning,
 	rollout.Stuck:    v1alpha1.ReasonRolloutStuck,
@@ -153,12 +155,26 @@ func (p *pass) hindrance() news {
 			"spec.redis names another store: every pod stops before the first one with it starts, and the stashes in the old store are left behind; waiting for %s", few(p.oldStorePods))}
 	case p.refusal != "":
 		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
+	case p.rejected() != "":
+		return news{reason: v1alpha1.ReasonRolledBack, message: rolledBack(p)}
 	case trouble != "":
 		return news{reason: v1alpha1.ReasonPodFailing, message: trouble}
 	case p.seen.statefulSet.UID == "":
 		return news{reason: v1alpha1.ReasonWaitingForPods, message: "there is no StatefulSet yet"}
 	}
 	return news{}
+}
+
+// rejected says why the wanted template was rejected. Empty: it was not.
+func (p *pass) rejected() string { return p.seen.verdict(p.cluster, p.desired()).rejected }
+
+// rolledBack says how far the fleet has gone back to the template before, and what to do.
+func rolledBack(p *pass) string {
+	const next = "; it is not tried again until the spec changes, or `kubectl rollout restart`"
+	if left := p.seen.statefulSet.Status.UpdatedReplicas; left > 0 {
+		return because(fmt.Sprintf("going back to the template before, %d pods still have the new one: %s", left, p.rejected()), p.plan.Waiting)
+	}
+	return "the fleet went back to the template before: " + p.rejected() + next
 }
 
 // because is what is done, and what it waits for.
@@ -187,6 +203,8 @@ func stalled(p *pass, outcome error) news {
 		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
 	case p.plan.Phase == rollout.Stuck:
 		return news{reason: v1alpha1.ReasonRolloutStuck, message: p.plan.Waiting}
+	case p.rejected() != "":
+		return news{reason: v1alpha1.ReasonRolledBack, message: rolledBack(p)}
 	case p.refusal != "":
 		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
 	case trouble != "" && longest >= soon:

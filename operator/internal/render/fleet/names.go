@@ -23,6 +23,8 @@ const (
 
 	// ConfigDigestAnnotation is on the pods of a fleet that names ConfigMaps or Secrets: render.Inputs.ConfigDigest.
 	ConfigDigestAnnotation = "livestash.dev/config-digest"
+	// RejectedAnnotation is on the StatefulSet: render.Inputs.Rejected.
+	RejectedAnnotation = "livestash.dev/rejected"
 
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"

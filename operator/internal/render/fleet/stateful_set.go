@@ -26,11 +26,11 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 	if err != nil {
 		return nil, err
 	}
-	meta := render.ObjectMeta(c, c.Name)
-	meta.Annotations = preparedAnnotation(in)
+	metadata := render.ObjectMeta(c, c.Name)
+	metadata.Annotations = annotations(in)
 	return &appsv1.StatefulSet{
 		TypeMeta:   render.StatefulSetType,
-		ObjectMeta: meta,
+		ObjectMeta: metadata,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:            ptr.To(in.Replicas),
 			ServiceName:         render.HeadlessName(c),
@@ -40,6 +40,15 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 			Template:            template,
 		},
 	}, nil
+}
+
+// annotations are what the StatefulSet remembers for the operator.
+func annotations(in render.Inputs) map[string]string {
+	kept := render.Merged(nil, preparedAnnotation(in))
+	if in.Rejected != "" {
+		kept = render.Merged(kept, map[string]string{RejectedAnnotation: in.Rejected})
+	}
+	return kept
 }
 
 // preparedAnnotation keeps for which templates spec.rollout.before needs not run.
