@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // RedisSpec is the store of adapter Redis: one of managed, operator and external. Default managed.
@@ -245,6 +246,26 @@ type RedisStatus struct {
 	// address is where it is: host:port.
 	// +optional
 	Address string `json:"address,omitempty"`
+
+	// server is the pod that has the stashes, with mode Managed and without persistence. When it is to be replaced, another one
+	// takes over its stashes first.
+	// +optional
+	Server *RedisServer `json:"server,omitempty"`
+}
+
+// RedisServer is a pod that has stashes in its memory.
+type RedisServer struct {
+	// pod is its name.
+	// +required
+	Pod string `json:"pod"`
+
+	// uid is the pod's: another one of this name has come up empty.
+	// +required
+	UID types.UID `json:"uid"`
+
+	// stashes is how many it had when it was last asked, about a minute ago at most.
+	// +optional
+	Stashes int64 `json:"stashes,omitempty"`
 }
 
 // RedisMode is who runs Redis.

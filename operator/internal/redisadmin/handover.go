@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
 const (
@@ -29,26 +31,9 @@ const (
 // has started take part too.
 var rights = []any{"+info", "+replicaof", "+failover", "+config|set", "+client|kill", "~" + primaryKey, "+get", "+set"}
 
-// Server is what a server says of itself.
-type Server struct {
-	// Primary is the name of the server whose stashes these are: what SetPrimary wrote, here or on the server that they were copied
-	// from. Empty when there are none, or not yet all.
-	Primary string
-	// Follows is the host that it copies from. Empty for one that takes writes.
-	Follows string
-	// InSync is whether it has got everything that the other one had when it joined, and gets every write since.
-	InSync bool
-	// FailingOver is whether it is about to let its replica take over.
-	FailingOver bool
-	// Keys is how many stashes it has.
-	Keys int64
-	// Used and Max are the bytes that it uses for them, and may use. Max 0: no limit.
-	Used, Max int64
-}
-
 // Look asks a server about itself.
-func (Client) Look(ctx context.Context, login Login) (Server, error) {
-	var seen Server
+func (Client) Look(ctx context.Context, login Login) (succession.Says, error) {
+	var seen succession.Says
 	err := ask(ctx, login, "looking at", func(client *redis.Client) error {
 		text, err := client.Do(ctx, "INFO").Text()
 		if err != nil {
@@ -56,20 +41,17 @@ func (Client) Look(ctx context.Context, login Login) (Server, error) {
 		}
 		seen = readInfo(text)
 		seen.Primary, err = client.Get(ctx, primaryKey).Result()
-		if redis.IsLoadingError(err) {
-			return nil // it does not have them all yet
+		if redis.IsLoadingError(err) || errors.Is(err, redis.Nil) {
+			return nil // it does not have them all yet, or none
 		}
-		if errors.Is(err, redis.Nil) {
-			return nil
-		}
-		seen.Keys--
+		seen.Stashes--
 		return err
 	})
 	return seen, err
 }
 
 // readInfo reads what INFO says.
-func readInfo(text string) Server {
+func readInfo(text string) succession.Says {
 	fields := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
@@ -81,7 +63,7 @@ func readInfo(text string) Server {
 		return value
 	}
 	keys, _, _ := strings.Cut(strings.TrimPrefix(fields["db0"], "keys="), ",")
-	seen := Server{Keys: number(keys), Used: number(fields["used_memory"]), Max: number(fields["maxmemory"])}
+	seen := succession.Says{Stashes: number(keys), Used: number(fields["used_memory"]), Max: number(fields["maxmemory"])}
 	if fields["role"] == "slave" {
 		seen.Follows = fields["master_host"]
 		seen.InSync = fields["master_link_status"] == "up"
@@ -90,6 +72,9 @@ func readInfo(text string) Server {
 	seen.FailingOver = state != "" && state != "no-failover"
 	return seen
 }
+
+// Refused is whether a server has refused the operator's login.
+func Refused(err error) bool { return redis.IsAuthError(err) }
 
 // SetPrimary writes into the stashes whose they are.
 func (Client) SetPrimary(ctx context.Context, login Login, name string) error {
@@ -162,13 +147,14 @@ func untilFollowing(ctx context.Context, client *redis.Client) error {
 	return errors.New("it is not done after twice its time")
 }
 
-// SendAway closes the connections of all clients, who find the server that serves now when they come back.
-func (Client) SendAway(ctx context.Context, login Login) error {
-	return ask(ctx, login, "sending the clients away from", func(client *redis.Client) error { return sendAway(ctx, client) })
-}
-
+// sendAway closes the connections of all clients, who find the server that serves now when they come back.
 func sendAway(ctx context.Context, client *redis.Client) error {
 	return client.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()
+}
+
+// Abort ends a fail-over that nobody is there any more to finish.
+func (Client) Abort(ctx context.Context, login Login) error {
+	return ask(ctx, login, "ending the fail-over of", func(client *redis.Client) error { return client.Do(ctx, "FAILOVER", "ABORT").Err() })
 }
 
 // Promote makes a server take writes, whose primary is gone.

@@ -17,6 +17,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	rendered "github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
+	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
 const fleetPassword = "fleet-password"
@@ -84,7 +85,7 @@ func (s *realServer) fleet(t *testing.T) *redis.Client {
 	return client
 }
 
-func (s *realServer) look(t *testing.T) Server {
+func (s *realServer) look(t *testing.T) succession.Says {
 	t.Helper()
 	seen, err := New().Look(t.Context(), s.Login)
 	must(t, err)
@@ -162,8 +163,8 @@ func TestHandOver(t *testing.T) {
 	w := write(t, old)
 	must(t, admin.SetPrimary(t.Context(), old.Login, "old"))
 	eventually(t, func() error {
-		if keys := old.look(t).Keys; keys < 2000 {
-			return fmt.Errorf("%d keys", keys)
+		if stashes := old.look(t).Stashes; stashes < 2000 {
+			return fmt.Errorf("%d stashes", stashes)
 		}
 		return nil
 	})
@@ -221,7 +222,7 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 	must(t, admin.SetPrimary(t.Context(), old.Login, "old"))
 	must(t, admin.Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
 	eventually(t, func() error {
-		if seen := fresh.look(t); !seen.InSync || seen.Keys != 1 {
+		if seen := fresh.look(t); !seen.InSync || seen.Stashes != 1 {
 			return fmt.Errorf("the new server says %+v", seen)
 		}
 		return nil
@@ -230,14 +231,14 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 	old.files = t.TempDir()
 	old.start(t)
 	for range 20 {
-		if seen := fresh.look(t); seen.InSync || seen.Keys != 1 || seen.Primary != "old" {
+		if seen := fresh.look(t); seen.InSync || seen.Stashes != 1 || seen.Primary != "old" {
 			t.Fatalf("the copy says %+v", seen)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	must(t, admin.Promote(t.Context(), fresh.Login))
 	must(t, fresh.fleet(t).Set(t.Context(), "live_stash:b", 1, time.Hour).Err())
-	if seen := fresh.look(t); seen.Keys != 2 || seen.Follows != "" {
+	if seen := fresh.look(t); seen.Stashes != 2 || seen.Follows != "" {
 		t.Errorf("promoted, it says %+v", seen)
 	}
 }

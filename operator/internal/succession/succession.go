@@ -34,17 +34,21 @@ type Server struct {
 	Says *Says
 }
 
-// Says is what a server says of itself: see redisadmin.Server.
+// Says is what a server says of itself.
 type Says struct {
-	// Primary is the UID of the pod whose the stashes are that the server has. Empty: it has none, or not yet all.
+	// Primary is the UID of the pod whose the stashes are that the server has: what Crown wrote, here or on the server that they were
+	// copied from. Empty: it has none, or not yet all.
 	Primary string
 	// Follows is the host that it copies from. Empty for one that takes writes.
 	Follows string
-	InSync  bool
-	// FailingOver is whether it is about to let the other one take over.
+	// InSync is whether it has got everything that the other one had when it joined, and gets every write since.
+	InSync bool
+	// FailingOver is whether it is about to let its replica take over.
 	FailingOver bool
-	Keys        int64
-	Used, Max   int64
+	// Stashes is how many it has.
+	Stashes int64
+	// Used and Max are the bytes that it uses for them, and may use. Max 0: no limit.
+	Used, Max int64
 }
 
 // Seen is what is seen of a fleet's Redis.

@@ -22,7 +22,7 @@ func changed(server Server, change func(*Server)) Server {
 }
 
 func TestNext(t *testing.T) {
-	own := Says{Primary: "old", Keys: 3}
+	own := Says{Primary: "old", Stashes: 3}
 	copying, inSync := Says{Follows: "10.0.0.1"}, Says{Primary: "old", Follows: "10.0.0.1", InSync: true}
 	silent := func(s *Server) { s.Says, s.Ready = nil, false }
 	broken := func(s *Server) { s.Says, s.Ready, s.Broken = nil, false, "the image cannot be had" }
@@ -41,7 +41,7 @@ func TestNext(t *testing.T) {
 		"nothing is there":               {Seen{}, Step{}},
 		"the wanted server":              {one(changed(old(own), func(s *Server) { s.Outdated = false })), Step{}},
 		"the StatefulSet has changed":    {Seen{Exists: true, Servers: [2]Server{old(own)}}, waits(Step{})},
-		"an outdated server":             {one(old(Says{Keys: 3})), Step{Tell: Crown}},
+		"an outdated server":             {one(old(Says{Stashes: 3})), Step{Tell: Crown}},
 		"an outdated server with a name": {one(old(own)), waits(Step{Both: true})},
 		"an outdated server is silent":   {one(changed(old(own), silent)), hinders(Step{})},
 		"an outdated server never ran":   {one(changed(old(own), broken)), Step{Delete: "shop-redis-0"}},

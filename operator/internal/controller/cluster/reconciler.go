@@ -44,7 +44,7 @@ type Reconciler struct {
 	// News are the LiveStashClusters whose agents have something else to say. Nil: there are none.
 	News <-chan event.GenericEvent
 
-	// Redis changes passwords in a Redis that runs.
+	// Redis changes passwords in a Redis that runs, and which of two servers has the stashes.
 	Redis Redis
 
 	// RedisImage and RedisExporterImage are the images of the Redis that the operator runs.
@@ -62,6 +62,9 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
+	// redisWaits is since when servers of Redis are waited for, redisAccesses how the operator logs in to them.
+	redisWaits    waits
+	redisAccesses accesses
 	// counts are when statuses were last written.
 	counts counts
 }
@@ -109,6 +112,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
 		{Name: "prepare store", Run: r.prepareStore},
+		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
@@ -167,6 +171,8 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Agents.Forget(cluster)
 	r.waits.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
+	r.redisWaits.since(cluster, nil, time.Time{})
+	r.redisAccesses.forget(cluster)
 }
 
 // newPass is a pass that knows what is seen, and what the status told last.
