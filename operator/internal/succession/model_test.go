@@ -266,6 +266,7 @@ func (m *model) tell(step Step, seen Seen) bool {
 		}
 	case Promote:
 		server.follows, server.inSync = 0, false
+	case Nothing, Abort: // a fail-over is done at once here
 	}
 	return true
 }
@@ -317,11 +318,11 @@ func (m *model) run(kind faults) {
 		}
 		m.record()
 	}
-	m.settles(kind)
+	m.settles()
 }
 
 // settles is what must hold in the end: one server, the wanted one, that has everything that was acknowledged.
-func (m *model) settles(kind faults) {
+func (m *model) settles() {
 	server, beside := m.pods[m.only], m.pods[1-m.only]
 	if m.both || beside != nil || m.serves != m.only || !server.answers() || server.template != m.wanted || server.follows != 0 {
 		m.fail("in the end: both %t, only %d, serves %d, %+v, %+v", m.both, m.only, m.serves, server, beside)

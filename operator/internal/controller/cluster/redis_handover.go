@@ -235,7 +235,7 @@ func (r *Reconciler) askRedis(ctx context.Context, access redis.Access, seen *su
 		case redisadmin.Refused(err) && waited[succeeding] > soon:
 			// Both Secrets were lost, and nobody will ever log in to it again.
 			server.Broken = "pod " + server.Pod + " refuses the operator's password"
-		case waited[string(server.UID)] > soon:
+		case waited[server.UID] > soon:
 			server.Broken = podTrouble(pods[place])
 		}
 	}
@@ -246,6 +246,8 @@ func (r *Reconciler) tellServer(ctx context.Context, p *pass, access redis.Acces
 	server, beside := seen.Servers[step.On], seen.Servers[1-step.On]
 	login, other := redisLoginTo(server.Host, access), redisLoginTo(beside.Host, access)
 	switch step.Tell {
+	case succession.Nothing:
+		return nil
 	case succession.Crown:
 		if err := r.Redis.SetPrimary(ctx, login, server.UID); err != nil {
 			return err
