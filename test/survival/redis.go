@@ -150,11 +150,15 @@ func changeRedis(ctx context.Context, s *subject) error {
 		if !change.spared {
 			s.remark("%s: another server after %.0f s", change.name, time.Since(begun).Seconds())
 		}
+		// As after a restart: what was acknowledged in the moment without a connection is stored with the next stash.
+		if err := fleet.Pause(ctx, fleet.UntilConnected(time.Second)); err != nil {
+			return err
+		}
+		if err := s.restash(ctx); err != nil {
+			return fmt.Errorf("%s: %w", change.name, err)
+		}
 	}
-	if err := fleet.Pause(ctx, fleet.UntilConnected(time.Second)); err != nil {
-		return err
-	}
-	return s.restash(ctx)
+	return nil
 }
 
 // redisSettled waits until another server has taken over and is the only one, or, when the change spares it, until it can be said

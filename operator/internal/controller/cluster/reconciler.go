@@ -87,6 +87,8 @@ type pass struct {
 	redis *v1alpha1.RedisStatus
 	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
 	oldStorePods []string
+	// redisMoves is whether the stashes go over to another server of Redis, or have just gone.
+	redisMoves bool
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.

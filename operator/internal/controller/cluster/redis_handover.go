@@ -32,8 +32,12 @@ const (
 	mostTold = 4
 	// countRedis is how often a Redis without a volume is asked how many stashes it has.
 	countRedis = time.Minute
-	// succeeding is what the wait for the whole of a hand-over is remembered by.
-	succeeding = "hand-over"
+	// succeeding is what the wait for the whole of a hand-over is remembered by, resting what the time without one is.
+	succeeding, resting = "hand-over", "rest"
+	// restash is for how long after a hand-over no pod of the fleet is taken. LiveStash acknowledges a stash also when Redis did not take
+	// it, as in the half second in which connections are made anew, and stores it with the page's next one: until then nobody should have
+	// to come back elsewhere.
+	restash = 10 * time.Second
 )
 
 // errNoAddress is that a pod has not got its address yet.
@@ -82,7 +86,8 @@ func (r *Reconciler) handOverRedis(ctx context.Context, p *pass) error {
 	}
 	key := client.ObjectKeyFromObject(p.cluster)
 	if succession.AtRest(seen) {
-		r.redisWaits.since(key, nil, p.seen.now)
+		rested := r.redisWaits.since(key, []string{resting}, p.seen.now)[resting]
+		p.redisMoves = seen.Exists && (rested < restash || !seen.Settled)
 		p.place(succession.Next(seen))
 		return r.countRedis(ctx, p, pods[seen.Only])
 	}
@@ -90,6 +95,7 @@ func (r *Reconciler) handOverRedis(ctx context.Context, p *pass) error {
 	p.DueIn(lookAtRollout)
 	waited := r.redisWaits.since(key, redisAwaited(seen, pods), p.seen.now)
 	seen.Moved = waited[moved(seen.Serves)]
+	p.redisMoves = waited[succeeding] < soon // one that does not get on holds up nobody
 	access, err := r.redisAccess(ctx, p.cluster)
 	if err != nil {
 		return err
@@ -115,8 +121,8 @@ func (r *Reconciler) redisPlaces(ctx context.Context, c *v1alpha1.LiveStashClust
 	var places [2]*corev1.Pod
 	name := types.NamespacedName{Namespace: c.Namespace, Name: redis.Name(c)}
 	set, service := &appsv1.StatefulSet{}, &corev1.Service{}
-	if err := r.Get(ctx, name, set); err != nil || !metav1.IsControlledBy(set, c) {
-		return seen, places, client.IgnoreNotFound(err)
+	if err := r.Get(ctx, name, set); client.IgnoreNotFound(err) != nil {
+		return seen, places, fmt.Errorf("looking up StatefulSet %s: %w", name.Name, err)
 	}
 	if err := r.Get(ctx, name, service); client.IgnoreNotFound(err) != nil {
 		return seen, places, fmt.Errorf("looking up Service %s: %w", name.Name, err)
@@ -125,7 +131,7 @@ func (r *Reconciler) redisPlaces(ctx context.Context, c *v1alpha1.LiveStashClust
 	if err != nil {
 		return seen, places, err
 	}
-	seen.Exists, seen.Settled = true, set.Generation == set.Status.ObservedGeneration
+	seen.Exists, seen.Settled = metav1.IsControlledBy(set, c), set.Generation == set.Status.ObservedGeneration
 	seen.Both = set.Spec.Replicas != nil && *set.Spec.Replicas > 1
 	if set.Spec.Ordinals != nil && set.Spec.Ordinals.Start > 0 {
 		seen.Only = 1
@@ -134,6 +140,10 @@ func (r *Reconciler) redisPlaces(ctx context.Context, c *v1alpha1.LiveStashClust
 	for place := range places {
 		if service.Spec.Selector[appsv1.StatefulSetPodNameLabel] == redis.PodName(c, place) {
 			seen.Serves = place
+		}
+		if !seen.Exists {
+			seen.Only = seen.Serves // its pods may still be there, and are taken over
+			continue
 		}
 		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == redis.PodName(c, place) && ownedBy(&pod, set) })
 		if i >= 0 {
