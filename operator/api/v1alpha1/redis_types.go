@@ -27,18 +27,18 @@ type RedisSpec struct {
 }
 
 // ManagedRedis is one Redis server that this operator runs, for this fleet alone. With persistence, a restart of it keeps
-// every stash; without, a crash of the server keeps them and a new pod loses all of them. While it is away nothing can be stashed and no stash be given back; the
-// pods go on serving.
+// every stash; without, so do a crash of the server and a change of what is set here, because another server takes over first, but a pod that is deleted
+// loses all of them. While it is away nothing can be stashed and no stash be given back; the pods go on serving.
 type ManagedRedis struct {
 	// image of a Redis server, or of one that speaks like it, such as Valkey. It must have redis-server, redis-cli and sh.
-	// Changing it restarts Redis. Default: that of the operator's flag --redis-image, docker.io/valkey/valkey.
+	// Without persistence it must know FAILOVER, as Redis 6.2 and Valkey do. Default: that of the operator's flag --redis-image, docker.io/valkey/valkey.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a Redis or Valkey image without spaces"
 	// +optional
 	Image string `json:"image,omitempty"`
 
 	// memory is the container's memory request and limit, at least 64Mi. Redis may fill three quarters of it (maxmemory);
-	// then it drops the stashes that would end first. Changing it restarts Redis. Default 512Mi.
+	// then it drops the stashes that would end first. Without persistence, less than the stashes take waits until it is enough. Default 512Mi.
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
