@@ -112,6 +112,7 @@ func plainEvents(o options) []event {
 		{name: "scale-down", replicas: 3, do: each(scaleTo(2)), judge: planned},
 		{name: "scale-up", replicas: 2, do: each(scaleTo(4)), judge: planned},
 		{name: "redis-restart", replicas: 3, adapter: "Redis", do: each(restartRedis), judge: redisRestarted(o)},
+		{name: "redis-change", replicas: 3, adapter: "Redis", do: each(changeRedis), judge: planned, without: withVolume(o), maxP99: pairP99},
 		{name: "redis-kill", replicas: 3, adapter: "Redis", needsNode: true, do: each(killRedis), judge: redisRestarted(o)},
 		{name: "kill", replicas: 3, needsNode: true, do: each(killPod), judge: killed},
 		{name: "split", replicas: 3, needsNode: true, do: each(splitPod), judge: split},

@@ -93,6 +93,8 @@ const (
 	ReasonRedisOperatorMissing = "RedisOperatorMissing"
 	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
 	ReasonRedisPasswordChanged = "RedisPasswordChanged"
+	ReasonRedisHandedOver      = "RedisHandedOver"
+	ReasonRedisHandOverWaits   = "RedisHandOverWaits"
 
 	ReasonPodMonitorMissing = "PodMonitorMissing"
 

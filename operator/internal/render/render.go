@@ -30,6 +30,9 @@ type Inputs struct {
 	// RedisAccessUID is that of the Secret with the users of the Redis that this operator runs.
 	RedisAccessUID string
 
+	// Redis is where the servers of that Redis are, unless it has a volume: see package succession.
+	Redis RedisPlaces
+
 	// OperatorNamespace is where the operator's own pods are. Empty when it runs outside of the cluster.
 	OperatorNamespace string
 
@@ -63,6 +66,15 @@ type Inputs struct {
 
 // AllNamespaces among the readers stands for every namespace.
 const AllNamespaces = "*"
+
+// RedisPlaces are the pods, 0 and 1, of a Redis that has no volume.
+type RedisPlaces struct {
+	// Serves is the one that the Service leads to.
+	Serves int
+	// Both is whether there are to be both, because one hands over to the other. Otherwise there is only Only.
+	Both bool
+	Only int
+}
 
 // Ports are ports of a fleet's pods.
 type Ports struct {

@@ -58,6 +58,9 @@ func (k *counts) forget(uid types.UID) { k.written.Delete(uid) }
 func withoutCounts(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
 	plain := *status.DeepCopy()
 	plain.Stashes = 0
+	if plain.Redis != nil && plain.Redis.Server != nil {
+		plain.Redis.Server.Stashes = 0
+	}
 	for i := range plain.Pods {
 		plain.Pods[i].Stashes = 0
 	}

@@ -50,7 +50,7 @@ type Reconciler struct {
 	// News are the LiveStashClusters whose agents have something else to say. Nil: there are none.
 	News <-chan event.GenericEvent
 
-	// Redis changes passwords in a Redis that runs.
+	// Redis changes passwords in a Redis that runs, and which of two servers has the stashes.
 	Redis Redis
 
 	// RedisImage and RedisExporterImage are the images of the Redis that the operator runs.
@@ -79,6 +79,9 @@ type Reconciler struct {
 	waits  waits
 	// contents are the digests of what users have their pods read.
 	contents contents
+	// redisWaits is since when servers of Redis are waited for, redisAccesses how the operator logs in to them.
+	redisWaits    waits
+	redisAccesses accesses
 	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
 	turns  turns
@@ -104,6 +107,8 @@ type pass struct {
 	redis *v1alpha1.RedisStatus
 	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
 	oldStorePods []string
+	// redisMoves is whether the stashes go over to another server of Redis, or have just gone.
+	redisMoves bool
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
@@ -133,6 +138,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "prepare store", Run: r.prepareStore},
 		{Name: "judge template", Run: r.judgeTemplate},
+		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
 		{Name: "keep templates", Run: r.keepTemplates},
@@ -195,6 +201,8 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.waits.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
 	r.turns.end(cluster)
+	r.redisWaits.since(cluster, nil, time.Time{})
+	r.redisAccesses.forget(cluster)
 }
 
 // newPass is a pass that knows what is seen, and what the status told last.

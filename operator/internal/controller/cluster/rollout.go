@@ -137,11 +137,14 @@ func (r *Reconciler) replacePods(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// sure is whether a plan that takes a pod in which users may be is still the one to make: every other agent has just spoken, and
-// with what the API server has, which the cache may not know yet, the plan is the same.
+// sure is whether a plan that takes a pod in which users may be is still the one to make: Redis stays where it is, every other agent
+// has just spoken, and with what the API server has, which the cache may not know yet, the plan is the same.
 func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	if p.plan.Takes == "" {
 		return true, nil
+	}
+	if p.redisMoves {
+		return false, nil
 	}
 	for i := range p.seen.members {
 		m := &p.seen.members[i]
