@@ -146,7 +146,7 @@ type BadAnswerError struct {
 }
 
 func (e *BadAnswerError) Error() string {
-	return fmt.Sprintf("The agent on port %d (version %.40q) gave an answer that this operator does not understand: %v. Restart the pod, so that it gets the operator's own version.", e.Port, e.Version, e.Cause)
+	return fmt.Sprintf("The agent on port %d (version %.40q) gave an answer that this operator does not understand: %v. Set spec.upgrade to Immediately, so that the pods get the operator's own version of it.", e.Port, e.Version, e.Cause)
 }
 
 func (e *BadAnswerError) Unwrap() error { return e.Cause }
