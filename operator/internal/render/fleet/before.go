@@ -27,7 +27,7 @@ const (
 
 // Before is what spec.rollout.before comes to for one template.
 type Before struct {
-	// Template is the digest of what the application gets from the template: with another one there is something to run for.
+	// Template is the digest of what the user gives the application: with another one there is something to run for.
 	Template string
 	// Attempt is the digest of that and of what is to run: with another one it is worth another try.
 	Attempt string
@@ -44,7 +44,9 @@ func BeforeRollout(c *v1alpha1.LiveStashCluster, in render.Inputs) (*Before, err
 		return nil, err
 	}
 	before := &Before{pod: commandPod(template, c), cluster: c}
-	before.Template = digestOf(before.pod.Spec, in.SecretsDigest, in.ConfigDigest)
+	// Of the spec, not of what is rendered from it: another operator may render something else, and that is nothing to migrate for.
+	spec := &c.Spec
+	before.Template = digestOf(spec.Image, spec.Env, spec.EnvFrom, spec.PodTemplate, in.SecretsDigest, in.ConfigDigest)
 	before.Attempt = digestOf(before.Template, c.Spec.Rollout.Before)
 	return before, nil
 }

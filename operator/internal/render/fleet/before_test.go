@@ -57,6 +57,7 @@ func TestWhatTheCommandRunsFor(t *testing.T) {
 		},
 			changed{}},
 		"the agent":       {func(_ *v1alpha1.LiveStashClusterSpec, in *render.Inputs) { in.AgentImage = "agent:2" }, changed{}},
+		"the operator":    {func(_ *v1alpha1.LiveStashClusterSpec, in *render.Inputs) { in.ClusterDomain = "example.org" }, changed{}},
 		"the drain":       {func(s *v1alpha1.LiveStashClusterSpec, _ *render.Inputs) { s.Drain.BatchSize = 7 }, changed{}},
 		"the probes":      {func(s *v1alpha1.LiveStashClusterSpec, _ *render.Inputs) { s.Probes = nil }, changed{}},
 		"the mode":        {func(_ *v1alpha1.LiveStashClusterSpec, in *render.Inputs) { in.Replacing = true }, changed{}},
