@@ -53,9 +53,9 @@ holders(Kind, Patient) ->
     Described = [{Node, Table, Copies} || {Node, {ok, {Table, Copies}}} <- Answers],
     Nodes = lists:sort([Node || {Node, _Table, _Copies} <- Described]),
     Apart = [Node || {Node, _Table, Copies} <- Described, Kind =:= mnesia, Nodes -- Copies =/= []],
-    [trouble(["No answer from ", names(Silent), "."]) || Silent =/= []],
-    [trouble(["There is no loaded copy on ", names(Joining), "."]) || Patient, Joining =/= []],
-    [trouble(["Mnesia's copies are not joined on ", names(Apart), "."]) || Apart =/= []],
+    [trouble(["No answer from ", livestash_agent_mesh:names(Silent), "."]) || Silent =/= []],
+    [trouble(["There is no loaded copy on ", livestash_agent_mesh:names(Joining), "."]) || Patient, Joining =/= []],
+    [trouble(["Mnesia's copies are not joined on ", livestash_agent_mesh:names(Apart), "."]) || Apart =/= []],
     case lists:keyfind(node(), 1, Described) of
         {_Node, Table, _Copies} -> {Table, Nodes};
         false -> none
@@ -202,13 +202,13 @@ best(Seen) ->
 members(Table, Keys) ->
     [ets:member(Table, Key) || Key <- Keys].
 
-%% A number for what this node has under each of the keys. Two rows with the same number are taken for equal.
+%% A number for what this node has under each of the keys.
 -spec versions(kind(), atom(), [term()]) -> [version() | absent].
 versions(Kind, Table, Keys) ->
     [number(row(Kind, Table, Key)) || Key <- Keys].
 
 number([]) -> absent;
-number([Row]) -> erlang:phash2(Row, 1 bsl 32).
+number([Row]) -> livestash_agent_row:number(Row).
 
 %% What this node has under each of the keys, and how good it is.
 -spec candidates(kind(), atom(), [term()]) -> [candidate()].
@@ -281,6 +281,3 @@ answers(Outcomes) ->
 result(_Node, {ok, Answer}) -> Answer;
 result(_Node, {error, {trouble, Sentence}}) -> trouble(Sentence);
 result(Node, {error, Reason}) -> trouble(io_lib:format("~ts did not answer: ~tp.", [Node, Reason])).
-
-names(Nodes) ->
-    lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).

@@ -24,7 +24,7 @@ losers(Seen) ->
 %% Deletes rows of this node that have not changed, whose keys the other one has.
 -spec drop(atom(), node(), [{term(), livestash_agent_copies:version()}]) -> non_neg_integer().
 drop(Table, Best, Doomed) ->
-    Rows = [Row || {Key, Version} <- Doomed, Row <- ets:lookup(Table, Key), erlang:phash2(Row, 1 bsl 32) =:= Version],
+    Rows = [Row || {Key, Version} <- Doomed, Row <- ets:lookup(Table, Key), livestash_agent_row:number(Row) =:= Version],
     Position = ets:info(Table, keypos),
     Held = livestash_agent_copies:call(Best, held, [Table, [element(Position, Row) || Row <- Rows]]),
     livestash_agent_copies:refuse_draining(),

@@ -11,34 +11,6 @@
     node := node(), type := dist | tls_sender, controller := port() | pid(), port := port() | undefined
 }.
 
--define(INET, [
-    {recv_bytes, recv_oct, "Bytes received by the socket."},
-    {recv_cnt, recv_cnt, "Packets received by the socket."},
-    {recv_max_bytes, recv_max, "Size of the largest packet received by the socket."},
-    {recv_avg_bytes, recv_avg, "Average size of packets received by the socket."},
-    {recv_dvi_bytes, recv_dvi, "Average deviation of the size of packets received by the socket."},
-    {send_bytes, send_oct, "Bytes sent by the socket."},
-    {send_cnt, send_cnt, "Packets sent by the socket."},
-    {send_max_bytes, send_max, "Size of the largest packet sent by the socket."},
-    {send_avg_bytes, send_avg, "Average size of packets sent by the socket."},
-    {send_pend_bytes, send_pend, "Bytes waiting to be sent by the socket."}
-]).
--define(PORT, [
-    {port_input_bytes, input, "Bytes read from the port."},
-    {port_output_bytes, output, "Bytes written to the port."},
-    {port_memory_bytes, memory, "Bytes allocated for the port by the runtime system."},
-    {port_queue_size_bytes, queue_size, "Bytes queued by the port."}
-]).
--define(PROCESS, [
-    {proc_memory_bytes, memory, "Bytes of the process."},
-    {proc_heap_size_words, heap_size, "Words of the process's youngest heap."},
-    {proc_total_heap_size_words, total_heap_size, "Words of all of the process's heaps."},
-    {proc_stack_size_words, stack_size, "Words of the process's stack."},
-    {proc_message_queue_len, message_queue_len, "Messages in the process's queue."},
-    {proc_reductions, reductions, "Reductions executed by the process."},
-    {proc_status, status, "exiting=1, suspended=2, runnable=3, garbage_collecting=4, running=5, waiting=6."}
-]).
-
 %% The distribution connections that are up.
 -spec connections() -> [connection()].
 connections() ->
@@ -63,46 +35,32 @@ tls_port(Sender) ->
 -spec metrics() -> [livestash_agent_metrics:family()].
 metrics() ->
     Connections = connections(),
-    Ports = [{peer(Connection), Port} || #{port := Port} = Connection <- Connections, is_port(Port)],
-    Sockets = [{Peer, Stat} || {Peer, Port} <- Ports, {ok, Stat} <- [inet:getstat(Port)]],
-    Processes = processes(Connections),
-    [gauge(Name, Help, values(Key, Sockets)) || {Name, Key, Help} <- ?INET] ++
-        [gauge(Name, Help, port_values(Key, Ports)) || {Name, Key, Help} <- ?PORT] ++
-        [gauge(Name, Help, values(Key, Processes)) || {Name, Key, Help} <- ?PROCESS] ++
-        [
-            gauge(node_state, "pending=1, up_pending=2, up=3.", [{peer(C), 3} || C <- Connections]),
-            gauge(node_queue_size_bytes, "Bytes in the node's output queue.", queue_sizes(Connections))
-        ].
-
-gauge(Name, Help, Values) ->
-    {["erlang_vm_dist_", atom_to_list(Name)], gauge, Help, Values}.
+    [
+        {"erlang_vm_dist_recv_bytes", gauge, "Bytes received by the socket.", moved(recv_oct, Connections)},
+        {"erlang_vm_dist_send_bytes", gauge, "Bytes sent by the socket.", moved(send_oct, Connections)},
+        {"erlang_vm_dist_proc_message_queue_len", gauge, "Messages in the process's queue.", messages(Connections)},
+        {"erlang_vm_dist_node_queue_size_bytes", gauge, "Bytes in the node's output queue.", queue_sizes(Connections)}
+    ].
 
 peer(#{node := Node}) ->
     [{peer, Node}].
 
-values(Key, All) ->
-    [{Labels, value(Key, Info)} || {Labels, Info} <- All].
-
-port_values(Key, Ports) ->
-    [{Peer, Value} || {Peer, Port} <- Ports, {_, Value} <- [erlang:port_info(Port, Key)]].
-
-processes(Connections) ->
-    Keys = [Key || {_Name, Key, _Help} <- ?PROCESS],
+moved(Direction, Connections) ->
     [
-        {peer(C) ++ [{type, Type}], Info}
-     || #{type := Type} = C <- Connections, Pid <- owner(C), Info <- [process_info(Pid, Keys)], is_list(Info)
+        {peer(C), Bytes}
+     || #{port := Port} = C <- Connections, is_port(Port), {ok, [{_, Bytes}]} <- [inet:getstat(Port, [Direction])]
+    ].
+
+messages(Connections) ->
+    [
+        {peer(C) ++ [{type, Type}], Length}
+     || #{type := Type} = C <- Connections, Pid <- owner(C), {_, Length} <- [process_info(Pid, message_queue_len)]
     ].
 
 owner(#{controller := Pid}) when is_pid(Pid) ->
     [Pid];
 owner(#{controller := Port}) ->
     [Pid || {connected, Pid} <- [erlang:port_info(Port, connected)]].
-
-value(status, Info) ->
-    Statuses = [exiting, suspended, runnable, garbage_collecting, running, waiting],
-    length(lists:takewhile(fun(Status) -> Status =/= proplists:get_value(status, Info) end, Statuses)) + 1;
-value(Key, Values) ->
-    proplists:get_value(Key, Values).
 
 %% sys_dist is the kernel's table of connections: nothing else knows the handle that dist_get_stat/1 wants.
 queue_sizes(Connections) ->

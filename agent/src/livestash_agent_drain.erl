@@ -95,7 +95,7 @@ nothing_known(#drain{sessions = Sessions}) ->
     result(Sessions, "The hand-over failed; the log says why.").
 
 result(Left, Reason) ->
-    #{handed_over => 0, other_version => 0, left => Left, reason => Reason}.
+    livestash_agent_handoff:nothing_moved(Left, Reason).
 
 begin_drain() ->
     livestash_agent_state:set_draining(waiting),
@@ -103,7 +103,7 @@ begin_drain() ->
     {Sessions, _Bytes} = attempt(fun livestash_agent_store:size/0, {0, 0}),
     Known = nodes(),
     logger:notice("livestash agent: draining: ~b stashes on this node, ~b peers connected.", [Sessions, length(Known)]),
-    #drain{began = now_ms(), known = Known, sessions = Sessions}.
+    #drain{began = livestash_agent_clock:ms(), known = Known, sessions = Sessions}.
 
 %% Waits until the pod is sent no new connections. Returns whether nobody is there who would take its clients, so that
 %% there is nothing to wait for.
@@ -111,7 +111,7 @@ await_endpoints(#drain{began = Began} = Drain) ->
     Alone = await_endpoints(role(users), Began + livestash_agent_config:get(drain_endpoint_wait), Drain),
     livestash_agent_state:set_draining(waiting),
     logger:notice("livestash agent: waited ~b ms for this pod to be sent no new connections~ts.", [
-        now_ms() - Began,
+        livestash_agent_clock:ms() - Began,
         case Alone of
             true -> ", and no longer, because no peer stays";
             false -> ""
@@ -129,8 +129,8 @@ await_endpoints(Role, Deadline, Drain) ->
     end.
 
 await_deadline(Deadline, Drain) ->
-    case Deadline - now_ms() of
-        Left when Left =< 0 ->
+    case livestash_agent_clock:left(Deadline) of
+        0 ->
             false;
         Left ->
             timer:sleep(min(?POLL, Left)),
@@ -145,10 +145,10 @@ role(What) ->
 keep(Drain) ->
     livestash_agent_state:set_draining(keeping),
     timer:sleep(?WAIT_FOR_POD),
-    await_endpoints(role(users), now_ms() + ?FOUND, Drain).
+    await_endpoints(role(users), livestash_agent_clock:ms() + ?FOUND, Drain).
 
 may_wait_for_pod(#drain{known = Known} = Drain) ->
-    now_ms() < keep_deadline(Drain) andalso livestash_agent_succession:may_come_back(Known).
+    livestash_agent_clock:ms() < keep_deadline(Drain) andalso livestash_agent_succession:may_come_back(Known).
 
 keep_deadline(#drain{began = Began}) ->
     {Stashes, _Bytes} = livestash_agent_store:size(),
@@ -156,7 +156,7 @@ keep_deadline(#drain{began = Began}) ->
 
 close(Alone, Drain) ->
     livestash_agent_state:set_draining(closing),
-    Began = now_ms(),
+    Began = livestash_agent_clock:ms(),
     Endpoints = livestash_agent_endpoint:find(),
     Pages = livestash_agent_keep:pages([Table || {_Kind, Table} <- livestash_agent_store:tables()]),
     Timeout = max(2 * ?STOP, min(livestash_agent_config:get(drain_close_timeout), time_left(Drain) - ?RESERVE)),
@@ -166,13 +166,13 @@ close(Alone, Drain) ->
         within => max(0, Timeout - max(?STOP, Timeout div 4))
     }),
     livestash_agent_state:count(sockets_closed, Closed),
-    logger:notice("livestash agent: closed ~b sockets in ~b ms.", [Closed, now_ms() - Began]),
+    logger:notice("livestash agent: closed ~b sockets in ~b ms.", [Closed, livestash_agent_clock:ms() - Began]),
     livestash_agent_state:set_draining(stopping),
-    stop(Endpoints, max(0, Began + Timeout - now_ms())),
+    stop(Endpoints, livestash_agent_clock:left(Began + Timeout)),
     {Closed, livestash_agent_keep:keep(Pages)}.
 
 time_left(#drain{began = Began}) ->
-    Began + limit() - now_ms().
+    Began + limit() - livestash_agent_clock:ms().
 
 %% Batches protect those that take the clients.
 batch_size(true) -> infinity;
@@ -181,10 +181,12 @@ batch_size(false) -> livestash_agent_config:get(drain_batch_size).
 stop([], _Within) ->
     logger:notice("livestash agent: there is no web endpoint to stop.");
 stop(Endpoints, Within) ->
-    Began = now_ms(),
+    Began = livestash_agent_clock:ms(),
     case livestash_agent_endpoint:stop(Endpoints, Within) of
         [] ->
-            logger:notice("livestash agent: stopped ~b web endpoints in ~b ms.", [length(Endpoints), now_ms() - Began]);
+            logger:notice("livestash agent: stopped ~b web endpoints in ~b ms.", [
+                length(Endpoints), livestash_agent_clock:ms() - Began
+            ]);
         Modules ->
             logger:warning("livestash agent: web endpoints that have not stopped in ~b ms: ~tp.", [Within, Modules])
     end.
@@ -192,14 +194,14 @@ stop(Endpoints, Within) ->
 %% Whatever the adapter is called: an application may have several.
 hand_over(Keep, Drain) ->
     livestash_agent_state:set_draining(handing_over),
-    Began = now_ms(),
+    Began = livestash_agent_clock:ms(),
     Deadline = Began + max(0, min(livestash_agent_config:get(drain_handoff_timeout), time_left(Drain))),
     _ = livestash_agent_pages:raise(Keep, Deadline),
     Results = [hand_over(Kind, Table, Keep, Deadline, Drain) || {Kind, Table} <- livestash_agent_store:tables()],
     #{handed_over := HandedOver, left := Left, reason := Reason} = Result = sum(Results, missing(Drain)),
     livestash_agent_state:count(handoffs_failed, Left),
     logger:notice("livestash agent: handed ~b stashes over in ~b ms, ~b are lost with this node.~ts", [
-        HandedOver, now_ms() - Began, Left, [[" ", Reason] || Reason =/= ""]
+        HandedOver, livestash_agent_clock:ms() - Began, Left, [[" ", Reason] || Reason =/= ""]
     ]),
     Result.
 
@@ -235,13 +237,18 @@ hand_over_ets(Role, Table, Keep, Deadline, Drain, Before) ->
         true ->
             hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Before);
         false ->
-            livestash_agent_handoff:add(Before, livestash_agent_handoff:hand_over([Table], [], 0, Keep))
+            livestash_agent_handoff:add(Before, nobody(ets:info(Table, size)))
     end.
+
+nobody(Size) when is_integer(Size), Size > 0 ->
+    result(Size, "There was no other node that takes stashes.");
+nobody(_Size) ->
+    result(0, "").
 
 hand_over_to(Peers, Table, Keep, Deadline, Drain, Before) ->
     livestash_agent_state:set_draining(handing_over),
-    #{left := Left} = Result = livestash_agent_handoff:hand_over([Table], Peers, max(0, Deadline - now_ms()), Keep),
-    case Left > 0 andalso now_ms() < Deadline of
+    #{left := Left} = Result = livestash_agent_handoff:hand_over(Table, Peers, livestash_agent_clock:left(Deadline), Keep),
+    case Left > 0 andalso livestash_agent_clock:left(Deadline) > 0 of
         true ->
             timer:sleep(?RETRY),
             %% What is left now is counted when it is tried again.
@@ -254,7 +261,7 @@ hand_over_to(Peers, Table, Keep, Deadline, Drain, Before) ->
 %% Whether there is something to wait for, after a moment of waiting. A node that waits for a pod takes what others have.
 waits(Role, Table, Deadline, #drain{known = Known}) ->
     Waits =
-        ets:info(Table, size) > 0 andalso now_ms() < Deadline andalso
+        ets:info(Table, size) > 0 andalso livestash_agent_clock:left(Deadline) > 0 andalso
             (Role =:= wait orelse livestash_agent_succession:may_come_back(Known)),
     [livestash_agent_state:set_draining(keeping) || Waits, Role =/= wait],
     [timer:sleep(?WAIT_FOR_POD) || Waits],
@@ -276,7 +283,7 @@ await_copy(Role, Table, Deadline, Drain) ->
 
 finish(#drain{began = Began, sessions = Sessions}, Closed, Result) ->
     #{handed_over := HandedOver, other_version := OtherVersion, left := Left, reason := Reason} = Result,
-    Milliseconds = now_ms() - Began,
+    Milliseconds = livestash_agent_clock:ms() - Began,
     livestash_agent_report:write(#{
         sessions_before => Sessions,
         sockets_closed => Closed,
@@ -288,6 +295,3 @@ finish(#drain{began = Began, sessions = Sessions}, Closed, Result) ->
     }),
     livestash_agent_state:set_draining(done),
     logger:notice("livestash agent: the drain took ~b ms; this node stops.", [Milliseconds]).
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

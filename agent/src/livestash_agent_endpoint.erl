@@ -57,7 +57,7 @@ close(Endpoints, Options) ->
 stop([], _Within) ->
     [];
 stop(Endpoints, Within) ->
-    Deadline = now_ms() + Within,
+    Deadline = livestash_agent_clock:ms() + Within,
     Before = processes(Endpoints),
     livestash_agent_transport:cut_polls(Before),
     [exit(Session, shutdown) || {session, Session} <- livestash_agent_transport:sessions()],
@@ -90,7 +90,7 @@ kill(Pids) ->
             ok;
         Alive ->
             lists:foreach(fun(Pid) -> exit(Pid, kill) end, Alive),
-            _ = await_ended(Alive, now_ms() + ?KILL),
+            _ = await_ended(Alive, livestash_agent_clock:ms() + ?KILL),
             logger:warning("livestash agent: ended ~b processes of web endpoints by force.", [length(Alive)])
     end.
 
@@ -99,13 +99,13 @@ kill(Pids) ->
 %% Returns how many of them have ended.
 -spec end_sessions([pid()], Milliseconds :: non_neg_integer()) -> non_neg_integer().
 end_sessions(Pids, Within) ->
-    Deadline = now_ms() + Within,
+    Deadline = livestash_agent_clock:ms() + Within,
     Transports = lists:usort(lists:flatmap(fun livestash_agent_transport:transports/1, Pids)),
     lists:foreach(fun livestash_agent_transport:drain/1, Transports),
     lists:foreach(fun(Pid) -> exit(Pid, shutdown) end, Pids),
     Left = await_ended(Pids, Deadline),
     lists:foreach(fun(Pid) -> exit(Pid, kill) end, Left),
-    length(Pids) - length(await_ended(Left, now_ms() + ?KILL)).
+    length(Pids) - length(await_ended(Left, livestash_agent_clock:ms() + ?KILL)).
 
 %% The endpoints' processes; none of an endpoint where that takes too long.
 processes(Endpoints) ->
@@ -120,7 +120,7 @@ transports(Processes) ->
 sweep(_Endpoints, _Known, 0) ->
     [];
 sweep(Endpoints, Known, Sweeps) ->
-    _ = await_ended([Pid || {_Kind, Pid} <- Known], now_ms() + ?LEAVE),
+    _ = await_ended([Pid || {_Kind, Pid} <- Known], livestash_agent_clock:ms() + ?LEAVE),
     timer:sleep(?COME_BACK),
     Processes = processes(Endpoints),
     livestash_agent_transport:dismiss(Processes),
@@ -159,10 +159,7 @@ await_ended(Pids, Deadline) ->
 ended(Monitor, Deadline) ->
     receive
         {'DOWN', Monitor, process, _Pid, _Reason} -> true
-    after max(0, Deadline - now_ms()) ->
+    after livestash_agent_clock:left(Deadline) ->
         demonitor(Monitor, [flush]),
         false
     end.
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

@@ -118,7 +118,7 @@ connection(MayStay) ->
 
 %% Answers one request after the other. Bytes: what has come of the next one.
 requests(Socket, MayStay, Bytes) ->
-    Request = read(Socket, Bytes, erlang:monotonic_time(millisecond) + ?TIMEOUT),
+    Request = read(Socket, Bytes, livestash_agent_clock:ms() + ?TIMEOUT),
     Stays = MayStay andalso stays(Request),
     case answer(Socket, Request, Stays) of
         ok when Stays -> next_request(Socket);
@@ -152,7 +152,7 @@ read(Socket, Head, Deadline) ->
     end.
 
 read_more(Socket, Head, Deadline) ->
-    case gen_tcp:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
+    case gen_tcp:recv(Socket, 0, livestash_agent_clock:left(Deadline)) of
         {ok, Bytes} -> read(Socket, <<Head/binary, Bytes/binary>>, Deadline);
         {error, Reason} -> {error, Reason}
     end.

@@ -80,11 +80,15 @@ handle_call(astray, _From, State) ->
     {reply, beside(State) =/= [], State}.
 
 joined(#{strangers := Strangers} = State) ->
-    Long = [Node || {Node, {Since, _}} <- maps:to_list(Strangers), now_ms() - Since > ?APART],
+    Long = [Node || {Node, {Since, _}} <- maps:to_list(Strangers), livestash_agent_clock:ms() - Since > ?APART],
     case {beside(State), Long} of
         {[], []} -> {true, ""};
-        {[], _} -> {false, ["Mnesia runs apart from that of ", names(Long), ", which this node is connected to."]};
-        {Nodes, _} -> {false, ["This node has a Mnesia table of its own, and ", names(Nodes), " may have the fleet's."]}
+        {[], _} ->
+            {false, ["Mnesia runs apart from that of ", livestash_agent_mesh:names(Long), ", which this node is connected to."]};
+        {Nodes, _} ->
+            {false, [
+                "This node has a Mnesia table of its own, and ", livestash_agent_mesh:names(Nodes), " may have the fleet's."
+            ]}
     end.
 
 %% A node that is alone may be the newcomer.
@@ -134,7 +138,7 @@ finished(_What, _Result, State) ->
     State.
 
 since(Node, Strangers) ->
-    {Since, _Other} = maps:get(Node, Strangers, {now_ms(), none}),
+    {Since, _Other} = maps:get(Node, Strangers, {livestash_agent_clock:ms(), none}),
     Since.
 
 %% Nodes without the table have nothing that could be deleted.
@@ -146,10 +150,10 @@ meet(Nodes, State) ->
 
 %% In a process of its own, whose end releases the lock.
 meet_one(Node, State) ->
-    Until = now_ms() + ?HOLD,
+    Until = livestash_agent_clock:ms() + ?HOLD,
     Hold = fun() ->
         mnesia:read_lock_table(schema),
-        judge(Node, Until, now_ms() + ?UNDECIDED)
+        judge(Node, Until, livestash_agent_clock:ms() + ?UNDECIDED)
     end,
     run({meet, Node}, fun() -> told(Node, mnesia:transaction(Hold)) end, [{priority, high}], State).
 
@@ -167,7 +171,7 @@ judge(Node, Until, Undecided) ->
     case compare(Node) of
         younger -> restart(leads(Node), Node, Until);
         unmade ->
-            case now_ms() < Undecided of
+            case livestash_agent_clock:ms() < Undecided of
                 true -> later(fun() -> judge(Node, Until, Undecided) end);
                 false -> joined
             end;
@@ -190,8 +194,8 @@ restart(true, Node, _Until) ->
         [{take, {error, Reason}}] -> erpc:cast(Node, mnesia, start, []), {failed, Reason}
     end;
 restart(false, Node, Until) ->
-    case now_ms() < Until of
-        true -> later(fun() -> judge(Node, Until, now_ms()) end);
+    case livestash_agent_clock:ms() < Until of
+        true -> later(fun() -> judge(Node, Until, livestash_agent_clock:ms()) end);
         false -> joined
     end.
 
@@ -236,8 +240,8 @@ compare(_Here, _There, _Node) -> older.
 look_for_copy(#{without := Since} = State) ->
     case livestash_agent_store:lacks_copy() of
         false -> State#{without := none};
-        true when Since =:= none -> State#{without := now_ms()};
-        true -> add_copy(now_ms() - Since > ?WITHOUT, State)
+        true when Since =:= none -> State#{without := livestash_agent_clock:ms()};
+        true -> add_copy(livestash_agent_clock:ms() - Since > ?WITHOUT, State)
     end.
 
 add_copy(true, State) -> run(copy, fun livestash_agent_store:add_copy/0, [], State#{without := none});
@@ -253,9 +257,3 @@ ask(Question, Otherwise) ->
         [{ask, {ok, Answer}}] -> Answer;
         [{ask, {error, _Reason}}] -> Otherwise
     end.
-
-names(Nodes) ->
-    lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

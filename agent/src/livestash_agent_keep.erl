@@ -73,7 +73,7 @@ raise_all(Keys, Table, {IsKept, Until} = Keep, Deadline, Raised) ->
         [mnesia:write(Table, livestash_agent_row:keep(Row, Until), write) || Row <- Rows],
         length(Rows)
     end,
-    case erlang:monotonic_time(millisecond) < Deadline andalso mnesia:transaction(Write, ?RETRIES) of
+    case livestash_agent_clock:ms() < Deadline andalso mnesia:transaction(Write, ?RETRIES) of
         {atomic, Count} -> raise_all(Rest, Table, Keep, Deadline, Raised + Count);
         _LateOrAborted -> Raised
     end.

@@ -5,7 +5,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, start_link/1, peers/0, known/0, gone/0]).
+-export([start_link/0, start_link/1, peers/0, known/0, gone/0, names/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(INTERVAL, 5000).
@@ -46,6 +46,11 @@ known() ->
 -spec gone() -> boolean().
 gone() ->
     not asked() orelse livestash_agent_tasks:run([{lookup, fun resolve/0}], ?INTERVAL) =:= [{lookup, {ok, {error, nxdomain}}}].
+
+%% Nodes in a sentence.
+-spec names([node()]) -> iodata().
+names(Nodes) ->
+    lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).
 
 asked() ->
     not lists:member(undefined, [livestash_agent_config:get(Key) || Key <- [dns_query, app_name]]).
@@ -94,57 +99,45 @@ handle_info({'DOWN', Monitor, process, _, Result}, #{running := Running} = State
 handle_info(_Message, State) ->
     {noreply, State}.
 
-look_up(true, State) ->
-    case running(lookup, State) of
-        true -> State;
-        false -> run(lookup, fun() -> exit({found, resolve()}) end, State)
-    end;
-look_up(false, State) ->
-    State.
+look_up(true, State) -> run(lookup, fun resolve/0, State);
+look_up(false, State) -> State.
 
-finished(lookup, {found, {ok, Nodes}}, State) ->
+finished(lookup, {done, {ok, {ok, Nodes}}}, State) ->
     connect_missing(State#{known := true, failed := false, expected := Nodes});
 finished(lookup, Failure, #{failed := false} = State) ->
     logger:warning("livestash agent: the peers could not be looked up; going on with those known. ~tp", [Failure]),
     State#{failed := true};
 finished(lookup, _Failure, State) ->
     State;
-finished(Node, {connected, true}, #{delayed := Delayed} = State) ->
+finished(Node, {done, {ok, true}}, #{delayed := Delayed} = State) ->
     State#{delayed := maps:remove(Node, Delayed)};
 finished(Node, _Failure, #{delayed := Delayed, interval := Interval} = State) ->
     {Before, _Next} = maps:get(Node, Delayed, {Interval div 2, 0}),
     Delay = min(2 * Before, ?MAX_DELAY),
-    State#{delayed := Delayed#{Node => {Delay, now_ms() + Delay}}}.
+    State#{delayed := Delayed#{Node => {Delay, livestash_agent_clock:ms() + Delay}}}.
 
 connect_missing(#{expected := Expected} = State) ->
     lists:foldl(fun connect/2, State, Expected -- nodes()).
 
 connect(Node, #{delayed := Delayed} = State) ->
-    {_Delay, Next} = maps:get(Node, Delayed, {0, now_ms()}),
-    case Next > now_ms() orelse running(Node, State) of
-        true -> State;
-        false -> run(Node, fun() -> exit({connected, net_kernel:connect_node(Node)}) end, State)
+    {_Delay, Next} = maps:get(Node, Delayed, {0, livestash_agent_clock:ms()}),
+    case livestash_agent_clock:left(Next) of
+        0 -> run(Node, fun() -> net_kernel:connect_node(Node) end, State);
+        _ -> State
     end.
 
 run(What, Fun, #{running := Running} = State) ->
-    {_Pid, Monitor} = spawn_monitor(Fun),
-    State#{running := Running#{Monitor => What}}.
-
-running(What, #{running := Running}) ->
-    lists:member(What, maps:values(Running)).
+    State#{running := livestash_agent_tasks:start(What, Fun, [], Running)}.
 
 %% An empty answer is an answer; an error is not.
 resolve() ->
     case inet_res:resolve(livestash_agent_config:get(dns_query), in, srv) of
-        {ok, Message} -> {ok, names(inet_dns:msg(Message, anlist))};
+        {ok, Message} -> {ok, nodes_of(inet_dns:msg(Message, anlist))};
         {error, Reason} -> {error, Reason}
     end.
 
-names(Records) ->
+nodes_of(Records) ->
     Services = [inet_dns:rr(Record, data) || Record <- Records, inet_dns:rr(Record, type) =:= srv],
     Targets = lists:usort([Target || {_Priority, _Weight, _Port, Target} <- Services]),
     Name = livestash_agent_config:get(app_name),
     lists:delete(node(), [list_to_atom(Name ++ "@" ++ Target) || Target <- lists:sublist(Targets, ?MAX_PEERS)]).
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

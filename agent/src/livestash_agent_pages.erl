@@ -132,7 +132,7 @@ pages(Which) ->
 raise(none, _Deadline) ->
     0;
 raise({IsKept, Until}, Deadline) ->
-    raise(pages(IsKept), Until, min(Deadline, erlang:monotonic_time(millisecond) + ?LIMIT)).
+    raise(pages(IsKept), Until, min(Deadline, livestash_agent_clock:ms() + ?LIMIT)).
 
 raise([], _Until, _Deadline) ->
     0;
@@ -142,7 +142,7 @@ raise(Pages, Until, Deadline) ->
     HasRoom = fun([_Raised, Bytes]) -> Bytes < Share end,
     Work = fun() -> livestash_agent_redis_connection:sums(commands(Pages, Seconds), [0, 0], HasRoom, Deadline) end,
     Failed = {[0, 0], "It failed, or took too long."},
-    Limit = max(0, Deadline - erlang:monotonic_time(millisecond)) + ?SLACK,
+    Limit = livestash_agent_clock:left(Deadline) + ?SLACK,
     [{[Raised, _Bytes], Reason}] = livestash_agent_tasks:answers([{Work, Failed}], Limit),
     tell(Raised, length(Pages), Reason),
     Raised.

@@ -79,7 +79,7 @@ opens_port(Number, Looks) ->
 listens(Port, Number) ->
     erlang:port_info(Port, name) =:= {name, "tcp_inet"} andalso
         inet:port(Port) =:= {ok, Number} andalso
-        inet:peername(Port) =:= {error, enotconn}.
+        lists:member(listen, maps:get(states, inet:info(Port), [])).
 
 is_only_one() ->
     ok = livestash_agent_config:load(),

@@ -134,7 +134,7 @@ mesh(false, true, #{missing := []}) ->
     {true, ""};
 mesh(false, true, #{missing := Missing}) ->
     {Named, Others} = lists:split(min(?NAMED, length(Missing)), Missing),
-    {false, ["Not connected to ", lists:join(", ", [atom_to_list(Node) || Node <- Named]), more(length(Others)), "."]}.
+    {false, ["Not connected to ", livestash_agent_mesh:names(Named), more(length(Others)), "."]}.
 
 more(0) -> "";
 more(Others) -> io_lib:format(" and ~b more", [Others]).

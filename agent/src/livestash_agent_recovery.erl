@@ -3,8 +3,11 @@
 -module(livestash_agent_recovery).
 
 -export([attach/0, handle/4]).
+-export([versions/0]).
 
 -define(EVENT, [phoenix, live_view, mount, stop]).
+%% Views whose version is told. An application has a few.
+-define(MAX_VIEWS, 32).
 
 %% Listens, when there is an adapter and telemetry is there. Attaching a second time changes nothing.
 -spec attach() -> ok.
@@ -20,8 +23,9 @@ attach() ->
 %% Runs in the LiveView's process, so it looks at two fields only, and no shape of the socket makes it fail. The context is
 %% the same in all adapters. A page that does not ask for its stash counts as one that did not find it.
 -spec handle([atom()], map(), map(), []) -> ok.
-handle(_Event, _Measurements, #{socket := #{private := #{live_stash_context := Context}}}, []) ->
+handle(_Event, _Measurements, #{socket := #{private := #{live_stash_context := Context}} = Socket}, []) ->
     ok = version(Context),
+    ok = saw_view(Socket, Context),
     count(Context);
 handle(_Event, _Measurements, _Metadata, []) ->
     ok.
@@ -29,6 +33,25 @@ handle(_Event, _Measurements, _Metadata, []) ->
 %% What this page would take back is what rows of other nodes are compared with.
 version(#{version := Version}) -> livestash_agent_shape:saw_version(Version);
 version(_Context) -> ok.
+
+%% Of which LiveStash version this node's views are: another release's pages are held against it. A view that gives itself
+%% another one for each page is of none.
+saw_view(#{view := View}, #{version := Version}) when is_atom(View) ->
+    Seen = persistent_term:get(?MODULE, #{}),
+    case Seen of
+        #{View := {version, Version}} -> ok;
+        #{View := varies} -> ok;
+        #{View := _Other} -> persistent_term:put(?MODULE, Seen#{View := varies});
+        _ when map_size(Seen) < ?MAX_VIEWS -> persistent_term:put(?MODULE, Seen#{View => {version, Version}});
+        _ -> ok
+    end;
+saw_view(_Socket, _Context) ->
+    ok.
+
+%% The views that have mounted here, in the order of their names, and the version of each.
+-spec versions() -> [{View :: atom(), Version :: term()}].
+versions() ->
+    [{View, Version} || {View, {version, Version}} <- lists:sort(maps:to_list(persistent_term:get(?MODULE, #{})))].
 
 count(#{'reconnected?' := true, stash_fingerprint := Fingerprint}) when is_binary(Fingerprint) ->
     livestash_agent_state:count(returns_recovered, 1);

@@ -64,7 +64,7 @@ sums(Connection, Target, Commands, Zeros, IsWanted, Deadline) ->
 add(_Connection, _Target, [], Sums, _IsWanted, _Deadline) ->
     {Sums, ""};
 add(Connection, Target, [Command | Commands], Sums, IsWanted, Deadline) ->
-    case {IsWanted(Sums), erlang:monotonic_time(millisecond) < Deadline} of
+    case {IsWanted(Sums), livestash_agent_clock:ms() < Deadline} of
         {false, _} ->
             {Sums, ""};
         {true, false} ->
@@ -199,7 +199,7 @@ login(#{login := Login, database := Database}) ->
 
 exchange({Transport, Socket}, Requests) ->
     Start = erlang:monotonic_time(microsecond),
-    Deadline = erlang:monotonic_time(millisecond) + ?PATIENCE,
+    Deadline = livestash_agent_clock:ms() + ?PATIENCE,
     case Transport:send(Socket, [encode(Command) || {_Step, Command, _Wanted} <- Requests]) of
         ok ->
             case read(Transport, Socket, Requests, <<>>, Deadline) of
@@ -213,7 +213,7 @@ exchange({Transport, Socket}, Requests) ->
 %% The numbers that Redis answers a command with.
 numbers({Transport, Socket}, Command, Count) ->
     case Transport:send(Socket, encode(Command)) of
-        ok -> read_numbers(Transport, Socket, Count, <<>>, erlang:monotonic_time(millisecond) + ?PATIENCE);
+        ok -> read_numbers(Transport, Socket, Count, <<>>, livestash_agent_clock:ms() + ?PATIENCE);
         {error, Reason} -> {error, lost(Reason)}
     end.
 
@@ -225,7 +225,7 @@ read_numbers(Transport, Socket, Count, Answer, Deadline) ->
         [Array | Lines] when length(Lines) =:= Count + 1 ->
             {ok, [binary_to_integer(Digits) || <<":", Digits/binary>> <- Lines]};
         _ when byte_size(Answer) < ?MAX_ANSWER ->
-            case Transport:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
+            case Transport:recv(Socket, 0, livestash_agent_clock:left(Deadline)) of
                 {ok, Bytes} -> read_numbers(Transport, Socket, Count, <<Answer/binary, Bytes/binary>>, Deadline);
                 {error, Reason} -> {error, lost(Reason)}
             end;
@@ -242,7 +242,7 @@ bulk(Part) ->
 read(Transport, Socket, Requests, Answer, Deadline) ->
     case judge(Requests, Answer) of
         incomplete when byte_size(Answer) < ?MAX_ANSWER ->
-            case Transport:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
+            case Transport:recv(Socket, 0, livestash_agent_clock:left(Deadline)) of
                 {ok, Bytes} -> read(Transport, Socket, Requests, <<Answer/binary, Bytes/binary>>, Deadline);
                 {error, Reason} -> {error, lost(Reason)}
             end;

@@ -3,11 +3,11 @@
 %% The number changes when an old agent must not answer a new question, not when a new one may be asked.
 -module(livestash_agent_remote).
 
--export([call/4, without_agent/1]).
+-export([call/4, tell/4, without_agent/1]).
 %% Called by peers.
 -export([handle/4]).
 
--define(PROTOCOL, 1).
+-define(PROTOCOL, 2).
 
 %% What the function gives on the node. Raises what erpc:call raises; an agent with another protocol raises
 %% {protocol, Known} there. Not bounded in time: livestash_agent_tasks does that.
@@ -16,6 +16,12 @@ call(Node, Module, Function, Arguments) when Node =:= node() ->
     apply(Module, Function, Arguments);
 call(Node, Module, Function, Arguments) ->
     erpc:call(Node, ?MODULE, handle, [?PROTOCOL, Module, Function, Arguments]).
+
+%% Like call/4 on each of the nodes, of which nothing is awaited: they may be frozen.
+-spec tell([node()], module(), atom(), [term()]) -> ok.
+tell(Nodes, Module, Function, Arguments) ->
+    [spawn(fun() -> catch call(Node, Module, Function, Arguments) end) || Node <- Nodes],
+    ok.
 
 -spec handle(pos_integer(), module(), atom(), [term()]) -> term().
 handle(?PROTOCOL, Module, Function, Arguments) -> apply(Module, Function, Arguments);

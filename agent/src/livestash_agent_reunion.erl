@@ -18,10 +18,6 @@
 -define(ASK_PEER, 5000).
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
 -define(LOST, 600000).
--define(MAX_PAUSE, 30000).
-%% After so many passes a node whose store is not there is no longer waited for.
--define(PATIENT, 8).
--define(MAX_PASSES, 30).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -63,14 +59,9 @@ init([]) ->
             lost => #{},
             %% Whether the split that may be going on was counted.
             counted => true,
-            changed => now_ms(),
-            %% How often copies were found to differ, or not to; a pass answers for those before it.
-            splits => 0,
-            compared => 0,
-            passes => 0,
-            next => now_ms(),
-            rows => 0,
-            trouble => ""
+            %% When a peer came or went last.
+            changed => livestash_agent_clock:ms(),
+            comparison => livestash_agent_comparison:new()
         })}.
 
 kind(ets) -> ets;
@@ -81,16 +72,14 @@ kind(_) -> none.
 handle_call(whole, _From, State) ->
     {reply, whole(State), State}.
 
-whole(#{splits := Splits, compared := Splits, lost := Lost}) ->
-    case [Node || Node <- nodes(), is_map_key(Node, Lost)] of
-        [] -> {true, ""};
+whole(#{comparison := Comparison, lost := Lost}) ->
+    case {livestash_agent_comparison:whole(Comparison), [Node || Node <- nodes(), is_map_key(Node, Lost)]} of
         %% Not yet known whether it was cut off or has restarted.
-        Back -> {false, ["Back after they were lost: ", names(Back), "; comparing stashes."]}
-    end;
-whole(#{passes := Passes, trouble := Trouble}) when Passes >= ?MAX_PASSES ->
-    {false, ["Copies of stashes may differ after a network split, and comparing them was given up: ", Trouble]};
-whole(_State) ->
-    {false, "Copies of stashes may differ after a network split; being repaired."}.
+        {{true, _}, [_ | _] = Back} ->
+            {false, ["Back after they were lost: ", livestash_agent_mesh:names(Back), "; comparing stashes."]};
+        {Whole, _} ->
+            Whole
+    end.
 
 %% A peer that saw a split of which this node saw nothing: its copies may differ all the same.
 -spec handle_cast(split, map()) -> {noreply, map()}.
@@ -107,7 +96,7 @@ handle_info({nodedown, Node}, State) ->
     {noreply, lost(Node, State)};
 handle_info({nodeup, Node}, State) ->
     #{identified := Identified} = State,
-    {noreply, identify_all(State#{identified := lists:delete(Node, Identified), changed := now_ms()})};
+    {noreply, identify_all(State#{identified := lists:delete(Node, Identified), changed := livestash_agent_clock:ms()})};
 handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
@@ -117,10 +106,10 @@ handle_info(_Message, State) ->
 lost(Node, #{lost := Lost, identified := Identified, counted := Counted} = State) ->
     remember_changes(State),
     State#{
-        lost := Lost#{Node => now_ms()},
+        lost := Lost#{Node => livestash_agent_clock:ms()},
         counted := Counted andalso Lost =/= #{},
         identified := lists:delete(Node, Identified),
-        changed := now_ms()
+        changed := livestash_agent_clock:ms()
     }.
 
 remember_changes(#{kind := mnesia}) ->
@@ -130,13 +119,13 @@ remember_changes(_State) ->
     ok.
 
 forget_lost(#{lost := Lost} = State) ->
-    State#{lost := maps:filter(fun(_Node, Since) -> now_ms() - Since < ?LOST end, Lost)}.
+    State#{lost := maps:filter(fun(_Node, Since) -> livestash_agent_clock:ms() - Since < ?LOST end, Lost)}.
 
-forget_changes(#{lost := Lost, splits := Splits, compared := Splits} = State) when Lost =:= #{} ->
-    livestash_agent_journal:forget(),
-    State;
-forget_changes(State) ->
-    remember_changes(State),
+forget_changes(#{lost := Lost, comparison := Comparison} = State) ->
+    case Lost =:= #{} andalso livestash_agent_comparison:is_over(Comparison) of
+        true -> livestash_agent_journal:forget();
+        false -> remember_changes(State)
+    end,
     State.
 
 identify_all(#{identified := Identified} = State) ->
@@ -156,10 +145,8 @@ finished({identify, Node}, {done, {ok, Start}}, State) ->
         lost := maps:remove(Node, Lost)
     },
     split_ended(Back, Node, Known);
-finished(pass, {done, {ok, {Splits, {Rows, Trouble}}}}, State) ->
-    passed(Splits, Rows, Trouble, State);
-finished(pass, Failure, State) ->
-    passed(0, 0, io_lib:format("~tp.", [Failure]), State);
+finished(pass, Result, #{comparison := Comparison} = State) ->
+    State#{comparison := livestash_agent_comparison:passed(outcome(Result), Comparison)};
 finished(_What, _Failure, State) ->
     State.
 
@@ -171,41 +158,24 @@ split_ended(true, Node, #{counted := Counted} = State) ->
     spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, split) end),
     differ(true, State#{counted := true}).
 
-differ(true, #{kind := Kind, splits := Splits} = State) when Kind =/= none ->
-    State#{splits := Splits + 1, passes := 0, next := now_ms()};
+outcome({done, {ok, Outcome}}) -> Outcome;
+outcome(Failure) -> {0, {0, io_lib:format("~tp.", [Failure])}}.
+
+differ(true, #{kind := Kind, comparison := Comparison} = State) when Kind =/= none ->
+    State#{comparison := livestash_agent_comparison:differ(Comparison)};
 differ(_, State) ->
     State.
 
-compare(#{splits := Splits, compared := Splits} = State) ->
-    State;
-compare(#{kind := Kind, splits := Splits, passes := Passes, next := Next, changed := Changed} = State) ->
-    Due = Passes < ?MAX_PASSES andalso now_ms() >= Next andalso now_ms() - Changed >= ?QUIET,
+compare(#{kind := Kind, comparison := Comparison, changed := Changed} = State) ->
+    Due = livestash_agent_comparison:is_due(Comparison) andalso livestash_agent_clock:left(Changed + ?QUIET) =:= 0,
     case Due andalso not livestash_agent_state:draining() of
-        true -> run(pass, fun() -> {Splits, livestash_agent_copies:pass(Kind, Passes < ?PATIENT)} end, State);
-        false -> State
+        true ->
+            {Splits, Patient} = livestash_agent_comparison:next_pass(Comparison),
+            run(pass, fun() -> {Splits, livestash_agent_copies:pass(Kind, Patient)} end, State);
+        false ->
+            State
     end.
-
-passed(Splits, 0, "", #{rows := Rows, splits := Splits} = State) ->
-    logger:notice("livestash agent: the stashes are whole after a network split; ~b were repaired.", [Rows]),
-    State#{compared := Splits, rows := 0, trouble := ""};
-passed(_Splits, Repaired, Trouble, #{rows := Rows, passes := Passes} = State) ->
-    [
-        logger:warning("livestash agent: comparing the stashes after a network split was given up: ~ts", [Trouble])
-     || Passes + 1 =:= ?MAX_PASSES
-    ],
-    State#{
-        rows := Rows + Repaired,
-        trouble := Trouble,
-        passes := Passes + 1,
-        next := now_ms() + min(?MAX_PAUSE, Passes * ?TICK)
-    }.
 
 %% In a process of its own, once at a time.
 run(What, Fun, #{running := Running} = State) ->
     State#{running := livestash_agent_tasks:start(What, Fun, [], Running)}.
-
-names(Nodes) ->
-    lists:join(", ", [atom_to_list(Node) || Node <- Nodes]).
-
-now_ms() ->
-    erlang:monotonic_time(millisecond).

@@ -3,7 +3,8 @@
 %% ETS and with Mnesia. A row without these is moved like any other, and ranks below all that have them.
 -module(livestash_agent_row).
 
--export([owner/1, lives/1, until/1, until_position/1, keep/2, identity/2, same/3]).
+-export([owner/1, lives/1, until/1, until_position/1, keep/2, number/1]).
+-export([identity/2, same/3, exactly/2, delete/2]).
 
 -export_type([identity/0]).
 
@@ -45,23 +46,49 @@ keep(Row, Until) ->
 identity(Row, KeyPosition) ->
     {element(KeyPosition, Row), version(owner(Row), Row)}.
 
-version(none, Row) -> erlang:phash2(Row, 1 bsl 32);
+version(none, Row) -> number(Row);
 version(Owner, _Row) -> Owner.
 
-%% A match specification for the row of that identity, which looks at no other row. Keys and owners are compared as
-%% constants, because atoms such as '_' in a key would be wildcards in a pattern. None when the row is another one by now.
--spec same(identity(), tuple(), pos_integer()) -> [{tuple(), [tuple()], [term()]}] | none.
+%% A number for all that a row says. Two rows with the same number are taken for equal.
+-spec number(tuple()) -> non_neg_integer().
+number(Row) ->
+    erlang:phash2(Row, 1 bsl 32).
+
+%% A match specification for the row of that identity. None when the row is another one by now.
+-spec same(identity(), tuple(), pos_integer()) -> ets:match_spec() | none.
 same({Key, Version}, Row, KeyPosition) ->
     case version(owner(Row), Row) of
+        Version when is_pid(Version) ->
+            Guards = [{'=:=', {element, Position, '$_'}, {const, Term}} || {Position, Term} <- [
+                {KeyPosition, Key}, {owner_position(Row, 1), Version}
+            ]],
+            matching(Row, KeyPosition, Guards);
         Version ->
-            Head = setelement(KeyPosition, erlang:make_tuple(tuple_size(Row), '_'), Key),
-            [{Head, [{'=:=', {element, KeyPosition, '$_'}, {const, Key}} | guards(Version, Row)], [true]}];
+            exactly(Row, KeyPosition);
         _ ->
             none
     end.
 
-guards(Owner, Row) when is_pid(Owner) -> [{'=:=', {element, owner_position(Row, 1), '$_'}, {const, Owner}}];
-guards(_Number, Row) -> [{'=:=', '$_', {const, Row}}].
+%% A match specification for this very row.
+-spec exactly(tuple(), pos_integer()) -> ets:match_spec().
+exactly(Row, KeyPosition) ->
+    matching(Row, KeyPosition, [{'=:=', '$_', {const, Row}}]).
+
+%% The pattern has the key, so that no other row is looked at. All else is compared as constants, because atoms such as '_'
+%% in a row would be wildcards in a pattern.
+matching(Row, KeyPosition, Guards) ->
+    [{setelement(KeyPosition, erlang:make_tuple(tuple_size(Row), '_'), element(KeyPosition, Row)), Guards, [true]}].
+
+%% Deletes the row of that identity. Returns whether it was still there.
+-spec delete(atom(), identity()) -> boolean().
+delete(Table, {Key, _Version} = Identity) ->
+    case ets:lookup(Table, Key) of
+        [Row] -> delete_same(Table, same(Identity, Row, ets:info(Table, keypos)));
+        [] -> false
+    end.
+
+delete_same(_Table, none) -> false;
+delete_same(Table, Same) -> ets:select_delete(Table, Same) =:= 1.
 
 %% Where a row has the end of its time.
 -spec until_position(tuple()) -> pos_integer() | none.

@@ -3,7 +3,7 @@
 %% its pages, and LiveStash deletes what an older one has stashed instead of giving it back.
 -module(livestash_agent_shape).
 
--export([shape/1, known/1, fits/2]).
+-export([known/1, fits/2]).
 -export([saw_version/1]).
 
 -export_type([known/0, fit/0]).
@@ -25,7 +25,6 @@
 %% An application has a few versions. One that makes a new one for each page gets no word of them.
 -define(MAX_VERSIONS, 32).
 
--spec shape(tuple()) -> shape().
 shape({}) -> {0, none};
 shape(Row) -> {tuple_size(Row), element(1, Row)}.
 

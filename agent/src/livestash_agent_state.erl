@@ -42,7 +42,7 @@ init() ->
     case persistent_term:get(?MODULE, undefined) of
         undefined ->
             Cells = atomics:new(1 + length(?COUNTERS), []),
-            persistent_term:put(?MODULE, {Cells, erlang:monotonic_time(millisecond)});
+            persistent_term:put(?MODULE, {Cells, livestash_agent_clock:ms()});
         _ ->
             ok
     end.
@@ -84,7 +84,7 @@ counters() ->
 -spec uptime() -> non_neg_integer().
 uptime() ->
     {_Cells, Started} = persistent_term:get(?MODULE),
-    erlang:monotonic_time(millisecond) - Started.
+    livestash_agent_clock:ms() - Started.
 
 position(Name, [Name | _]) -> 1;
 position(Name, [_ | Names]) -> 1 + position(Name, Names).

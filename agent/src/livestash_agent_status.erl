@@ -7,6 +7,8 @@
 -define(NAMED, 10).
 %% Milliseconds for the processes that are asked: whoever asks for this is not patient either.
 -define(PATIENCE, 200).
+%% Characters of a version, about.
+-define(MAX_VERSION, 64).
 
 -spec json() -> iodata().
 json() ->
@@ -16,7 +18,8 @@ json() ->
         {fun livestash_agent_store:size/0, {0, 0}},
         {fun livestash_agent_mesh:peers/0, #{expected => nodes(), connected => nodes(), missing => []}}
     ], ?PATIENCE),
-    #{handoffs_sent := Sent, handoffs_received := Received, handoffs_failed := Failed} = livestash_agent_state:counters(),
+    #{handoffs_sent := Sent, handoffs_received := Received, handoffs_failed := Failed} = Counters = livestash_agent_state:counters(),
+    #{returns_recovered := Recovered, returns_not_recovered := NotRecovered} = Counters,
     #{expected := Expected, connected := Connected, missing := Missing} = Peers,
     livestash_agent_json:encode({object, [
         {version, livestash_agent:version()},
@@ -37,8 +40,23 @@ json() ->
         {stashBytes, Bytes},
         {largestStashBytes, livestash_agent_browser:largest()},
         {handoffs, {object, [{sent, Sent}, {received, Received}, {failed, Failed}]}},
+        {returns, {object, [{recovered, Recovered}, {notRecovered, NotRecovered}]}},
+        {versions, {array, [version(View, Version) || {View, Version} <- livestash_agent_recovery:versions()]}},
         {uptimeSeconds, livestash_agent_state:uptime() div 1000}
     ]}).
+
+%% A version may be any term, of any size. It is compared as text.
+version(View, Version) ->
+    Text = io_lib:format("~tp", [readable(Version)], [{chars_limit, ?MAX_VERSION}]),
+    {object, [{view, atom_to_binary(View)}, {version, unicode:characters_to_binary(Text)}]}.
+
+%% Elixir's texts as it writes them.
+readable(Version) when is_binary(Version) ->
+    case unicode:characters_to_list(Version) of
+        Text when is_list(Text) -> Text;
+        _NoText -> Version
+    end;
+readable(Version) -> Version.
 
 %% Readiness knows nothing of the second: a pod whose copies are being repaired goes on serving.
 store({true, _}) -> livestash_agent_reunion:whole();

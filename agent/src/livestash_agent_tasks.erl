@@ -14,7 +14,7 @@
 %% {error, timeout}.
 -spec run([{Tag, fun(() -> Result)}], Limit :: non_neg_integer()) -> [{Tag, outcome(Result)}].
 run(Tasks, Limit) ->
-    Deadline = erlang:monotonic_time(millisecond) + Limit,
+    Deadline = livestash_agent_clock:ms() + Limit,
     Started = [{Tag, spawn_monitor(fun() -> exit({?MODULE, outcome(Work)}) end)} || {Tag, Work} <- Tasks],
     [{Tag, await(Process, Deadline)} || {Tag, Process} <- Started].
 
@@ -31,7 +31,7 @@ answers(Questions, Limit) ->
 
 %% For a server that must not wait: starts a function in a process of its own, unless one of that name is among those that
 %% run. The caller keeps Running, a map of monitors to names, and gets {'DOWN', Monitor, process, Pid, {done, Outcome}}.
--spec start(What, fun(() -> term()), [{priority, high}], #{reference() => What}) -> #{reference() => What}.
+-spec start(What, fun(() -> term()), [{priority, low | high}], #{reference() => What}) -> #{reference() => What}.
 start(What, Work, Options, Running) ->
     case lists:member(What, maps:values(Running)) of
         true ->
@@ -52,7 +52,7 @@ outcome(Work) ->
 await({Pid, Monitor}, Deadline) ->
     receive
         {'DOWN', Monitor, process, Pid, Reason} -> outcome_of(Reason)
-    after max(0, Deadline - erlang:monotonic_time(millisecond)) ->
+    after livestash_agent_clock:left(Deadline) ->
         exit(Pid, kill),
         receive
             {'DOWN', Monitor, process, Pid, Reason} -> outcome_of(Reason)

@@ -1,5 +1,5 @@
-%% How is the VM? Under the names of prometheus.erl's collectors for memory, statistics and system_info, leaving out what
-%% is not read at once: the allocators.
+%% How is the VM? What our dashboards and alerts show of it, under the names of prometheus.erl's collectors for memory, statistics
+%% and system_info.
 -module(livestash_agent_vm).
 
 -export([metrics/0, cpu_seconds/0, memory_limit/0]).
@@ -7,23 +7,12 @@
 -define(SYSTEM, [
     {atom_count, "Atoms that exist."},
     {atom_limit, "Atoms that may exist."},
-    {dirty_cpu_schedulers, "Dirty CPU scheduler threads."},
-    {dirty_cpu_schedulers_online, "Dirty CPU scheduler threads online."},
-    {dirty_io_schedulers, "Dirty I/O scheduler threads."},
-    {ets_limit, "ETS tables that may exist."},
-    {logical_processors, "Logical processors of the machine."},
     {logical_processors_available, "Logical processors that the VM may use."},
-    {logical_processors_online, "Logical processors online."},
     {port_count, "Ports that exist."},
     {port_limit, "Ports that may exist."},
     {process_count, "Processes that exist."},
     {process_limit, "Processes that may exist."},
-    {schedulers, "Scheduler threads."},
-    {schedulers_online, "Scheduler threads online."},
-    {smp_support, "1 if the VM has SMP support."},
-    {thread_pool_size, "Threads of the async thread pool."},
-    {threads, "1 if the VM has threads."},
-    {time_correction, "1 if time correction is on."}
+    {schedulers_online, "Scheduler threads online."}
 ]).
 
 %% Where a container finds the limit of its memory: cgroup v2, and v1.
@@ -40,12 +29,9 @@ metrics() ->
 
 memory() ->
     Memory = maps:from_list(erlang:memory()),
-    #{atom := Atom, atom_used := AtomUsed, processes := Processes, processes_used := ProcessesUsed} = Memory,
+    #{atom := Atom, processes := Processes, processes_used := ProcessesUsed} = Memory,
     #{system := System, binary := Binary, code := Code, ets := Ets} = Memory,
     [
-        {"erlang_vm_memory_atom_bytes_total", gauge, "Bytes allocated for atoms.", [
-            {[{usage, used}], AtomUsed}, {[{usage, free}], Atom - AtomUsed}
-        ]},
         {"erlang_vm_memory_bytes_total", gauge, "Bytes allocated by the VM.", [
             {[{kind, system}], System}, {[{kind, processes}], Processes}
         ]},
@@ -67,7 +53,6 @@ statistics() ->
     {Collections, Words, _} = erlang:statistics(garbage_collection),
     {ContextSwitches, _} = erlang:statistics(context_switches),
     {Reductions, _} = erlang:statistics(reductions),
-    {Runtime, _} = erlang:statistics(runtime),
     {WallClock, _} = erlang:statistics(wall_clock),
     [DirtyIo, DirtyCpu | Normal] = lists:reverse(erlang:statistics(run_queue_lengths_all)),
     [
@@ -79,27 +64,16 @@ statistics() ->
         {"erlang_vm_statistics_garbage_collection_number_of_gcs", counter, "Garbage collections.", Collections},
         {"erlang_vm_statistics_garbage_collection_bytes_reclaimed", counter, "Bytes reclaimed by garbage collection.",
             Words * erlang:system_info(wordsize)},
-        {"erlang_vm_statistics_garbage_collection_words_reclaimed", counter, "Words reclaimed by garbage collection.",
-            Words},
         {"erlang_vm_statistics_reductions_total", counter, "Reductions.", Reductions},
         {"erlang_vm_statistics_run_queues_length", gauge, "Length of all normal run queues.", lists:sum(Normal)},
-        {"erlang_vm_statistics_runtime_milliseconds", counter, "CPU time of all threads.", Runtime},
         {"erlang_vm_statistics_wallclock_time_milliseconds", counter, "Time since the VM started.", WallClock}
     ].
 
 system() ->
-    [{"erlang_vm_wordsize_bytes", gauge, "Bytes of a word.", erlang:system_info(wordsize)}] ++
-        [{["erlang_vm_", atom_to_list(Name)], gauge, Help, Value} || {Name, Help} <- ?SYSTEM, Value <- value(Name)].
-
-value(Name) ->
-    try erlang:system_info(Name) of
-        true -> [1];
-        false -> [0];
-        Value when is_integer(Value) -> [Value];
-        unknown -> []
-    catch
-        error:badarg -> []
-    end.
+    [
+        {["erlang_vm_", atom_to_list(Name)], gauge, Help, Value}
+     || {Name, Help} <- ?SYSTEM, Value <- [erlang:system_info(Name)], is_integer(Value)
+    ].
 
 %% CPU seconds of the VM's process, in user and system mode. Where there is no /proc, those that the VM knows.
 -spec cpu_seconds() -> float().

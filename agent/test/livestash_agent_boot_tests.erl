@@ -108,10 +108,11 @@ vm_that_opens_the_port() ->
     Port = free_port(),
     Environment = #{"RELEASE_NODE" => "another@127.0.0.1", "PORT" => integer_to_list(Port)},
     Vm = start(#{environment => Environment}),
-    %% A connection from that port to somewhere is not what is looked for.
-    {ok, Other} = gen_tcp:listen(0, []),
-    {ok, To} = inet:port(Other),
-    Connect = fun() -> {ok, _} = gen_tcp:connect("localhost", To, [{port, Port}, {reuseaddr, true}]) end,
+    %% A connection from that port, here one that is just being made, is not what is looked for.
+    Connect = fun() ->
+        {ok, Socket} = prim_inet:open(tcp, inet, stream),
+        {ok, _} = prim_inet:bind(Socket, {127, 0, 0, 1}, Port)
+    end,
     Client = call(Vm, fun() -> hold(Connect) end),
     timer:sleep(2000),
     ?assertEqual(false, loaded(Vm)),

@@ -3,7 +3,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1, request/2]).
+-import(livestash_agent_fixture, [start/1, start_with_telemetry/1, stop/1, call/2, call/4, eventually/1, request/2]).
 
 attach_test_() ->
     [{timeout, 60, Test} || Test <- [
@@ -14,7 +14,7 @@ attach_test_() ->
 
 %% LiveView as the agent sees it: what it hands to telemetry when it has rendered.
 largest_token_is_kept() ->
-    Vm = vm("browser_memory"),
+    Vm = start_with_telemetry("browser_memory"),
     ok = call(Vm, livestash_agent_browser, attach, []),
     ok = call(Vm, livestash_agent_browser, attach, []),
     ?assertEqual([1, 1], [call(Vm, telemetry, handlers, [Event]) || Event <- events()]),
@@ -27,7 +27,7 @@ largest_token_is_kept() ->
     stop(Vm).
 
 other_adapters_do_not_listen() ->
-    Vm = vm("ets"),
+    Vm = start_with_telemetry("ets"),
     ok = call(Vm, livestash_agent_browser, attach, []),
     ?assertEqual([0, 0], [call(Vm, telemetry, handlers, [Event]) || Event <- events()]),
     stop(Vm).
@@ -69,10 +69,3 @@ push(Vm, Event, Size) ->
     ],
     Metadata = #{socket => #{private => #{live_temp => #{push_events => Events}}}},
     ok = call(Vm, telemetry, execute, [Event, #{}, Metadata]).
-
-%% Has telemetry, as an application with LiveView has it.
-vm(Adapter) ->
-    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}, flags => ["-pa", os:getenv("TESTS")]}),
-    {module, telemetry} = call(Vm, code, load_file, [telemetry]),
-    eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
-    Vm.

@@ -96,7 +96,7 @@ late_peer() ->
     terminate(Vm),
     ?F:eventually(fun() -> ?F:call(Vm, livestash_agent_state, phase, []) =:= handing_over end),
     timer:sleep(1000),
-    true = ?F:call(P1, livestash_agent_handoff_tests, make_table, []),
+    true = ?F:call(P1, livestash_agent_fixture, make_table, []),
     ended(Vm),
     ?assertMatch(#{handed_off := 5, left := 0, reason := ""}, report(Vm)),
     ?assertEqual(5, rows(P1)),
@@ -193,7 +193,7 @@ start(Settings) ->
     Vm = ?F:start(#{environment => Environment, mode => "interactive"}),
     ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [livestash_agent])) end),
     [] = ?F:call(Vm, fun livestash_agent_endpoint_tests:'__sockets__'/0),
-    true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0),
+    true = ?F:call(Vm, fun livestash_agent_fixture:make_table/0),
     Vm#{report => maps:get("LIVESTASH_TERMINATION_LOG", Environment)}.
 
 environment() ->

@@ -7,6 +7,8 @@
 -export([handle_call/3, handle_cast/2, handle_info/2]).
 -export([serve/1]).
 
+%% Seconds for a test: EUnit's five are not enough for a busy machine.
+-define(PATIENCE, 60).
 -define(BANDIT, 'Elixir.Bandit.DelegatingHandler').
 -define(SESSIONS, 'Elixir.Phoenix.Transports.LongPoll.Supervisor').
 
@@ -167,14 +169,30 @@ top(Application) ->
     {Top, _} = application_master:get_child(application_controller:get_master(Application)),
     Top.
 
-no_endpoint_test() ->
+all_test_() ->
+    [
+        {timeout, ?PATIENCE, Test}
+     || Test <- [
+            fun no_endpoint/0,
+            fun all_endpoints_are_found_and_only_they_stop/0,
+            fun busy_supervisors_hide_nothing/0,
+            fun endpoint_that_does_not_stop_in_time_is_ended_by_force/0,
+            fun endpoint_of_a_busy_supervisor_is_not_started_again/0,
+            fun idle_connections_are_closed/0,
+            fun nobody_is_let_in/0,
+            fun latecomers_are_closed_too/0,
+            fun end_sessions/0
+        ]
+    ].
+
+no_endpoint() ->
     with_application([supervisor(a, []), worker(b, plain)], fun() ->
         ?assertEqual([], livestash_agent_endpoint:find()),
         ?assertEqual(0, close([], 1)),
         ?assertEqual([], livestash_agent_endpoint:stop([], 0))
     end).
 
-all_endpoints_are_found_and_only_they_stop_test() ->
+all_endpoints_are_found_and_only_they_stop() ->
     [Two, Three, Four, Five] = [module(M) || M <- [endpoint_two, endpoint_three, endpoint_four, endpoint_five]],
     Dynamic = supervisor(dynamic, nameless, simple_one_for_one, [endpoint(none, Three, [])]),
     %% As SiteEncrypt's: it has the endpoint's name in its own place, and a supervisor of its own.
@@ -201,7 +219,7 @@ all_endpoints_are_found_and_only_they_stop_test() ->
     end).
 
 %% Each would be asked for a second by whoever goes down from the top.
-busy_supervisors_hide_nothing_test() ->
+busy_supervisors_hide_nothing() ->
     Deaf = [deaf(N) || N <- lists:seq(1, 4)],
     with_application(busy, Deaf, fun() ->
         with_application(Deaf ++ [endpoint(?MODULE, [worker(w, plain), deaf(inside)])], fun() ->
@@ -211,7 +229,7 @@ busy_supervisors_hide_nothing_test() ->
         end)
     end).
 
-endpoint_that_does_not_stop_in_time_is_ended_by_force_test() ->
+endpoint_that_does_not_stop_in_time_is_ended_by_force() ->
     Stuck = supervisor(stuck, [worker(w, slow), worker(x, slow)]),
     with_application([endpoint(?MODULE, [Stuck])], fun() ->
         Slow = [receive {slow, Pid} -> Pid end || _ <- [1, 2]],
@@ -222,7 +240,7 @@ endpoint_that_does_not_stop_in_time_is_ended_by_force_test() ->
     end).
 
 %% Its parent starts again whatever ends without its doing.
-endpoint_of_a_busy_supervisor_is_not_started_again_test() ->
+endpoint_of_a_busy_supervisor_is_not_started_again() ->
     with_application([supervisor(parent, [endpoint(?MODULE, [])])], fun() ->
         Parent = pid(parent, top(fake)),
         ok = sys:suspend(Parent),
@@ -236,7 +254,7 @@ endpoint_of_a_busy_supervisor_is_not_started_again_test() ->
 %% On Bandit, and on Cowboy, whose connections call themselves supervisors.
 sockets_test_() ->
     [
-        {"of " ++ atom_to_list(Module), fun() ->
+        {"of " ++ atom_to_list(Module), {timeout, ?PATIENCE, fun() ->
             with_endpoint(fun(Endpoints) ->
                 Channel = add(channels, channel),
                 Other = add(channels, channel),
@@ -247,12 +265,12 @@ sockets_test_() ->
                 ?assertEqual(lists:sort([Labelled | Sockets]), drained()),
                 ?assert(lists:all(fun is_process_alive/1, [Channel, Other, Plain]))
             end)
-        end}
+        end}}
      || Module <- [?BANDIT, cowboy_clear, cowboy_tls]
     ].
 
 %% A connection that is kept alive would bring its client back.
-idle_connections_are_closed_test() ->
+idle_connections_are_closed() ->
     with_endpoint(fun(Endpoints) ->
         Idle = add(connections, {bandit, 'Elixir.Bandit.HTTP1.Handler'}),
         WebSocket = add(connections, {bandit, 'Elixir.Bandit.WebSocket.Handler'}),
@@ -262,7 +280,7 @@ idle_connections_are_closed_test() ->
         ?assert(is_process_alive(WebSocket))
     end).
 
-nobody_is_let_in_test() ->
+nobody_is_let_in() ->
     load('Elixir.ThousandIsland', [{suspend, 1}], "suspend(Server) -> supervisor:terminate_child(Server, listener)."),
     Bandit = supervisor(bandit, {of_module, 'Elixir.ThousandIsland.Server'}, one_for_one, [worker(listener, plain)]),
     Acceptors = supervisor(ranch_acceptors_sup, []),
@@ -277,7 +295,7 @@ nobody_is_let_in_test() ->
     end).
 
 %% Before the socket closes, another one is there.
-latecomers_are_closed_too_test() ->
+latecomers_are_closed_too() ->
     with_endpoint(fun(Endpoints) ->
         Test = self(),
         Channel = add(channels, channel),
@@ -298,7 +316,7 @@ latecomers_are_closed_too_test() ->
 
 long_polling_test_() ->
     {setup, fun() -> ok end, fun(ok) -> application:unset_env(phoenix, json_library) end, [
-        {"whose client is waiting", fun() ->
+        {"whose client is waiting", {timeout, ?PATIENCE, fun() ->
             with_sessions(fun(Endpoints) ->
                 {Poll, Answered} = poll(),
                 Session = add(sessions, {session, {Poll, ref}}),
@@ -308,8 +326,8 @@ long_polling_test_() ->
                 %% Jason calls it with two functions. What it writes is no JSON.
                 ?assertMatch("{fun" ++ _, lists:flatten(Encode({fun lists:reverse/1, fun lists:sort/1})))
             end)
-        end},
-        {"whose client polls a moment later", fun() ->
+        end}},
+        {"whose client polls a moment later", {timeout, ?PATIENCE, fun() ->
             with_sessions(fun(Endpoints) ->
                 Session = add(sessions, {session, nil}),
                 {Poll, Answered} = poll(),
@@ -318,15 +336,15 @@ long_polling_test_() ->
                 ?assertEqual([Session], drained()),
                 ?assertMatch(#{}, Answered())
             end)
-        end},
-        {"whose client has gone", fun() ->
+        end}},
+        {"whose client has gone", {timeout, ?PATIENCE, fun() ->
             with_sessions(fun(Endpoints) ->
                 Session = add(sessions, {session, nil}),
                 ?assertEqual(1, close(Endpoints, 1)),
                 ?assertEqual([Session], drained())
             end)
-        end},
-        {"of an application that writes JSON in another way", fun() ->
+        end}},
+        {"of an application that writes JSON in another way", {timeout, ?PATIENCE, fun() ->
             application:set_env(phoenix, json_library, 'Elixir.JSON'),
             with_sessions(fun(Endpoints) ->
                 {Poll, _} = poll(),
@@ -336,8 +354,8 @@ long_polling_test_() ->
                 [_] = drained(),
                 ?assertEqual(killed, receive {'DOWN', Monitor, process, Poll, Reason} -> Reason end)
             end)
-        end},
-        {"that does not end", fun() ->
+        end}},
+        {"that does not end", {timeout, ?PATIENCE, fun() ->
             with_sessions(fun(Endpoints) ->
                 Session = add(sessions, {session, nil}),
                 ok = sys:suspend(Session),
@@ -346,7 +364,7 @@ long_polling_test_() ->
                 Monitor = monitor(process, Session),
                 receive {'DOWN', Monitor, process, Session, _} -> ok end
             end)
-        end}
+        end}}
     ]}.
 
 %% A request that waits for messages, and what it is answered.
@@ -360,7 +378,7 @@ poll() ->
     {Poll, fun() -> receive {answer, Messages} -> Messages end end}.
 
 %% Pages that go on: one with a socket, one with a session, one that does not shut down, and one that is gone.
-end_sessions_test() ->
+end_sessions() ->
     with_sessions(fun(_Endpoints) ->
         {Page, Socket} = start_page(connections, fun(Pid) -> {socket, ?BANDIT, Pid} end),
         {Polling, Session} = start_page(sessions, fun(_Pid) -> {session, nil} end),
@@ -370,7 +388,8 @@ end_sessions_test() ->
         Pids = [Page, Polling, Deaf, spawn(fun() -> ok end)],
         ?assertEqual(4, livestash_agent_endpoint:end_sessions(Pids, 1000)),
         ?assertEqual([], lists:filter(fun is_process_alive/1, Pids)),
-        ?assertEqual(lists:sort([Socket, Session]), drained()),
+        %% They are told, and not waited for.
+        [receive {drained, Transport} -> ok end || Transport <- [Socket, Session]],
         ?assert(is_process_alive(Stranger))
     end).
 
@@ -384,14 +403,17 @@ start_page(Supervisor, Role) ->
 
 batches_test_() ->
     [
-        {"of the size that is asked for", fun() -> ?assert(close_ten(4, 200, 10000) >= 400) end},
-        {"larger when there is no time for so many", fun() ->
-            Took = close_ten(1, 1000, 2000),
-            ?assert(Took >= 1000),
-            ?assert(Took < 9000)
-        end},
-        {"all at once", fun() -> ?assert(close_ten(infinity, 5000, 100000) < 5000) end},
-        {"no time at all", fun() -> ?assert(close_ten(1, 5000, 0) < 5000) end}
+        {Name, {timeout, ?PATIENCE, Test}}
+     || {Name, Test} <- [
+            {"of the size that is asked for", fun() -> ?assert(close_ten(4, 200, 10000) >= 400) end},
+            {"larger when there is no time for so many", fun() ->
+                Took = close_ten(1, 3000, 6000),
+                ?assert(Took >= 3000),
+                ?assert(Took < 27000)
+            end},
+            {"all at once", fun() -> ?assert(close_ten(infinity, 30000, 600000) < 30000) end},
+            {"no time at all", fun() -> ?assert(close_ten(1, 30000, 0) < 30000) end}
+        ]
     ].
 
 %% How many milliseconds it takes.

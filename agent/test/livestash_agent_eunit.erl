@@ -12,7 +12,8 @@ run(Modules) ->
     io:format("OTP ~s~n", [erlang:system_info(otp_release)]),
     %% What is expected to go wrong in tests would otherwise fill the screen.
     logger:set_primary_config(level, none),
-    Tests = [{timeout, 300, {module, Module}} || Module <- Modules],
+    %% Seconds for a whole module. What hangs is ended by the time that its test has.
+    Tests = [{timeout, 3600, {module, Module}} || Module <- Modules],
     case eunit:test(Tests, [no_tty, {report, {?MODULE, [{owner, self()}]}}]) of
         ok -> halt(0);
         error -> halt(1)

@@ -1,8 +1,11 @@
 %% What several tests need: an environment, VMs to test in, and patience.
 -module(livestash_agent_fixture).
 
--export([environment/1, start/1, stop/1, call/2, call/4, eventually/1, free_port/0, request/2, send/2, body/1, listen/1]).
+-export([environment/1, start/1, start_with_telemetry/1, stop/1, call/2, call/4, eventually/1, kill/1]).
+-export([free_port/0, request/2, send/2, body/1, listen/1]).
+-export([make_table/0, find/2]).
 
+-define(STASHES, live_stash_server_storage).
 -define(VARIABLES, [
     "LIVESTASH_AGENT_PORT",
     "LIVESTASH_READY_GRACE_MS",
@@ -55,6 +58,13 @@ start(Options) ->
     }),
     #{peer => Peer, node => Node, port => list_to_integer(Port)}.
 
+%% With telemetry, as an application with LiveView has it. Adapter: LiveStash's.
+start_with_telemetry(Adapter) ->
+    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}, flags => ["-pa", os:getenv("TESTS")]}),
+    {module, telemetry} = call(Vm, code, load_file, [telemetry]),
+    eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
+    Vm.
+
 stop(#{peer := Peer}) ->
     peer:stop(Peer).
 
@@ -77,7 +87,7 @@ unique_name() ->
 
 %% Waits for a condition: it may take long on a busy machine, but it must come true.
 eventually(Condition) ->
-    eventually(Condition, erlang:monotonic_time(millisecond) + 30000).
+    eventually(Condition, erlang:monotonic_time(millisecond) + 60000).
 
 eventually(Condition, Deadline) ->
     case Condition() of
@@ -89,11 +99,27 @@ eventually(Condition, Deadline) ->
             eventually(Condition, Deadline)
     end.
 
+%% Ends a process, and returns when it has ended.
+kill(Pid) ->
+    Monitor = monitor(process, Pid),
+    exit(Pid, kill),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> ok
+    end.
+
+%% A port that nobody listens on, and that stays the calling process's own: other tests that run at the same time pick another
+%% one, and no outgoing connection gets it, as it is none of the system's ephemeral ports.
 free_port() ->
-    {ok, Listener} = gen_tcp:listen(0, [{reuseaddr, true}]),
-    {ok, Port} = inet:port(Listener),
-    ok = gen_tcp:close(Listener),
-    Port.
+    Port = 10000 + erlang:phash2({os:getpid(), erlang:unique_integer()}, 20000),
+    Name = iolist_to_binary(io_lib:format("livestash-tests-~b", [Port])),
+    case {gen_tcp:listen(0, [{ifaddr, {local, <<0, Name/binary>>}}]), gen_tcp:listen(Port, [{reuseaddr, true}])} of
+        {{ok, _Reserved}, {ok, Listener}} ->
+            ok = gen_tcp:close(Listener),
+            Port;
+        {Reserved, Listened} ->
+            [gen_tcp:close(Listener) || {ok, Listener} <- [Reserved, Listened]],
+            free_port()
+    end.
 
 %% A listener that accepts and says nothing, owned by a process of its own.
 listen(Port) ->
@@ -137,3 +163,41 @@ receive_all(Socket, Answer) ->
 body(Answer) ->
     [_Head, Body] = binary:split(Answer, <<"\r\n\r\n">>),
     Body.
+
+%% LiveStash's ETS table, anew. Its owner runs none of this module's code, and so survives that it is loaded again.
+make_table() ->
+    case whereis(table_owner) of
+        undefined -> ok;
+        Old -> kill(Old)
+    end,
+    Owner = spawn(timer, sleep, [infinity]),
+    register(table_owner, Owner),
+    Options = [set, public, named_table, {keypos, 2}, {write_concurrency, true}, {decentralized_counters, true}],
+    true = ets:give_away(ets:new(?STASHES, Options), Owner, given).
+
+%% What LiveStash's ETS adapter finds for a page of this node: here, else at the hinted node, else at all others at once. What
+%% is found elsewhere is gone there.
+find(Key, Hint) ->
+    case ets:lookup(?STASHES, Key) of
+        [Row] -> value(Row);
+        [] -> pop_hinted(Key, Hint, lists:member(Hint, nodes()))
+    end.
+
+pop_hinted(Key, Hint, true) ->
+    try erpc:call(Hint, ets, take, [?STASHES, Key]) of
+        [Row] -> value(Row);
+        [] -> pop_others(Key, Hint)
+    catch
+        error:_ -> pop_others(Key, Hint)
+    end;
+pop_hinted(Key, Hint, false) ->
+    pop_others(Key, Hint).
+
+pop_others(Key, Hint) ->
+    case [value(Row) || {ok, [Row]} <- erpc:multicall(nodes() -- [Hint], ets, take, [?STASHES, Key])] of
+        [Value | _] -> Value;
+        [] -> none
+    end.
+
+value({state, _Key, _Owner, _Until, #{value := Value}, _Version}) ->
+    Value.

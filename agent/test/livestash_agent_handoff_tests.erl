@@ -7,8 +7,8 @@
 -define(F, livestash_agent_fixture).
 
 %% Called in other VMs.
--export([make_table/0, halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0]).
--export([hand_over_keeping/3, fill_by_age/1, ages/0]).
+-export([halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0]).
+-export([hand_over_keeping/3, fill_by_age/1, ages/0, fill_large/1, digests/0]).
 -export([start_clients/3, clients_found/0, visit/2]).
 
 %% Four nodes: the first hands over, the last has no agent.
@@ -63,26 +63,8 @@ stop(Vms) ->
     [?F:stop(Vm) || Vm <- Vms].
 
 reset(Vms) ->
-    [?F:call(Vm, ?MODULE, make_table, []) || Vm <- Vms],
+    [?F:call(Vm, ?F, make_table, []) || Vm <- Vms],
     [?F:call(Vm, livestash_agent_state, set_draining, [none]) || Vm <- lists:droplast(Vms)].
-
-%% The owner runs none of this module's code, and so survives that it is loaded again.
-make_table() ->
-    case whereis(table_owner) of
-        undefined -> ok;
-        Old -> kill(Old)
-    end,
-    Owner = spawn(timer, sleep, [infinity]),
-    register(table_owner, Owner),
-    Options = [set, public, named_table, {keypos, ?KEY}, {write_concurrency, true}, {decentralized_counters, true}],
-    true = ets:give_away(ets:new(?TABLE, Options), Owner, given).
-
-kill(Pid) ->
-    Monitor = monitor(process, Pid),
-    exit(Pid, kill),
-    receive
-        {'DOWN', Monitor, process, Pid, _} -> ok
-    end.
 
 row(Key, Value) ->
     {state, Key, undefined, 0, #{value => Value}, nil}.
@@ -102,7 +84,7 @@ hand_over(Vm, Peers) ->
     hand_over(Vm, Peers, 20000).
 
 hand_over(Vm, Peers, Within) ->
-    ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Node || #{node := Node} <- Peers], Within]).
+    ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, [Node || #{node := Node} <- Peers], Within, none]).
 
 rows_arrive([Me, P1, P2 | _]) ->
     %% Terms that mean something in patterns, and keys of many kinds.
@@ -167,7 +149,7 @@ kept_rows([Me, P1 | _]) ->
     ?assert(lists:member(of_page(4, Closed, Until, d), rows(P1))).
 
 hand_over_keeping(Peers, Page, Until) ->
-    livestash_agent_handoff:hand_over([?TABLE], Peers, 20000, {fun(Other) -> Other =:= Page end, Until}).
+    livestash_agent_handoff:hand_over(?TABLE, Peers, 20000, {fun(Other) -> Other =:= Page end, Until}).
 
 expired_rows([Me, P1 | _]) ->
     Now = os:system_time(second),
@@ -188,9 +170,9 @@ youngest_first([Me, P1 | _]) ->
 
 %% With so little time that it is not enough for all.
 hand_some_over(Me, P1, Within) ->
-    #{left := Left} = ?F:call(Me, livestash_agent_handoff, hand_over, [[?TABLE], [node_of(P1)], Within]),
+    #{left := Left} = ?F:call(Me, livestash_agent_handoff, hand_over, [?TABLE, [node_of(P1)], Within, none]),
     case ?F:call(P1, ?MODULE, ages, []) of
-        [] -> hand_some_over(Me, P1, Within + 100);
+        [] -> hand_some_over(Me, P1, 2 * Within);
         Moved -> {Left, Moved}
     end.
 
@@ -198,7 +180,8 @@ hand_some_over(Me, P1, Within) ->
 fill_by_age(Count) ->
     Now = os:system_time(second),
     Page = spawn(fun() -> ok end),
-    true = ets:insert(?TABLE, [of_page(N, Page, Now + N, lists:seq(1, 2000)) || N <- lists:seq(1, Count)]).
+    Value = binary:copy(<<"x">>, 5500),
+    true = ets:insert(?TABLE, [of_page(N, Page, Now + N, Value) || N <- lists:seq(1, Count)]).
 
 ages() ->
     ets:select(?TABLE, [{{state, '$1', '_', '_', '_', '_'}, [], ['$1']}]).
@@ -222,7 +205,7 @@ other_shape([Me, P1 | _]) ->
 
 other_protocol([Me, P1, P2 | _]) ->
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
-    speaking(P1, "handle(2, M, F, A) -> apply(M, F, A); handle(_, _, _, _) -> error({protocol, 2}). ", fun() ->
+    speaking(P1, "handle(3, M, F, A) -> apply(M, F, A); handle(_, _, _, _) -> error({protocol, 3}). ", fun() ->
         ?assertEqual(#{handed_over => 100, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2]))
     end),
     ?assertEqual([], rows(P1)),
@@ -231,10 +214,11 @@ other_protocol([Me, P1, P2 | _]) ->
 %% That agent asks in the new protocol first, and answers both.
 next_protocol([Me, P1 | _]) ->
     Next =
-        "handle(P, M, F, A) when P =:= 1; P =:= 2 -> apply(M, F, A). "
+        "handle(P, M, F, A) when P =:= 2; P =:= 3 -> apply(M, F, A). "
         "call(N, M, F, A) -> "
-        "  try erpc:call(N, ?MODULE, handle, [2, M, F, A]) "
-        "  catch error:{exception, {protocol, 1}, _} -> erpc:call(N, ?MODULE, handle, [1, M, F, A]) end. "
+        "  try erpc:call(N, ?MODULE, handle, [3, M, F, A]) "
+        "  catch error:{exception, {protocol, 2}, _} -> erpc:call(N, ?MODULE, handle, [2, M, F, A]) end. "
+        "tell(Nodes, M, F, A) -> [call(N, M, F, A) || N <- Nodes], ok. "
         "without_agent(_) -> false. ",
     Rows = fill(Me, [row(N, N) || N <- lists:seq(1, 100)]),
     speaking(P1, string:replace(Next, "?MODULE", "livestash_agent_remote", all), fun() ->
@@ -315,7 +299,7 @@ dying_peer([Me, P1 | _]) ->
     Third = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
     ?F:eventually(fun() -> ?F:call(Third, erlang, module_loaded, [livestash_agent_handoff]) end),
     connect(Third, [Me]),
-    ?F:call(Third, ?MODULE, make_table, []),
+    ?F:call(Third, ?F, make_table, []),
     ?F:call(Third, ?MODULE, halt_when_rows_come, []),
     ?assertEqual(#{handed_over => 500, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, Third])),
     ?assert(same(Rows, rows(P1))),
@@ -394,14 +378,21 @@ no_time([Me, P1 | _]) ->
     ?assertEqual([], rows(P1)).
 
 large_rows([Me, P1, P2 | _]) ->
-    Rows = fill(Me, [row(N, binary:copy(<<N>>, 3 * 1024 * 1024)) || N <- lists:seq(1, 6)]),
+    ?F:call(Me, ?MODULE, fill_large, [6]),
+    Rows = ?F:call(Me, ?MODULE, digests, []),
     ?assertEqual(#{handed_over => 6, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
-    ?assert(same(Rows, rows(P1) ++ rows(P2))).
+    ?assertEqual(lists:sort(Rows), lists:sort(lists:append([?F:call(Peer, ?MODULE, digests, []) || Peer <- [P1, P2]]))).
+
+fill_large(Count) ->
+    true = ets:insert(?TABLE, [row(N, binary:copy(<<N>>, 3 * 1024 * 1024)) || N <- lists:seq(1, Count)]).
+
+digests() ->
+    [{element(?KEY, Row), erlang:phash2(Row)} || Row <- ets:tab2list(?TABLE)].
 
 withdrawn_offer([Me, P1 | _]) ->
     Dead = ?F:call(Me, erlang, spawn, [erlang, now, []]),
     ?F:eventually(fun() -> not ?F:call(Me, erlang, is_process_alive, [Dead]) end),
-    ?assertEqual([withdrawn], ?F:call(P1, livestash_agent_handoff, take, [?TABLE, [{row(1, 1), {0, 0, false, true}, 0}], Dead])),
+    ?assertEqual([withdrawn], ?F:call(P1, livestash_agent_intake, take, [?TABLE, [{row(1, 1), {0, 0, false, true}, 0}], Dead])),
     ?assertEqual([], rows(P1)).
 
 other_tables([Me, #{node := Peer} | _]) ->
@@ -417,7 +408,7 @@ hand_over_other(Type, Access, Peer) ->
     Table = ets:new(other, [Type, Access, named_table]),
     ets:insert(Table, {key, value}),
     try
-        livestash_agent_handoff:hand_over([Table], [Peer], 1000)
+        livestash_agent_handoff:hand_over(Table, [Peer], 1000, none)
     after
         ets:delete(Table)
     end.
@@ -496,32 +487,10 @@ client(Key, Source, Nodes) ->
     exit({Key, [First | Second]}).
 
 visit(Key, Hint) ->
-    case find(Key, Hint) of
-        not_found ->
-            not_found;
+    case ?F:find(Key, Hint) of
+        none ->
+            none;
         Value ->
             ets:insert(?TABLE, {state, Key, self(), 1, #{value => Value + 1}, nil}),
             Value
-    end.
-
-%% LiveStash: here, else at the hinted node, else at all others at once.
-find(Key, Hint) ->
-    case ets:lookup(?TABLE, Key) of
-        [{_, _, _, _, #{value := Value}, _}] -> Value;
-        [] -> pop_hinted(Key, Hint)
-    end.
-
-pop_hinted(Key, Hint) when Hint =/= none, Hint =/= node() ->
-    case erpc:call(Hint, ets, take, [?TABLE, Key]) of
-        [{_, _, _, _, #{value := Value}, _}] -> Value;
-        [] -> pop_others(Key, nodes() -- [Hint])
-    end;
-pop_hinted(Key, _Hint) ->
-    pop_others(Key, nodes()).
-
-pop_others(Key, Nodes) ->
-    Popped = [Value || {ok, [{_, _, _, _, #{value := Value}, _}]} <- erpc:multicall(Nodes, ets, take, [?TABLE, Key])],
-    case Popped of
-        [Value | _] -> Value;
-        [] -> not_found
     end.

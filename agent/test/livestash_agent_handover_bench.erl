@@ -29,7 +29,7 @@ fleet(Size) ->
     Vms = [?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}) || _ <- lists:seq(1, Size)],
     [?F:eventually(fun() -> ?F:call(Vm, erlang, module_loaded, [livestash_agent_handoff]) end) || Vm <- Vms],
     [true = ?F:call(Vm, net_kernel, connect_node, [Other]) || Vm <- Vms, #{node := Other} <- Vms],
-    [true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0) || Vm <- Vms],
+    [true = ?F:call(Vm, fun livestash_agent_fixture:make_table/0) || Vm <- Vms],
     %% Gives them this module.
     [0 = ?F:call(Vm, fun ?MODULE:memory_risen/0) || Vm <- Vms],
     Vms.
@@ -123,7 +123,7 @@ delete_at() ->
 
 -spec hand_over([node()], non_neg_integer()) -> {Microseconds :: non_neg_integer(), map()}.
 hand_over(Peers, Within) ->
-    timer:tc(livestash_agent_handoff, hand_over, [[?TABLE], Peers, Within]).
+    timer:tc(livestash_agent_handoff, hand_over, [?TABLE, Peers, Within, none]).
 
 start_all_calling(Peers, Node) ->
     [ok = ?F:call(Peer, ?MODULE, start_calling, [Node]) || Peer <- Peers].

@@ -13,7 +13,7 @@
 all_test_() ->
     [
         {"nodes are replaced", {timeout, 3600, fun nodes_are_replaced/0}},
-        {"what was stashed on a node that stood alone", {timeout, 60, fun rows_of_a_lone_node/0}},
+        {"what was stashed on a node that stood alone", {timeout, 100, fun rows_of_a_lone_node/0}},
         {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}},
         {"an application with another adapter that uses Mnesia for itself", {timeout, 60, fun other_adapter/0}}
     ].
@@ -70,12 +70,15 @@ rows_of_a_lone_node() ->
     [Lone | Others] = lists:reverse(names()),
     Vms = fleet(Others),
     Vm = boot(Lone, alone, [Lone | Others]),
-    eventually(fun() -> loaded(Vm) end),
+    eventually(fun() -> call(Vm, livestash_agent_store, mnesia_loaded, []) end),
     write(Vm, [{?TABLE, lone, call(Vm, erlang, whereis, [init]), os:system_time(second) + 1000, lone}]),
-    [true = call(Vm, net_kernel, connect_node, [node_name(Other)]) || Other <- Others],
     All = Vms#{Lone => Vm},
+    %% Connected again and again, as the agent does with those that DNS names: nodes that meet on a busy machine may part again.
+    eventually(fun() ->
+        [call(Vm, net_kernel, connect_node, [node_name(Other)]) || Other <- Others],
+        [rows(Each) || Each <- maps:values(All)] =:= [?ROWS + 1 || _ <- [Lone | Others]]
+    end),
     joined(All),
-    ?assertEqual([?ROWS + 1 || _ <- [Lone | Others]], [rows(Each) || Each <- maps:values(All)]),
     [stop(Each) || Each <- maps:values(All)].
 
 loading_copy() ->
@@ -141,9 +144,6 @@ able(Vm) ->
         <<"HTTP/1.1 200", _/binary>> = Answer -> binary:match(body(Answer), <<"\"store\":{\"ready\":true">>) =/= nomatch;
         _ -> false
     end.
-
-loaded(Vm) ->
-    is_integer(call(Vm, ets, info, [?TABLE, size])).
 
 rows(Vm) -> call(Vm, ets, info, [?TABLE, size]).
 

@@ -8,10 +8,10 @@
 -define(FAR, 4000000000).
 
 all_test_() ->
-    {foreach, fun start/0, fun stop/1, [
+    {foreach, fun start/0, fun livestash_agent_fixture:kill/1, [
         {"stashes of the published size", {timeout, 60, fun published_size/0}},
         {"what there is no room for", {timeout, 60, fun no_room/0}},
-        {"what other nodes' users write", fun moved/0},
+        {"what other nodes' users write", {timeout, 60, fun moved/0}},
         {"what was deleted, and when", fun deleted/0}
     ]}.
 
@@ -20,13 +20,6 @@ start() ->
     unlink(Pid),
     livestash_agent_journal:remember(?TABLE),
     Pid.
-
-stop(Pid) ->
-    Monitor = monitor(process, Pid),
-    exit(Pid, kill),
-    receive
-        {'DOWN', Monitor, process, Pid, _} -> ok
-    end.
 
 %% It was full after 4,375 of them.
 published_size() ->

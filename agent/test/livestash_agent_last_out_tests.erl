@@ -95,7 +95,7 @@ start(Name, Environment) ->
         }
     }),
     ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [livestash_agent])) end),
-    true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0),
+    true = ?F:call(Vm, fun livestash_agent_fixture:make_table/0),
     ok = ?F:call(Vm, fun() -> ok end),
     Vm#{name => Name, pid => ?F:call(Vm, os, getpid, [])}.
 

@@ -66,7 +66,7 @@ number(Variable, Default) ->
 start(Environment) ->
     Vm = #{node := Node} = ?F:start(#{environment => Environment#{"LIVE_STASH_ADAPTER" => "ets"}}),
     ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [livestash_agent])) end),
-    true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0),
+    true = ?F:call(Vm, fun livestash_agent_fixture:make_table/0),
     ok = ?F:call(Vm, fun() -> ok end),
     %% Hidden, because LiveStash asks every node that it sees.
     true = net_kernel:hidden_connect_node(Node),
@@ -116,7 +116,7 @@ run_together(Size, Kinds, Rows, Seed) ->
     Users = settle(Vms, Kinds, Seed),
     [?F:call(Vm, livestash_agent_state, set_draining, [handing_over]) || Vm <- Going],
     [tell(Users, {drain, Node, [Stays]}) || #{node := Node} <- Going],
-    HandOver = fun(Vm) -> ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Stays], ?WITHIN]) end,
+    HandOver = fun(Vm) -> ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, [Stays], ?WITHIN, none]) end,
     Ends = [spawn_monitor(fun() -> HandOver(Vm) end) || Vm <- Going],
     [
         receive
@@ -151,7 +151,7 @@ births_travel_on() ->
     [{Key, away} || Key <- Keys] -- [{Key, Value} || {state, Key, _, _, #{value := Value}, _} <- Rows].
 
 move_all(Vm, Peers) ->
-    #{left := 0} = ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], [Node || #{node := Node} <- Peers], ?WITHIN]).
+    #{left := 0} = ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, [Node || #{node := Node} <- Peers], ?WITHIN, none]).
 
 %% All nodes are told to stop within two seconds; a new one comes two seconds later.
 run_out(Size, Count, Rows, Seed) ->
@@ -193,7 +193,7 @@ drain_all([#{node := Node} = Vm | Staying], Users) ->
     Peers = [Peer || #{node := Peer} <- Staying],
     ?F:call(Vm, livestash_agent_state, set_draining, [handing_over]),
     tell(Users, {drain, Node, Peers}),
-    _ = ?F:call(Vm, livestash_agent_handoff, hand_over, [[?TABLE], Peers, ?WITHIN]),
+    _ = ?F:call(Vm, livestash_agent_handoff, hand_over, [?TABLE, Peers, ?WITHIN, none]),
     %% As if it had stopped.
     true = ?F:call(Vm, ets, delete, [?TABLE]),
     tell(Users, gone),
@@ -312,7 +312,7 @@ user(#{page := Page, older := Older} = User) ->
             From ! {final, self(), Wrong},
             user(Back);
         stop ->
-            [kill(Old) || Old <- [Page, Older], Old =/= none],
+            [?F:kill(Old) || Old <- [Page, Older], Old =/= none],
             ok;
         _ ->
             user(User)
@@ -385,20 +385,13 @@ acknowledged(Value, conflict, #{wrong := Wrong, key := Key} = User) ->
 end_page(#{page := none} = User) ->
     User;
 end_page(#{page := Page} = User) ->
-    kill(Page),
+    ?F:kill(Page),
     last_words(User).
 
 last_words(#{page := Page} = User) ->
     receive
         {acknowledged, Page, Value, Result} -> last_words(acknowledged(Value, Result, User))
     after 0 -> User#{page := none}
-    end.
-
-kill(Page) ->
-    Monitor = monitor(process, Page),
-    exit(Page, kill),
-    receive
-        {'DOWN', Monitor, process, Page, _} -> ok
     end.
 
 %% Most users come back at once. Where an older page lives on, they would find what it has stashed.
@@ -419,12 +412,12 @@ drain(Node, #{kind := Kind, page := Page, older := Older} = User) ->
         _ -> [erlang:send_after(Later, self(), return) || sometimes(30)]
     end,
     Ends = is_pid(Older) andalso node(Older) =:= Node andalso lists:member(Kind, [older, older_there]),
-    [kill(Older) || Ends],
+    [?F:kill(Older) || Ends],
     User.
 
 %% The node has stopped.
 gone(#{page := Page, older := Older, stay := Stay} = User) ->
-    [kill(Older) || is_pid(Older), not lists:member(node(Older), Stay)],
+    [?F:kill(Older) || is_pid(Older), not lists:member(node(Older), Stay)],
     case is_pid(Page) andalso not lists:member(node(Page), Stay) of
         true -> disconnected(end_page(User));
         false -> User
@@ -481,35 +474,10 @@ until() ->
 recover(_Key, none) ->
     new;
 recover(Key, Hint) ->
-    case find(Key, Hint) of
+    case ?F:find(Key, Hint) of
         none ->
             none;
         Value ->
             ets:insert(?TABLE, {state, Key, self(), until(), #{value => Value}, nil}),
             Value
     end.
-
-find(Key, Hint) ->
-    case ets:lookup(?TABLE, Key) of
-        [Row] -> value(Row);
-        [] -> pop_hinted(Key, Hint, lists:member(Hint, nodes()))
-    end.
-
-pop_hinted(Key, Hint, true) ->
-    try erpc:call(Hint, ets, take, [?TABLE, Key]) of
-        [Row] -> value(Row);
-        [] -> pop_others(Key, Hint)
-    catch
-        error:_ -> pop_others(Key, Hint)
-    end;
-pop_hinted(Key, Hint, false) ->
-    pop_others(Key, Hint).
-
-pop_others(Key, Hint) ->
-    case [value(Row) || {ok, [Row]} <- erpc:multicall(nodes() -- [Hint], ets, take, [?TABLE, Key])] of
-        [Value | _] -> Value;
-        [] -> none
-    end.
-
-value({state, _Key, _Owner, _Until, #{value := Value}, _Version}) ->
-    Value.

@@ -72,10 +72,9 @@ series(Peer) ->
         "erlang_vm_atom_limit",
         "erlang_vm_statistics_run_queues_length",
         "erlang_vm_statistics_reductions_total",
-        "erlang_vm_dist_node_state{peer=\"" ++ Peer ++ "\"}",
         "erlang_vm_dist_node_queue_size_bytes{peer=\"" ++ Peer ++ "\"}",
         "erlang_vm_dist_recv_bytes{peer=\"" ++ Peer ++ "\"}",
-        "erlang_vm_dist_port_queue_size_bytes{peer=\"" ++ Peer ++ "\"}",
+        "erlang_vm_dist_send_bytes{peer=\"" ++ Peer ++ "\"}",
         "erlang_vm_dist_proc_message_queue_len{peer=\"" ++ Peer ++ "\",type=\"dist\"}"
     ].
 

@@ -8,28 +8,24 @@
 -define(LATER, 600).
 
 rank_test_() ->
-    {timeout, 60, {setup, fun start/0, fun stop/1, fun(_) ->
+    {setup, fun start/0, fun livestash_agent_fixture:kill/1, fun(_) ->
         [
-            {"the younger page's version is right, whatever the older one does", fun younger_page/0},
-            {"of one page, the later write", fun later_write/0},
-            {"a page that has ended has its birth", fun ended_page/0},
-            {"a row without a page ranks below all others", fun without_page/0},
-            {"what peers leave is known when they are gone", fun learnt/0}
+            {Name, {timeout, 60, Test}}
+         || {Name, Test} <- [
+                {"the younger page's version is right, whatever the older one does", fun younger_page/0},
+                {"of one page, the later write", fun later_write/0},
+                {"a page that has ended has its birth", fun ended_page/0},
+                {"a row without a page ranks below all others", fun without_page/0},
+                {"what peers leave is known when they are gone", fun learnt/0}
+            ]
         ]
-    end}}.
+    end}.
 
 start() ->
     {ok, Pid} = livestash_agent_rank:start_link(),
     unlink(Pid),
     timer:sleep(?LATER),
     Pid.
-
-stop(Pid) ->
-    Monitor = monitor(process, Pid),
-    exit(Pid, kill),
-    receive
-        {'DOWN', Monitor, process, Pid, _} -> ok
-    end.
 
 younger_page() ->
     First = page(),

@@ -3,19 +3,20 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1, request/2]).
+-import(livestash_agent_fixture, [start_with_telemetry/1, stop/1, call/4, request/2]).
 
 -define(EVENT, [phoenix, live_view, mount, stop]).
 
 attach_test_() ->
     [{timeout, 60, Test} || Test <- [
         fun returns_are_counted/0,
+        fun versions_are_told/0,
         fun without_an_adapter_nothing_is_counted/0
     ]].
 
 %% The socket as LiveStash leaves it when LiveView has mounted.
 returns_are_counted() ->
-    Vm = vm("ets"),
+    Vm = start_with_telemetry("ets"),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ?assertEqual(1, call(Vm, telemetry, handlers, [?EVENT])),
@@ -29,8 +30,23 @@ returns_are_counted() ->
     ?assertMatch(#{versions := [<<"2">>]}, call(Vm, livestash_agent_shape, known, [ac_tab])),
     stop(Vm).
 
+%% Of each view one version, unless it has many.
+versions_are_told() ->
+    Vm = vm("ets"),
+    ok = call(Vm, livestash_agent_recovery, attach, []),
+    ?assertMatch({match, _}, re:run(request(Vm, "/status"), <<"\"versions\":\\[\\]">>)),
+    Mounts = [{'Cart', nil}, {'Shop', <<"2">>}, {'Cart', nil}, {'Chat', 1}, {'Chat', 2}, {'Chat', 1}],
+    [mounted(Vm, View, #{'reconnected?' => true, stash_fingerprint => nil, version => Version}) || {View, Version} <- Mounts],
+    ?assertEqual([{'Cart', nil}, {'Shop', <<"2">>}], call(Vm, livestash_agent_recovery, versions, [])),
+    Text = request(Vm, "/status"),
+    ?assertMatch({match, _}, re:run(Text, <<"\"versions\":\\[{\"view\":\"Cart\",\"version\":\"nil\"},{\"view\":\"Shop\",\"version\":\"\\\\\"2\\\\\"\"}\\]">>)),
+    ?assertMatch({match, _}, re:run(Text, <<"\"returns\":{\"recovered\":0,\"notRecovered\":6}">>)),
+    [mounted(Vm, list_to_atom("v" ++ integer_to_list(N)), #{version => 1}) || N <- lists:seq(1, 100)],
+    ?assertEqual(31, length(call(Vm, livestash_agent_recovery, versions, []))),
+    stop(Vm).
+
 without_an_adapter_nothing_is_counted() ->
-    Vm = vm("none"),
+    Vm = start_with_telemetry("none"),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ?assertEqual(0, call(Vm, telemetry, handlers, [?EVENT])),
     ?assertEqual(nomatch, re:run(request(Vm, "/metrics"), "livestash_returns_total")),
@@ -51,7 +67,10 @@ no_shape_fails_test_() ->
     ].
 
 mounted(Vm, Context) ->
-    Metadata = #{socket => #{private => #{live_stash_context => Context}}},
+    mounted(Vm, nil, Context).
+
+mounted(Vm, View, Context) ->
+    Metadata = #{socket => #{view => View, private => #{live_stash_context => Context}}},
     ok = call(Vm, telemetry, execute, [?EVENT, #{}, Metadata]).
 
 counted(Vm) ->
@@ -61,10 +80,3 @@ counted(Vm) ->
 number(Text, Recovered) ->
     {match, [Number]} = re:run(Text, ["\nlivestash_returns_total{recovered=\"", Recovered, "\"} ([0-9]+)\n"], [{capture, all_but_first, list}]),
     list_to_integer(Number).
-
-%% Has telemetry, as an application with LiveView has it.
-vm(Adapter) ->
-    Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}, flags => ["-pa", os:getenv("TESTS")]}),
-    {module, telemetry} = call(Vm, code, load_file, [telemetry]),
-    eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
-    Vm.

@@ -271,9 +271,10 @@ close_gate(Vm) ->
         end
      || Text <- [
             "-module(livestash_agent_row).",
-            "-export([owner/1, until/1]).",
+            "-export([owner/1, until/1, number/1]).",
             "owner(Row) -> M = monitor(process, gate), receive {'DOWN', M, process, _, _} -> element(3, Row) end.",
-            "until(Row) -> element(4, Row)."
+            "until(Row) -> element(4, Row).",
+            "number(Row) -> erlang:phash2(Row, 1 bsl 32)."
         ]
     ],
     {ok, Module, Code} = compile:forms(Forms),

@@ -159,7 +159,7 @@ boot(Settings, Flags) ->
     ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [livestash_agent])) end),
     [] = ?F:call(Vm, fun livestash_agent_endpoint_tests:'__sockets__'/0),
     {module, ?MODULE} = ?F:call(Vm, code, load_file, [?MODULE]),
-    true = ?F:call(Vm, fun livestash_agent_handoff_tests:make_table/0),
+    true = ?F:call(Vm, fun livestash_agent_fixture:make_table/0),
     Vm#{report => Report}.
 
 report(#{report := File}) ->

@@ -52,6 +52,8 @@ type options struct {
 	exporterImage    string
 	runnerImage      string
 	starterImage     string
+	upgrade          string
+	upgradesAtOnce   int
 	concurrency      int
 	leaderElection   bool
 	electionInNS     string
@@ -95,6 +97,8 @@ func parse() options {
 	flag.StringVar(&opts.exporterImage, "redis-exporter-image", "docker.io/oliver006/redis_exporter:v1.93.0", "Image of the exporter of that Redis' metrics, unless the fleet names one.")
 	flag.StringVar(&opts.runnerImage, "runner-image", "ghcr.io/livestash-dev/livestash-k6:"+version, "Image of the load tests of LiveStashBenchmarks, unless the benchmark names one.")
 	flag.StringVar(&opts.starterImage, "starter-image", "ghcr.io/grafana/k6-operator:starter-v1.6.0", "Image with which k6-operator starts the runners of LiveStashBenchmarks. It has the programs sh and curl.")
+	flag.StringVar(&opts.upgrade, "upgrade", string(v1alpha1.UpgradeWithNextRollout), "When the pods of fleets without spec.upgrade get what this version of the operator makes of them, unlike the last one: WithNextRollout, of their own, or Immediately.")
+	flag.IntVar(&opts.upgradesAtOnce, "upgrades-at-once", 1, "How many of the fleets that are upgraded immediately have their pods replaced at the same time. The next one follows when one is Ready again.")
 	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
 	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
@@ -105,7 +109,22 @@ func parse() options {
 	flag.BoolVar(&opts.printVersionOnly, "version", false, "Print the version and stop.")
 	opts.logging.BindFlags(flag.CommandLine)
 	flag.Parse()
+	if err := opts.check(); err != nil {
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), err)
+		os.Exit(2)
+	}
 	return opts
+}
+
+// check refuses a command line that means nothing.
+func (o options) check() error {
+	switch policy := v1alpha1.UpgradePolicy(o.upgrade); {
+	case policy != v1alpha1.UpgradeImmediately && policy != v1alpha1.UpgradeWithNextRollout:
+		return fmt.Errorf("--upgrade=%s is neither Immediately nor WithNextRollout", o.upgrade)
+	case o.upgradesAtOnce < 1:
+		return fmt.Errorf("--upgrades-at-once=%d must be at least 1: with --upgrade=WithNextRollout no fleet is upgraded by itself", o.upgradesAtOnce)
+	}
+	return nil
 }
 
 func run(opts options) error {
@@ -146,6 +165,10 @@ func run(opts options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
+	configs, err := cluster.NewConfigsCache(mgr, cacheOptions(opts.namespaces).DefaultNamespaces)
+	if err != nil {
+		return err
+	}
 	seesNodes, err := cluster.CanSeeNodes(context.Background(), mgr.GetAPIReader())
 	if err != nil {
 		return fmt.Errorf("asking whether nodes may be seen: %w", err)
@@ -154,6 +177,7 @@ func run(opts options) error {
 		ctrl.Log.Info("Nodes may not be seen: pods leave a cordoned node only when they are evicted. A ClusterRole that may get, list and watch nodes changes that")
 	}
 	reconciler := &cluster.Reconciler{
+		Configs:            configs,
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
@@ -164,6 +188,9 @@ func run(opts options) error {
 		Redis:              redisadmin.New(),
 		Namespace:          ownNamespace(),
 		Readers:            names(opts.agentReaders),
+		Version:            version,
+		Upgrade:            v1alpha1.UpgradePolicy(opts.upgrade),
+		UpgradesAtOnce:     opts.upgradesAtOnce,
 		Clock:              clock.RealClock{},
 		SeesNodes:          seesNodes,
 		Agents:             observer,

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The chart as a user works with it: its own test, an upgrade, and an uninstall that leaves fleets alone.
@@ -23,7 +25,20 @@ func TestChart(t *testing.T) {
 	if out := helm("test", release); strings.Count(out, "Succeeded") == 0 {
 		t.Errorf("helm test ran nothing:\n%s", out)
 	}
-	helm(append([]string{"upgrade", release, repository(), "--wait", "--set", "operator.replicas=2"}, chartValues()...)...)
+	// An operator that would make other pods leaves those that there are.
+	helm(append([]string{
+		"upgrade", release, repository(), "--wait", "--set", "operator.replicas=2", "--set", "operator.extraArgs={--agent-image=example.invalid/agent:2}",
+	}, chartValues()...)...)
+	s.eventually(time.Minute, func() error {
+		if says := s.condition("UpToDate"); !strings.HasPrefix(says, "False TemplateKept") {
+			return fmt.Errorf("condition UpToDate is %s", says)
+		}
+		return nil
+	})
+	s.settled()
+	if left := s.must("", "get", "pod/shop-0", "-o", "jsonpath={.metadata.uid}"); left != pod {
+		t.Errorf("after an upgrade of the operator the pod is %q, was %q", left, pod)
+	}
 	helm("uninstall", release, "--wait")
 	if left := s.must("", "get", "lsc/shop", "pod/shop-0", "-o", "jsonpath={.items[1].metadata.uid}"); left != pod {
 		t.Errorf("after helm uninstall the pod is %q, was %q", left, pod)

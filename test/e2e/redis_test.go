@@ -57,6 +57,46 @@ func TestManagedRedis(t *testing.T) {
 	})
 }
 
+// A managed Redis without a volume keeps what it holds when it is changed; what a deleted pod costs is told.
+func TestRedisWithoutAVolume(t *testing.T) {
+	s := newSpace(t, "redis-memory")
+	s.apply("adapter: Redis\nreplicas: 1\nredis: {managed: {memory: 64Mi}}")
+	s.settled()
+	s.must("", "wait", "lsc/shop", "--for=condition=StoreReady", "--timeout=1m")
+	for _, change := range []string{"{memory: 96Mi}", "{memory: 64Mi, exporter: {enabled: false}}"} {
+		before := s.redisServer()
+		s.redis("set", "live_stash:e2e", change, "EX", "600")
+		s.apply("adapter: Redis\nreplicas: 1\nredis: {managed: " + change + "}")
+		s.eventually(2*time.Minute, func() error {
+			now, pods := s.redisServer(), s.must("", "get", "pods", "-l", "app.kubernetes.io/name=redis", "-o", "name")
+			if now == before || pods != "pod/"+now {
+				return fmt.Errorf("the server was %s and is %s; the pods are %s", before, now, pods)
+			}
+			return nil
+		})
+		if got := s.redis("get", "live_stash:e2e"); got != change {
+			t.Errorf("the stash is %q after the change %s", got, change)
+		}
+	}
+	s.must("", "wait", "lsc/shop", "--for=condition=StoreReady", "--timeout=1m")
+	s.must("", "delete", "pod", s.redisServer())
+	s.eventually(time.Minute, func() error {
+		if told := s.must("", "get", "events", "--field-selector", "reason=StashesLost", "-o", "jsonpath={.items[*].message}"); !strings.Contains(told, "was gone without having been asked") {
+			return fmt.Errorf("told is %q", told)
+		}
+		return nil
+	})
+}
+
+// redisServer is the pod that has the stashes of a managed Redis.
+func (s space) redisServer() string {
+	s.t.Helper()
+	if pod := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.redis.server.pod}"); pod != "" {
+		return pod
+	}
+	return "shop-redis-0"
+}
+
 // redis is what redis-cli says, run in the pod of the managed Redis as the fleet.
 func (s space) redis(command ...string) string {
 	s.t.Helper()
@@ -65,7 +105,7 @@ func (s space) redis(command ...string) string {
 
 func (s space) redisAs(password string, command ...string) string {
 	s.t.Helper()
-	args := []string{"exec", "shop-redis-0", "-c", "redis", "--", "redis-cli", "--no-auth-warning", "--user", "livestash", "--pass", password}
+	args := []string{"exec", s.redisServer(), "-c", "redis", "--", "redis-cli", "--no-auth-warning", "--user", "livestash", "--pass", password}
 	return s.must("", append(args, command...)...)
 }
 

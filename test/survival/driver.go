@@ -72,7 +72,7 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 		for _, e := range chosen {
 			results = append(results, d.do(ctx, e, o.subjects(e, fleets))...)
 		}
-		// A fleet that is kept is rolled along when the operator is upgraded under the next one.
+		// A fleet that is kept takes part when the operator is upgraded under the next one.
 		if last := i == len(groups)-1; !o.keep || !last {
 			// Also when the run was stopped: a cluster of the user's own stays as it was.
 			err = errors.Join(err, inParallel(fleets, func(f *fleet.Fleet) error { return f.Remove(context.WithoutCancel(ctx)) }))
@@ -98,7 +98,7 @@ func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 // choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
 	all := events(o)
-	known := []string{plain, paired, single, hidden}
+	known := []string{plain, paired, single, hidden, tried}
 	var chosen []event
 	for _, e := range all {
 		known = append(known, e.name)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,10 @@ const (
 	// hiddenTTL is how long a stash of a hidden tab lives. Three of it are longer than it and a minute, after which LiveStash
 	// has certainly removed what was over.
 	hiddenTTL = 30 * time.Second
+
+	// canaryTime is how long a release is tried, and backTime is in what time the fleet must be back from a bad one.
+	canaryTime = 20 * time.Second
+	backTime   = 3 * time.Minute
 )
 
 // The groups of events, by which some are chosen at once.
@@ -40,6 +45,8 @@ const (
 	paired = "pairs"
 	// hidden are events after which the users come back when their stashes' TTL has long been over.
 	hidden = "hidden"
+	// tried are rollouts with a canary.
+	tried = "tried"
 )
 
 // event is something that happens to a fleet.
@@ -89,7 +96,7 @@ func (e event) is(name string) bool { return name == e.name || name == e.group }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents())
+	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), triedEvents())
 }
 
 // plainEvents are in an order of their own: the worst ones late.
@@ -105,6 +112,7 @@ func plainEvents(o options) []event {
 		{name: "scale-down", replicas: 3, do: each(scaleTo(2)), judge: planned},
 		{name: "scale-up", replicas: 2, do: each(scaleTo(4)), judge: planned},
 		{name: "redis-restart", replicas: 3, adapter: "Redis", do: each(restartRedis), judge: redisRestarted(o)},
+		{name: "redis-change", replicas: 3, adapter: "Redis", do: each(changeRedis), judge: planned, without: withVolume(o), maxP99: pairP99},
 		{name: "redis-kill", replicas: 3, adapter: "Redis", needsNode: true, do: each(killRedis), judge: redisRestarted(o)},
 		{name: "kill", replicas: 3, needsNode: true, do: each(killPod), judge: killed},
 		{name: "split", replicas: 3, needsNode: true, do: each(splitPod), judge: split},
@@ -127,6 +135,36 @@ func hiddenEvents() []event {
 		name: "hidden", group: hidden, replicas: 3, ttl: hiddenTTL, do: each(rolloutUnseen), judge: unseen,
 		without: map[string]string{"BrowserMemory": "the browser has the stash, which ages from the moment it was made: nothing can keep it"},
 	}}
+}
+
+// triedEvents need pages whose version the environment sets: those of the workload without dependencies, with ETS.
+func triedEvents() []event {
+	return []event{{name: "canary", group: tried, replicas: 3, adapter: "ETS", do: each(rolloutOfAnotherVersion), judge: onlyItsShare}}
+}
+
+// rolloutOfAnotherVersion is a release whose pages refuse what users have stashed. The operator must find out, and go back.
+func rolloutOfAnotherVersion(ctx context.Context, s *subject) error {
+	defer func() { s.Version, s.Canary = "", nil }()
+	s.Version, s.Canary = "2", map[string]any{"pods": 1, "duration": canaryTime.String()}
+	if err := s.Apply(ctx); err != nil {
+		return err
+	}
+	begun := time.Now()
+	why, err := s.RolledBack(ctx, backTime)
+	s.remark("back after %.0f s: %s", time.Since(begun).Seconds(), why)
+	if err != nil {
+		return err
+	}
+	s.Version, s.Canary = "", nil
+	return s.Apply(ctx)
+}
+
+// onlyItsShare events lose at most the users of one pod of three.
+func onlyItsShare(_ string, r crowd.Report) string {
+	if share := r.Sessions / 3; r.Lost > share {
+		return fmt.Sprintf("%d sessions lost, and the share of one pod is %d", r.Lost, share)
+	}
+	return ""
 }
 
 // rolloutUnseen is a rollout that the users notice three TTLs later.
@@ -316,18 +354,16 @@ func (s *subject) midway(ctx context.Context, before map[string]types.UID) error
 	})
 }
 
-// upgradeOperator installs the operator under its other tag. The pods' template names the operator's image for the agent,
-// so that the new operator rolls every fleet that has an agent.
+// upgradeOperator installs the operator under its other tag. It would render other pods, because their template names the operator's image
+// for the agent, and must not touch those that there are.
 func upgradeOperator(ctx context.Context, d *driver, fleets []*subject) error {
 	tag := d.options.NextTag
 	if d.operatorTag == tag {
 		tag = d.options.Tag
 	}
-	upgrade := func() error { return d.installOperator(ctx, tag) }
-	if !d.options.Agent {
-		return upgrade()
-	}
-	return rolled(ctx, fleets, upgrade)
+	install := sync.OnceValue(func() error { return d.installOperator(ctx, tag) })
+	try(fleets, func(s *subject) error { return s.Upgrade(ctx, install) })
+	return nil
 }
 
 // rolled does something and waits until every pod of every fleet was replaced.

@@ -19,6 +19,8 @@ const (
 	ConditionRolloutSafe = "RolloutSafe"
 	// ConditionPlaced: no pod is on a node that is to be emptied, because it is cordoned or about to be removed. Only there when it is False.
 	ConditionPlaced = "Placed"
+	// ConditionUpToDate: the pods are as the operator that runs makes them. It takes no part in Ready.
+	ConditionUpToDate = "UpToDate"
 	// ConditionAvailable: the fleet serves; at most one pod is away.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
@@ -54,9 +56,13 @@ const (
 	ReasonTTLTooShort       = "TTLTooShort"
 	ReasonSurging           = "Surging"
 	ReasonRolloutStuck      = "RolloutStuck"
+	ReasonRolledBack        = "RolledBack"
+	ReasonCanaryRunning     = "CanaryRunning"
 	ReasonPodNotMade        = "PodNotMade"
 	ReasonLeavingNode       = "LeavingNode"
 	ReasonNoOtherNode       = "NoOtherNode"
+	ReasonBeforeRunning     = "BeforeRunning"
+	ReasonBeforeFailed      = "BeforeFailed"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"
@@ -82,10 +88,18 @@ const (
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
 
+	ReasonTemplateCurrent = "TemplateCurrent"
+	ReasonTemplateKept    = "TemplateKept"
+	ReasonUpgrading       = "Upgrading"
+	ReasonWaitingForTurn  = "WaitingForTurn"
+	ReasonUpgradeHeldUp   = "UpgradeHeldUp"
+
 	ReasonStorageClassMissing  = "StorageClassMissing"
 	ReasonRedisOperatorMissing = "RedisOperatorMissing"
 	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
 	ReasonRedisPasswordChanged = "RedisPasswordChanged"
+	ReasonRedisHandedOver      = "RedisHandedOver"
+	ReasonRedisHandOverWaits   = "RedisHandOverWaits"
 
 	ReasonPodMonitorMissing = "PodMonitorMissing"
 

@@ -53,6 +53,15 @@ type LiveStashClusterStatus struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
+	// operatorVersion is that of the operator that made the pods' template, which may be older than the one that runs: see
+	// spec.upgrade. "unknown": one that did not note it, before there was spec.upgrade.
+	// +optional
+	OperatorVersion string `json:"operatorVersion,omitempty"`
+
+	// upgradeStarted is when the operator began to replace the pods because it is another version. Unset when that does not go on.
+	// +optional
+	UpgradeStarted *metav1.Time `json:"upgradeStarted,omitempty"`
+
 	// rollouts are the last ten, the newest first. One without finished is under way.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -60,7 +69,7 @@ type LiveStashClusterStatus struct {
 	Rollouts []RolloutStatus `json:"rollouts,omitempty"`
 
 	// conditions: Ready, Reconciling and Stalled, which tools read that know nothing of fleets (kstatus); Available,
-	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, ReconcileSucceeded; with adapter BrowserMemory also
+	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, UpToDate, ReconcileSucceeded; with adapter BrowserMemory also
 	// StashesFit; while a pod is on a node that is cordoned, or that an autoscaler is about to remove, also Placed, which says
 	// what becomes of it.
 	// +listType=map

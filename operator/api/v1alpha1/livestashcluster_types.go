@@ -19,10 +19,12 @@ import (
 // +kubebuilder:printcolumn:name="Clustered",type=string,JSONPath=`.status.conditions[?(@.type=="Clustered")].status`,description="Whether every BEAM node sees every other"
 // +kubebuilder:printcolumn:name="Stashes",type=integer,JSONPath=`.status.stashes`,description="Stashes that the pods hold"
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the fleet serves"
+// +kubebuilder:printcolumn:name="Operator",type=string,priority=1,JSONPath=`.status.operatorVersion`,description="Version of the operator that made the pods' template"
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 45 characters, only a-z, 0-9 and '-', starting with a letter: it is part of pod DNS names and of BEAM node names, which end at 255 characters"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41 || !has(self.spec.redis) || !has(self.spec.redis.operator)",message="metadata.name must be at most 41 characters with spec.redis.operator: redis-operator makes longer names of it, and they end at 63"
+// +kubebuilder:validation:XValidation:rule="has(self.status) || !has(self.spec.rollout.canary) || self.spec.rollout.canary.pods < (has(self.spec.replicas) && self.spec.replicas > 2 ? self.spec.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".spec.rollout.canary"
 type LiveStashCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -55,6 +57,7 @@ type LiveStashClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.drain.gracePeriod) || ![self.drain.endpointWait, self.drain.closeTimeout, self.drain.handOffTimeout, self.drain.gracePeriod].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || duration(self.drain.gracePeriod) >= duration(self.drain.endpointWait) + duration(self.drain.closeTimeout) + duration(self.drain.handOffTimeout) + duration('7s')",messageExpression="'drain.gracePeriod of ' + self.drain.gracePeriod + ' is too short: endpointWait ' + self.drain.endpointWait + ' + closeTimeout ' + self.drain.closeTimeout + ' + handOffTimeout ' + self.drain.handOffTimeout + ' + 7s to stop; make gracePeriod at least that long, or another part shorter'",message="drain.gracePeriod must be at least endpointWait + closeTimeout + handOffTimeout + 7s",fieldPath=".drain"
 // +kubebuilder:validation:XValidation:rule="self.clustering.tls == oldSelf.clustering.tls || (has(self.replicas) && self.replicas == 0) || (has(oldSelf.replicas) && oldSelf.replicas == 0)",message="clustering.tls cannot change while there are pods, because nodes with and without TLS, or of two issuers, cannot talk to each other: scale to 0 replicas first, or make a new LiveStashCluster",fieldPath=".clustering"
 // +kubebuilder:validation:XValidation:rule="self.agent.enabled || !has(self.monitoring.podMonitor.enabled) || !self.monitoring.podMonitor.enabled",message="monitoring.podMonitor scrapes the agents, and agent.enabled is false: enable the agent, or remove monitoring.podMonitor",fieldPath=".monitoring"
+// +kubebuilder:validation:XValidation:rule="!has(self.rollout.canary) || (has(oldSelf.rollout.canary) && oldSelf.rollout.canary.pods == self.rollout.canary.pods) || self.rollout.canary.pods < (has(self.replicas) && self.replicas > 2 ? self.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".rollout.canary"
 type LiveStashClusterSpec struct {
 	// image is the container image of an Elixir release (`mix release`, for example one made by
 	// `mix phx.gen.release --docker`). Its own command is run. Changing it rolls the fleet.
@@ -200,6 +203,14 @@ type LiveStashClusterSpec struct {
 	// container is named `app`. Identity (labels of the selector, host name, contract variables) cannot be changed.
 	// +optional
 	PodTemplate *PodTemplateOverride `json:"podTemplate,omitempty"`
+
+	// upgrade is when the fleet's pods, and those of a Redis that the operator runs, get what a new version of the operator makes of the
+	// same spec: the agent, Redis' image, every detail of the pods. WithNextRollout: with the next rollout of their own, when the spec
+	// or a Secret that they read changes; the operator's upgrade touches nobody. Immediately: as soon as it is the fleet's turn, of
+	// which the operator gives one at a time (its value upgrade.atOnce), each when the fleet before is Ready again; a Redis without a
+	// volume loses all stashes by it. Default: the operator's own (its value upgrade.fleets), WithNextRollout unless it was changed.
+	// +optional
+	Upgrade UpgradePolicy `json:"upgrade,omitempty"`
 
 	// paused stops the operator from changing anything for this LiveStashCluster; its status goes on. Default false.
 	// +optional

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // RedisSpec is the store of adapter Redis: one of managed, operator and external. Default managed.
@@ -26,18 +27,18 @@ type RedisSpec struct {
 }
 
 // ManagedRedis is one Redis server that this operator runs, for this fleet alone. With persistence, a restart of it keeps
-// every stash; without, a crash of the server keeps them and a new pod loses all of them. While it is away nothing can be stashed and no stash be given back; the
-// pods go on serving.
+// every stash; without, so do a crash of the server and a change of what is set here, because another server takes over first, but a pod that is deleted
+// loses all of them. While it is away nothing can be stashed and no stash be given back; the pods go on serving.
 type ManagedRedis struct {
 	// image of a Redis server, or of one that speaks like it, such as Valkey. It must have redis-server, redis-cli and sh.
-	// Changing it restarts Redis. Default: that of the operator's flag --redis-image, docker.io/valkey/valkey.
+	// Without persistence it must know FAILOVER, as Redis 6.2 and Valkey do. Default: that of the operator's flag --redis-image, docker.io/valkey/valkey.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a Redis or Valkey image without spaces"
 	// +optional
 	Image string `json:"image,omitempty"`
 
 	// memory is the container's memory request and limit, at least 64Mi. Redis may fill three quarters of it (maxmemory);
-	// then it drops the stashes that would end first. Changing it restarts Redis. Default 512Mi.
+	// then it drops the stashes that would end first. Without persistence, less than the stashes take waits until it is enough. Default 512Mi.
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
@@ -246,6 +247,30 @@ type RedisStatus struct {
 	// address is where it is: host:port.
 	// +optional
 	Address string `json:"address,omitempty"`
+
+	// operatorVersion is that of the operator that made the template of its pod, when this operator runs it: see spec.upgrade.
+	// +optional
+	OperatorVersion string `json:"operatorVersion,omitempty"`
+
+	// server is the pod that has the stashes, with mode Managed and without persistence. When it is to be replaced, another one
+	// takes over its stashes first.
+	// +optional
+	Server *RedisServer `json:"server,omitempty"`
+}
+
+// RedisServer is a pod that has stashes in its memory.
+type RedisServer struct {
+	// pod is its name.
+	// +required
+	Pod string `json:"pod"`
+
+	// uid is the pod's: another one of this name has come up empty.
+	// +required
+	UID types.UID `json:"uid"`
+
+	// stashes is how many it had when it was last asked, about a minute ago at most.
+	// +optional
+	Stashes int64 `json:"stashes,omitempty"`
 }
 
 // RedisMode is who runs Redis.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -371,6 +372,11 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.beam.extraFlags", "must not set the node name, the cookie"},
 		},
 		{
+			name: "an upgrade that there is not",
+			spec: `{image: a, adapter: ETS, upgrade: Now}`,
+			says: []string{"spec.upgrade", `"Immediately", "WithNextRollout"`},
+		},
+		{
 			name: "a surge that there is not",
 			spec: `{image: a, adapter: ETS, rollout: {surge: Sometimes}}`,
 			says: []string{"spec.rollout.surge", `"Auto", "Always", "Never"`},
@@ -379,6 +385,71 @@ func TestBadClustersAreRefused(t *testing.T) {
 			name: "a word for a store that there is not",
 			spec: `{image: a, adapter: ETS, acceptLossOf: all}`,
 			says: []string{"spec.acceptLossOf", `"ETS", "BrowserMemory", "Redis", "Mnesia", "None"`},
+		},
+		{
+			name: "configuration that does something else",
+			spec: `{image: a, adapter: ETS, rollout: {configChanges: Restart}}`,
+			says: []string{"spec.rollout.configChanges", `"Roll", "Ignore"`},
+		},
+		{
+			name: "before a rollout, without a command",
+			spec: `{image: a, adapter: ETS, rollout: {before: {deadline: 1m}}}`,
+			says: []string{"rollout.before.command is missing", "or remove rollout.before"},
+		},
+		{
+			name: "before a rollout, an empty command",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [""]}}}`,
+			says: []string{"rollout.before.command is missing"},
+		},
+		{
+			name: "before a rollout, for ever",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [migrate], deadline: 25h}}}`,
+			says: []string{"rollout.before.deadline must be a duration from 1s to 24h"},
+		},
+		{
+			name: "before a rollout, no deadline's unit",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [migrate], deadline: "600"}}}`,
+			says: []string{"rollout.before.deadline must be", "90s or 10m"},
+		},
+		{
+			name: "before a rollout, again and again",
+			spec: `{image: a, adapter: ETS, rollout: {before: {command: [migrate], retries: 11}}}`,
+			says: []string{"spec.rollout.before.retries", "less than or equal to 10"},
+		},
+		{
+			name: "a canary of all pods",
+			spec: `{image: a, adapter: ETS, replicas: 3, rollout: {canary: {pods: 3}}}`,
+			says: []string{"spec.rollout.canary", "must be less than replicas"},
+		},
+		{
+			name: "a canary of all pods of the default",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {pods: 2}}}`,
+			says: []string{"spec.rollout.canary", "must be less than replicas"},
+		},
+		{
+			name: "a canary of no pod",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {pods: 0}}}`,
+			says: []string{"spec.rollout.canary.pods", "greater than or equal to 1"},
+		},
+		{
+			name: "a canary for ever",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {duration: 48h}}}`,
+			says: []string{"spec.rollout.canary.duration", "from 1s to 24h"},
+		},
+		{
+			name: "a canary without a unit",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {duration: "5"}}}`,
+			says: []string{"spec.rollout.canary.duration", "from 1s to 24h"},
+		},
+		{
+			name: "more than everybody recovered",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {minRecovered: "1.5"}}}`,
+			says: []string{"spec.rollout.canary.minRecovered", `from "0" to "1"`},
+		},
+		{
+			name: "fewer crashes than none",
+			spec: `{image: a, adapter: ETS, rollout: {canary: {maxCrashes: -1}}}`,
+			says: []string{"spec.rollout.canary.maxCrashes", "greater than or equal to 0"},
 		},
 		{
 			name: "more than all pods unavailable",
@@ -486,9 +557,19 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"external redis, TLS off":   `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: false}}}}`,
 		"external redis, own CA":    `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: true}, caSecretRef: {name: ca, key: ca.crt}}}}`,
 		"a word for Redis":          `{image: a, adapter: ETS, acceptLossOf: Redis}`,
+		"upgraded immediately":      `{image: a, adapter: ETS, upgrade: Immediately}`,
+		"upgraded with a rollout":   `{image: a, adapter: ETS, upgrade: WithNextRollout}`,
 		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
 		"a surge always":            `{image: a, adapter: ETS, rollout: {surge: Always}}`,
 		"no surge":                  `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Never}}`,
+		"configuration is ignored":  `{image: a, adapter: ETS, rollout: {configChanges: Ignore}}`,
+		"before a rollout":          `{image: a, adapter: ETS, rollout: {before: {command: [migrate]}}}`,
+		"before a rollout, in full": `{image: a, adapter: ETS, rollout: {before: {command: [/app/bin/shop, eval], args: ["Shop.Release.migrate()"], env: [{name: POOL_SIZE, value: "2"}], resources: {limits: {memory: 256Mi}}, deadline: 1h30m, retries: 3}}}`,
+		"a paused rollout":          `{image: a, adapter: ETS, rollout: {paused: true}}`,
+		"a canary by itself":        `{image: a, adapter: ETS, rollout: {canary: {}}}`,
+		"a canary of one replica":   `{image: a, adapter: ETS, replicas: 1, rollout: {canary: {}}}`,
+		"a canary of no replicas":   `{image: a, adapter: ETS, replicas: 0, rollout: {canary: {pods: 1}}}`,
+		"a canary of half the pods": `{image: a, adapter: ETS, replicas: 6, rollout: {canary: {pods: 3, duration: 1h30m, minRecovered: "0", maxCrashes: 2}}}`,
 		"a week for hidden tabs":    `{image: a, adapter: ETS, drain: {keepFor: 168h, keepBytes: 2Gi}}`,
 		"nothing for hidden tabs":   `{image: a, adapter: ETS, drain: {keepFor: 0s, keepBytes: 0}}`,
 		"a quarter unavailable":     `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "25%"}}`,
@@ -617,6 +698,33 @@ func TestDefaults(t *testing.T) {
 	}
 	if most, _, _ := unstructured.NestedInt64(created.Object, "spec", "disruptionBudget", "maxUnavailable"); most != 1 {
 		t.Errorf("maxUnavailable is %d", most)
+	}
+}
+
+// An autoscaler may lower the replicas below what a canary asks for; who changes the canary is told.
+func TestCanaryAndReplicas(t *testing.T) {
+	made, err := clusters.Create(t.Context(), clusterObject(t, "canary", `{image: a, adapter: ETS, replicas: 4, rollout: {canary: {pods: 3}}}`), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = clusters.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{}) })
+	made.Object["status"] = map[string]any{"replicas": int64(4)}
+	if made, err = clusters.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		change string
+		says   string
+	}{
+		{change: `{"spec":{"replicas":2}}`},
+		{change: `{"spec":{"rollout":{"canary":{"duration":"1m"}}}}`},
+		{change: `{"spec":{"rollout":{"canary":{"pods":2}}}}`, says: "must be less than replicas"},
+		{change: `{"spec":{"rollout":{"canary":{"pods":1}}}}`},
+	} {
+		_, err := clusters.Patch(t.Context(), made.GetName(), types.MergePatchType, []byte(c.change), metav1.PatchOptions{})
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", c.change, err)
+		}
 	}
 }
 

@@ -31,8 +31,9 @@ const (
 	maxText = 512
 	maxName = 255
 	maxWord = 64
-	// maxNodes is how many missing peers an agent names.
+	// maxNodes is how many missing peers an agent names, maxViews how many views.
 	maxNodes = 10
+	maxViews = 32
 
 	// dialTime ends a connect that nobody waits for any longer: net/http goes on with it after its question was given up,
 	// for as long as the kernel tries, which is two minutes.
@@ -66,7 +67,24 @@ type Status struct {
 	// LargestStashBytes is the size of the largest BrowserMemory stash seen, else 0.
 	LargestStashBytes int64    `json:"largestStashBytes"`
 	Handoffs          Handoffs `json:"handoffs"`
-	UptimeSeconds     int64    `json:"uptimeSeconds"`
+	// Returns count the users who came back to this node since it started.
+	Returns Returns `json:"returns"`
+	// Versions are those of the views that mounted on this node.
+	Versions      []PageVersion `json:"versions"`
+	UptimeSeconds int64         `json:"uptimeSeconds"`
+}
+
+// Returns count users who came back, by whether they found their stash.
+type Returns struct {
+	Recovered    int64 `json:"recovered"`
+	NotRecovered int64 `json:"notRecovered"`
+}
+
+// PageVersion is the LiveStash version of a view's pages, which give back stashes of that version only.
+type PageVersion struct {
+	View string `json:"view"`
+	// Version is the text of an Erlang term, shortened.
+	Version string `json:"version"`
 }
 
 // Peers counts the other nodes of the fleet.
@@ -128,7 +146,7 @@ type BadAnswerError struct {
 }
 
 func (e *BadAnswerError) Error() string {
-	return fmt.Sprintf("The agent on port %d (version %.40q) gave an answer that this operator does not understand: %v. Restart the pod, so that it gets the operator's own version.", e.Port, e.Version, e.Cause)
+	return fmt.Sprintf("The agent on port %d (version %.40q) gave an answer that this operator does not understand: %v. Set spec.upgrade to Immediately, so that the pods get the operator's own version of it.", e.Port, e.Version, e.Cause)
 }
 
 func (e *BadAnswerError) Unwrap() error { return e.Cause }
@@ -268,6 +286,7 @@ func readStatus(body []byte) (Status, error) {
 	status.Node = shortened(status.Node, maxName)
 	status.Reason, status.Store.Reason = shortened(status.Reason, maxText), shortened(status.Store.Reason, maxText)
 	status.Peers.MissingNodes = fewNames(status.Peers.MissingNodes)
+	status.Versions = fewVersions(status.Versions)
 	return status, nil
 }
 
@@ -276,6 +295,15 @@ func fewNames(names []string) []string {
 	var few []string
 	for _, name := range names[:min(len(names), maxNodes)] {
 		few = append(few, shortened(name, maxName))
+	}
+	return few
+}
+
+// fewVersions is a copy, as fewNames is one.
+func fewVersions(versions []PageVersion) []PageVersion {
+	var few []PageVersion
+	for _, page := range versions[:min(len(versions), maxViews)] {
+		few = append(few, PageVersion{shortened(page.View, maxName), shortened(page.Version, maxText)})
 	}
 	return few
 }

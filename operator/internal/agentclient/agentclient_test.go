@@ -23,7 +23,8 @@ const answer = `{"version":"0.1.0","node":"shop@shop-0","otp":"29","adapter":"et
  "peers":{"expected":2,"connected":1,"missing":1,"missingNodes":["shop@shop-1"]},
  "store":{"ready":true,"reason":""},
  "stashes":123,"stashBytes":45678,"largestStashBytes":9,
- "handoffs":{"sent":1,"received":2,"failed":3},"uptimeSeconds":12}`
+ "handoffs":{"sent":1,"received":2,"failed":3},
+ "returns":{"recovered":4,"notRecovered":5},"versions":[{"view":"Elixir.ShopWeb.CartLive","version":"\"2\""}],"uptimeSeconds":12}`
 
 var wanted = Status{
 	Version: "0.1.0", Node: "shop@shop-0", OTP: "29", Adapter: "ets", Reason: "shop@shop-1 is missing.", Draining: true,
@@ -31,6 +32,8 @@ var wanted = Status{
 	Store:   Store{Ready: true},
 	Stashes: 123, StashBytes: 45678, LargestStashBytes: 9,
 	Handoffs:      Handoffs{Sent: 1, Received: 2, Failed: 3},
+	Returns:       Returns{Recovered: 4, NotRecovered: 5},
+	Versions:      []PageVersion{{View: "Elixir.ShopWeb.CartLive", Version: `"2"`}},
 	UptimeSeconds: 12,
 }
 

@@ -57,6 +57,19 @@ func isAsWanted(live client.Object, want *unstructured.Unstructured) (bool, erro
 	return covers(content, want.Object), nil
 }
 
+// Covers is whether have, an object or a part of one, holds everything in want, which is of the same type. It may hold more.
+func Covers(have, want any) (bool, error) {
+	var content [2]map[string]any
+	for i, part := range []any{have, want} {
+		var err error
+		content[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(part)
+		if err != nil {
+			return false, fmt.Errorf("converting a %T: %w", part, err)
+		}
+	}
+	return covers(content[0], content[1]), nil
+}
+
 // covers is whether have holds everything in want. It may hold more: defaults, and fields and list entries of others. A wanted
 // null is covered by a field that is not there.
 func covers(have, want any) bool {

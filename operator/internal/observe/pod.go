@@ -116,9 +116,11 @@ func (p *pod) miss(err error, now time.Time) {
 	}
 }
 
-// lasting is what of a status does not change by itself while users come and go.
+// lasting is what of a status does not change by itself while users come and go. Returns are only looked at in rollouts, which look
+// by themselves.
 func lasting(status agentclient.Status) agentclient.Status {
 	status.Stashes, status.StashBytes, status.Handoffs, status.UptimeSeconds = 0, 0, agentclient.Handoffs{}, 0
+	status.Returns = agentclient.Returns{}
 	return status
 }
 

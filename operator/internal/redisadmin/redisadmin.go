@@ -1,4 +1,5 @@
-// Package redisadmin changes the fleet's password in a Redis server while it runs.
+// Package redisadmin tells Redis servers that run what the configuration they started with does not say: the fleet's password, and
+// which of two servers hands its stashes over to the other.
 package redisadmin
 
 import (
@@ -12,11 +13,11 @@ import (
 // timeout bounds every step of a conversation with a server that does not answer.
 const timeout = 2 * time.Second
 
-// Login is who changes passwords, and where.
+// Login is who talks to a server, and where.
 type Login struct {
 	// Address is host:port.
 	Address string
-	// User may change the passwords of others.
+	// User may change the rights of users, its own among them.
 	User, Password string
 }
 
@@ -33,10 +34,9 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// SetPasswords makes user have exactly the passwords with those digests (SHA-256, hexadecimal). Connections that are open
-// stay open.
-func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes []string) error {
-	client := redis.NewClient(&redis.Options{
+// connect is a connection to a server, to be closed. Nothing is asked before the first command.
+func connect(login Login) *redis.Client {
+	return redis.NewClient(&redis.Options{
 		Addr:            login.Address,
 		Username:        login.User,
 		Password:        login.Password,
@@ -49,6 +49,12 @@ func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes
 		DisableIdentity: true,
 		Protocol:        2,
 	})
+}
+
+// SetPasswords makes user have exactly the passwords with those digests (SHA-256, hexadecimal). Connections that are open
+// stay open.
+func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes []string) error {
+	client := connect(login)
 	defer func() { _ = client.Close() }()
 
 	rules := []any{"ACL", "SETUSER", user, "resetpass"}

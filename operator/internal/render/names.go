@@ -19,6 +19,8 @@ const (
 	ComponentLabel = "app.kubernetes.io/component"
 	// FleetComponent is the ComponentLabel of the pods that serve.
 	FleetComponent = "fleet"
+	// BeforeComponent is the ComponentLabel of the pods of the Job that runs before a rollout.
+	BeforeComponent = "before"
 	// RedisComponent is the ComponentLabel of the pods of Redis.
 	RedisComponent = "redis"
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -29,6 +30,9 @@ type Inputs struct {
 	// RedisAccessUID is that of the Secret with the users of the Redis that this operator runs.
 	RedisAccessUID string
 
+	// Redis is where the servers of that Redis are, unless it has a volume: see package succession.
+	Redis RedisPlaces
+
 	// OperatorNamespace is where the operator's own pods are. Empty when it runs outside of the cluster.
 	OperatorNamespace string
 
@@ -47,15 +51,33 @@ type Inputs struct {
 	// Replacing is whether a pod that comes back gets the wanted template, though not all have been rolled out to it.
 	Replacing bool
 
+	// Rejected notes that the template which the StatefulSet has was rejected, and why. Empty: it was not.
+	Rejected string
+
 	// HeldPorts are those that pods of another template still listen on.
 	HeldPorts Ports
 
+	// Prepared are the digests of the templates that may be rolled out: see fleet.TemplateDigest.
+	Prepared []string
+
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
+
+	// ConfigDigest changes when something changes that fleet.References names. Empty when there is nothing of that kind.
+	ConfigDigest string
 }
 
 // AllNamespaces among the readers stands for every namespace.
 const AllNamespaces = "*"
+
+// RedisPlaces are the pods, 0 and 1, of a Redis that has no volume.
+type RedisPlaces struct {
+	// Serves is the one that the Service leads to.
+	Serves int
+	// Both is whether there are to be both, because one hands over to the other. Otherwise there is only Only.
+	Both bool
+	Only int
+}
 
 // Ports are ports of a fleet's pods.
 type Ports struct {
@@ -91,5 +113,6 @@ var (
 	SecretType                = typeMeta(corev1.SchemeGroupVersion, "Secret")
 	PersistentVolumeClaimType = typeMeta(corev1.SchemeGroupVersion, "PersistentVolumeClaim")
 	NetworkPolicyType         = typeMeta(networkingv1.SchemeGroupVersion, "NetworkPolicy")
+	JobType                   = typeMeta(batchv1.SchemeGroupVersion, "Job")
 	PodDisruptionBudgetType   = typeMeta(policyv1.SchemeGroupVersion, "PodDisruptionBudget")
 )

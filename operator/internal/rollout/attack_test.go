@@ -23,7 +23,7 @@ func TestTwoEventsThatLose(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := newModel(t, 1, observer{})
-			m.desired, m.surge, m.kinds = c.desired, c.surge, []kind{good}
+			m.desired, m.surge, m.canary, m.kinds = c.desired, c.surge, 0, []kind{good}
 			m.record()
 			m.operate()
 			m.rests(500)

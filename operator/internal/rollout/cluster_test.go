@@ -15,9 +15,12 @@ const (
 	loops        // crashes again and again: between two crashes it looks like a pod that starts
 	deaf         // runs and is never able
 	kinds
+	poison // is able, and only a canary finds out that it is bad
 )
 
 const (
+	proven   = 20 // steps for which the pods of a canary have to be able
+	poisoned = 8  // steps after which one of poison is found out
 	patience = 40 // steps after which a pod is given up
 	notices  = 3  // steps until a pod counts as broken
 	noNode   = -1
@@ -43,6 +46,15 @@ type statefulSet struct {
 	current, update      int // the status' revisions
 	replicas             int32
 	mode                 Mode
+	rejected             int // the template that a canary has rejected, -1 for none: an annotation
+}
+
+// aim is the template that all pods are to have.
+func (s *statefulSet) aim() int {
+	if s.rejected == s.update && s.current != s.update {
+		return s.current
+	}
+	return s.update
 }
 
 // cluster simulates the StatefulSet controller (stateful_set_control.go of Kubernetes 1.36, Parallel), kubelets and agents.
@@ -51,15 +63,19 @@ type cluster struct {
 	step  int
 	uids  int
 	kinds []kind // of templates
-	set   *statefulSet
-	pods  []simPod
+	// withheld are the templates of which there must be no pod yet.
+	withheld map[int]bool
+	set      *statefulSet
+	pods     []simPod
 	// cordoned is which nodes take no pods and are to be emptied.
 	cordoned [3]bool
 	// lastAble is when a pod of an ordinal was able for the last time.
 	lastAble map[int32]int
 	// touched is when a pod of an ordinal was last able, made, deleted or gone.
 	touched map[int32]int
-	log     []string
+	// tooEarly: a pod was made of a template that was withheld.
+	tooEarly bool
+	log      []string
 }
 
 func (c *cluster) logf(format string, args ...any) {
@@ -67,7 +83,11 @@ func (c *cluster) logf(format string, args ...any) {
 }
 
 func (c *cluster) ready(p simPod) bool {
-	return !p.terminating && !p.dead && !p.homeless && p.node != noNode && p.boot == 0 && p.away == 0 && c.kinds[p.template] == good
+	return !p.terminating && !p.dead && !p.homeless && p.node != noNode && p.boot == 0 && p.away == 0 && c.works(p.template)
+}
+
+func (c *cluster) works(template int) bool {
+	return c.kinds[template] == good || c.kinds[template] == poison
 }
 
 func (c *cluster) able(p simPod) bool { return c.ready(p) && p.silent == 0 }
@@ -82,14 +102,16 @@ func (c *cluster) broken(p simPod) bool {
 func (c *cluster) givenUp(p simPod) bool { return !c.able(p) && c.step-p.since > patience }
 
 // write is what the API server does with a changed spec.
-func (c *cluster) write(replicas int32, mode Mode, template int) bool {
+func (c *cluster) write(replicas int32, mode Mode, template, rejected int) bool {
 	s := c.set
+	noted := s.rejected != rejected
+	s.rejected = rejected
 	if s.replicas == replicas && s.mode == mode && s.template == template {
-		return false
+		return noted // metadata alone makes no generation
 	}
 	s.replicas, s.mode, s.template = replicas, mode, template
 	s.generation++
-	c.logf("write %d replicas, %v, template %d", replicas, mode, template)
+	c.logf("write %d replicas, %v, template %d, rejected %d", replicas, mode, template, rejected)
 	return true
 }
 
@@ -145,6 +167,7 @@ func (c *cluster) control() {
 		c.touched[ordinal] = c.step
 		c.pods = append(c.pods, simPod{uid: c.uids, template: template, ordinal: ordinal, boot: 2 + c.rng.IntN(6), since: c.step, node: noNode})
 		c.logf("pod %d made from template %d", ordinal, template)
+		c.tooEarly = c.tooEarly || c.withheld[template]
 	}
 	for _, p := range c.pods {
 		if p.ordinal >= s.replicas && !p.terminating {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -50,6 +51,7 @@ type model struct {
 	template int
 	surge    Surge
 	paused   string
+	canary   int32
 	// since the last change of the template
 	takes, takesBelow, disturbances int
 	// moved is how many pods were taken off their nodes.
@@ -61,14 +63,15 @@ type model struct {
 func newModel(t *testing.T, seed uint64, o observer) *model {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := &model{
-		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}}, observer: o, t: t,
+		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}, withheld: map[int]bool{}}, observer: o, t: t,
 		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Auto, Always, Never}[rng.IntN(4)],
+		canary: int32(max(0, int(seed%5)-2)),
 	}
 	m.kinds = []kind{good}
 	if rng.IntN(5) == 0 {
 		m.kinds[0] = kind(rng.IntN(int(kinds)))
 	}
-	m.logf("desired %d, surge %s, template 0 is of kind %d", m.desired, m.surge, m.kinds[0])
+	m.logf("desired %d, surge %s, canary %d, template 0 is of kind %d", m.desired, m.surge, m.canary, m.kinds[0])
 	return m
 }
 
@@ -93,6 +96,9 @@ func (m *model) record() {
 // see is what the operator sees of a StatefulSet, pods and agents' answers of three moments.
 func (m *model) see(sets, pods, answers snapshot) Seen {
 	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused}
+	if m.withheld[m.template] {
+		seen.Withheld = "withheld"
+	}
 	if sets.set == nil {
 		return seen
 	}
@@ -101,8 +107,11 @@ func (m *model) see(sets, pods, answers snapshot) Seen {
 	seen.Settled = set.observed == set.generation && set.generation >= m.written
 	seen.Current = set.current == set.update
 	then := &cluster{step: pods.step, kinds: m.kinds, cordoned: pods.cordoned}
+	m.judge(&set, then, pods.pods)
+	seen.Back = set.aim() != set.update
+	seen.Canary, seen.Trial = m.trial(&set, then, pods.pods)
 	for _, p := range pods.pods {
-		pod := Pod{Name: fmt.Sprint("shop-", p.ordinal), Ordinal: p.ordinal, Updated: p.template == set.update, Terminating: p.terminating}
+		pod := Pod{Name: fmt.Sprint("shop-", p.ordinal), Ordinal: p.ordinal, Updated: p.template == set.aim(), Terminating: p.terminating}
 		pod.Moves = then.moves(p)
 		pod.Able = then.ready(p) && answers.answers[p.uid]
 		if !pod.Able {
@@ -118,6 +127,44 @@ func (m *model) see(sets, pods, answers snapshot) Seen {
 	return seen
 }
 
+// judge rejects the wanted template when one of its pods is found out to be bad, as long as an older one is there.
+func (m *model) judge(set *statefulSet, then *cluster, pods []simPod) {
+	if m.canary == 0 || set.rejected != set.update {
+		set.rejected = -1
+	}
+	old := slices.ContainsFunc(pods, func(p simPod) bool { return p.template != set.update })
+	if m.canary == 0 || set.update == set.current || !old {
+		return
+	}
+	for _, p := range pods {
+		bad := then.broken(p) && !p.homeless && !p.dead || then.kinds[p.template] == deaf && then.givenUp(p) ||
+			then.kinds[p.template] == poison && p.up >= poisoned
+		if p.template == set.update && !p.terminating && bad {
+			set.rejected = set.update
+		}
+	}
+}
+
+// trial is what the engine is told of a canary.
+func (m *model) trial(set *statefulSet, then *cluster, pods []simPod) (canary int32, trial string) {
+	canary = m.canaries()
+	if canary == 0 || set.update == set.current || set.aim() != set.update {
+		return 0, ""
+	}
+	for _, p := range pods {
+		if p.template == set.update && then.ready(p) && p.up >= proven {
+			canary--
+		}
+	}
+	if canary <= 0 {
+		return 0, ""
+	}
+	return m.canaries(), "on trial"
+}
+
+// canaries is how many pods prove a template.
+func (m *model) canaries() int32 { return min(m.canary, max(1, m.desired-1)) }
+
 func (m *model) look(at int) int { return max(at, len(m.history)-1-m.rng.IntN(m.lag+1)) }
 
 // operate is one pass of the operator.
@@ -125,7 +172,7 @@ func (m *model) operate() {
 	m.setAt, m.podsAt, m.answersAt = m.look(m.setAt), m.look(m.podsAt), m.look(m.answersAt)
 	sets, pods := m.history[m.setAt], m.history[m.podsAt]
 	seen := m.see(sets, pods, m.history[m.answersAt])
-	if seen.Exists && sets.set.template != m.template {
+	if seen.Exists && sets.set.template != m.template && seen.Withheld == "" {
 		seen.Settled = false // it is written in this pass
 	}
 	plan := Next(seen)
@@ -141,9 +188,23 @@ func (m *model) operate() {
 	m.act(seen, plan, sets.set, pods)
 }
 
+// rejects is the template that the operator notes as rejected with what it writes.
+func (m *model) rejects(seen Seen, set *statefulSet) int {
+	switch {
+	case !seen.Settled:
+		return m.set.rejected
+	case seen.Back:
+		return set.update
+	}
+	return -1
+}
+
 func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
+	if plan.Leave {
+		return
+	}
 	if m.set == nil {
-		m.set = &statefulSet{generation: 1, template: m.template, current: -1, replicas: plan.Replicas, mode: plan.Mode}
+		m.set = &statefulSet{generation: 1, template: m.template, current: -1, replicas: plan.Replicas, mode: plan.Mode, rejected: -1}
 		m.written = 1
 		m.logf("made the StatefulSet with %d replicas", plan.Replicas)
 		return
@@ -151,14 +212,18 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 	if set == nil {
 		return // it exists already
 	}
-	if plan.Replicas != seen.Replicas || plan.Mode != seen.Mode || m.template != m.set.template {
+	rejected := m.rejects(seen, set)
+	if plan.Replicas != seen.Replicas || plan.Mode != seen.Mode || m.template != m.set.template || rejected != m.set.rejected {
 		if m.confirms && set.generation != m.set.generation {
 			return // a conflict
 		}
 		if plan.Replicas < m.set.replicas && plan.Replicas > 0 {
 			m.leaves(func(p simPod) bool { return p.ordinal >= plan.Replicas }, plan)
 		}
-		if m.write(plan.Replicas, plan.Mode, m.template) {
+		if rejected != m.set.rejected {
+			m.setAt = len(m.history) // it waits until it sees what it wrote; a note makes no generation
+		}
+		if m.write(plan.Replicas, plan.Mode, m.template, rejected) {
 			m.actions, m.writes, m.written = m.actions+1, m.writes+1, m.set.generation
 		}
 	}
@@ -216,7 +281,7 @@ func (m *model) leaves(goes func(simPod) bool, plan Plan) {
 	if remain == 0 && !excused && (!deletes || m.surge != Never || plan.Phase == Moving) {
 		m.failf("it takes pod %d, the last able one", taken[0].ordinal)
 	}
-	if deletes && plan.Phase != Moving {
+	if deletes && plan.Phase != Moving && m.set.aim() == m.set.update {
 		m.takes++
 		if taken[0].ordinal < m.desired {
 			m.takesBelow++
@@ -232,7 +297,8 @@ func (m *model) comesBackSame(p simPod) {
 	if m.set.mode == Hold {
 		next = m.set.current
 	}
-	if m.paused == "" && m.set.template == p.template && next != p.template && (m.lag == 0 || m.confirms) {
+	// One that is on trial comes back with the template before, and is tried again.
+	if m.paused == "" && m.canary == 0 && m.set.template == p.template && next != p.template && (m.lag == 0 || m.confirms) {
 		m.failf("pod %d leaves its node and comes back with template %d", p.ordinal, next)
 	}
 }
@@ -255,19 +321,25 @@ func (m *model) check(seen Seen, plan Plan) {
 		m.failf("the same Seen gives another plan:\n%s", diff)
 	}
 	changes := plan.Replicas != seen.Replicas || plan.Mode != seen.Mode
+	if plan.Phase == Withheld {
+		if plan.Leave != (!seen.Exists || !seen.Settled) || len(plan.Delete) > 0 || plan.Waiting == "" || !plan.Leave && (plan.Mode == Hold) != (seen.Replicas > 0) {
+			m.failf("withheld, and plan %+v of %+v", plan, seen)
+		}
+		return
+	}
 	if !seen.Exists || seen.Desired == 0 {
-		if plan.Mode != Hold || plan.Replicas != seen.Desired || len(plan.Delete) > 0 {
+		if (plan.Mode == Hold) != (seen.Withheld == "") || plan.Replicas != seen.Desired || len(plan.Delete) > 0 {
 			m.failf("plan %+v of %+v", plan, seen)
 		}
 		return
 	}
-	if !seen.Settled && (plan.Mode != seen.Mode || plan.Replicas != max(seen.Replicas, seen.Desired)) {
+	if !seen.Settled && (plan.Mode != seen.Mode && !seen.empty() || plan.Replicas != max(seen.Replicas, seen.Desired)) {
 		m.failf("not settled, and plan %+v of %+v", plan, seen)
 	}
 	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
 		m.failf("replicas of plan %+v of %+v", plan, seen)
 	}
-	if len(plan.Delete) > 0 && (changes || !seen.Settled || plan.Phase != Moving && (seen.Mode != Replace || seen.Paused != "")) {
+	if len(plan.Delete) > 0 && (changes || !seen.Settled || plan.Phase != Moving && (seen.Mode != Replace && !seen.Back || seen.Paused != "")) {
 		m.failf("it deletes with plan %+v of %+v", plan, seen)
 	}
 	if (changes || len(plan.Delete) > 0) && seen.Settled && plan.Waiting != "" {
@@ -295,9 +367,23 @@ func (m *model) newTemplate(k kind) {
 	m.change(len(m.kinds) - 1)
 }
 
+// newTemplateLater is a template that no pod may have before it is released.
+func (m *model) newTemplateLater(k kind) {
+	m.withheld[len(m.kinds)] = true
+	m.newTemplate(k)
+	m.logf("template %d is withheld", m.template)
+}
+
+func (m *model) release() {
+	if m.withheld[m.template] {
+		m.logf("template %d is released", m.template)
+	}
+	delete(m.withheld, m.template)
+}
+
 // event is one thing that happens to a fleet.
 func (m *model) event() {
-	change := m.rng.IntN(18)
+	change := m.rng.IntN(23)
 	switch {
 	case change < 3:
 		m.newTemplate(good)
@@ -320,7 +406,17 @@ func (m *model) event() {
 	case change == 10:
 		m.setAt, m.podsAt, m.answersAt, m.written = len(m.history)-1, len(m.history)-1, len(m.history)-1, 0
 		m.logf("the operator restarts")
-	case change < 13:
+	case change == 11:
+		m.disturbances++
+		m.canary, m.takes = int32(m.rng.IntN(4)), 0
+		m.logf("canary %d", m.canary)
+	case change < 14:
+		m.newTemplate(poison)
+	case change == 14:
+		m.newTemplateLater(kind(m.rng.IntN(int(kinds))))
+	case change == 15:
+		m.release()
+	case change < 18:
 		m.disturbances++
 		node := m.rng.IntN(len(m.cordoned))
 		m.cordoned[node] = !m.cordoned[node]
@@ -372,10 +468,24 @@ func (m *model) run(steps int, events bool) {
 		if m.rng.IntN(4) > 0 {
 			m.operate()
 		}
-		if m.kinds[m.template] != good && m.takes > 1+m.disturbances {
+		if m.tooEarly && (m.lag == 0 || m.confirms) {
+			m.failf("a pod has a template that is withheld")
+		}
+		if m.takes > m.mostTakes() {
 			m.failf("%d pods were taken for a bad template after %d disturbances", m.takes, m.disturbances)
 		}
 	}
+}
+
+// mostTakes is how many pods may be taken for a template.
+func (m *model) mostTakes() int {
+	switch kind := m.kinds[m.template]; {
+	case kind == good || kind == poison && m.canary == 0:
+		return math.MaxInt
+	case kind == poison:
+		return int(m.canary) + m.disturbances // a fleet that was made smaller may have had more than it would now
+	}
+	return 1 + m.disturbances
 }
 
 // rests runs until nothing has been done for so long that nothing will be.
@@ -403,7 +513,7 @@ func (m *model) atRest() bool {
 		return false
 	}
 	return !slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template || !m.able(p) || m.cordoned[p.node] }) &&
-		m.last.Phase == Complete && m.last.Waiting == "" && !m.last.Surging
+		m.last.Phase == Complete && m.last.Waiting == "" && !m.last.Surging && m.set.aim() == m.template
 }
 
 // ends runs a bad template to its end: nothing is done any more, and it says why.
@@ -418,16 +528,24 @@ func (m *model) ends(bound int) {
 			m.failf("no end: %+v\nplan %+v", *m.set, m.last)
 		}
 	}
-	outdated := slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template })
+	outdated := slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.set.aim() })
 	if outdated && (m.last.Phase != Stuck || m.last.Waiting == "" || m.set.mode != Hold) {
 		m.failf("a bad template ended with %+v", m.last)
 	}
-	if m.takes > 1 {
-		m.failf("%d pods were taken for a bad template", m.takes)
+	wentBack := m.set.aim() != m.set.update
+	if wentBack && (m.set.mode != Hold || m.kinds[m.set.current] == good && (m.last.Phase != Complete || !m.allServe())) {
+		m.failf("it did not go back to the end: %+v", m.last)
 	}
-	if m.takesBelow > 0 && (m.lag == 0 || m.confirms) && (m.surge == Always || m.surge == Auto && m.desired == 1) {
+	if m.kinds[m.template] == poison && m.canary > 0 && !wentBack && m.set.current != m.template {
+		m.failf("nobody has found out: %+v", m.last)
+	}
+	if m.takesBelow > 0 && m.kinds[m.template] != poison && (m.lag == 0 || m.confirms) && (m.surge == Always || m.surge == Auto && m.desired == 1) {
 		m.failf("a pod was taken for a bad template, with surge %s", m.surge)
 	}
+}
+
+func (m *model) allServe() bool {
+	return len(m.pods) == int(m.desired) && !slices.ContainsFunc(m.pods, func(p simPod) bool { return !m.able(p) })
 }
 
 func (m *model) play() {
@@ -441,7 +559,16 @@ func (m *model) play() {
 	if m.rng.IntN(3) == 0 {
 		last = kind(1 + m.rng.IntN(int(kinds)-1))
 	}
-	m.newTemplate(last)
+	if m.canary > 0 && m.rng.IntN(4) == 0 {
+		last = poison
+	}
+	if m.rng.IntN(3) == 0 {
+		m.newTemplateLater(last)
+		m.run(50, false)
+		m.release()
+	} else {
+		m.newTemplate(last)
+	}
 	before := m.writes
 	if last == good {
 		m.rests(1500)

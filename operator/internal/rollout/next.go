@@ -9,25 +9,58 @@ import (
 // Next says what to do now about what is seen. The same Seen gives the same plan, and a plan that was carried out is planned again
 // until its effect is seen.
 func Next(seen Seen) Plan {
-	if !seen.Exists {
+	switch {
+	case seen.Withheld != "" && (seen.Desired > 0 || !seen.Exists || !seen.Settled):
+		return withheld(seen)
+	case !seen.Exists:
 		return Plan{Replicas: seen.Desired, Phase: Scaling}
-	}
-	if seen.Desired == 0 {
+	case seen.Desired == 0:
 		return emptied(seen)
 	}
 	if !seen.Settled {
-		replicas := max(seen.Replicas, seen.Desired)
-		return Plan{
-			Replicas: replicas, Mode: seen.Mode, Phase: Pending, Waiting: "the StatefulSet controller has not acted yet on the last change",
-			Surging: replicas > seen.Desired,
+		plan := Plan{
+			Replicas: max(seen.Replicas, seen.Desired), Mode: seen.Mode, Phase: Pending,
+			Waiting: "the StatefulSet controller has not acted yet on the last change",
 		}
+		plan.Surging = plan.Replicas > seen.Desired
+		if seen.empty() {
+			plan.Mode = Replace
+		}
+		return plan
 	}
 	return look(seen).plan()
+}
+
+// empty: whatever pod comes next, it is to have the wanted template. Nobody has seen it, and still it is the only one that is wanted:
+// the StatefulSet controller may hold any other for the last one that was rolled out.
+func (s Seen) empty() bool { return s.Replicas == 0 && len(s.Pods) == 0 }
+
+// withheld keeps pods as they are, and lets none come with the wanted template: in mode Hold they get the last one that was rolled out.
+// The StatefulSet controller takes the wanted one for that when it has never seen another, and in mode Hold when there are no replicas.
+func withheld(seen Seen) Plan {
+	plan := Plan{Replicas: seen.Replicas, Mode: seen.Mode, Phase: Withheld, Waiting: seen.Withheld, Surging: seen.Replicas > seen.Desired}
+	switch {
+	case !seen.Exists || !seen.Settled:
+		plan.Leave = true
+	case seen.Replicas == 0:
+		plan.Mode = Replace
+	default:
+		seen.Paused = seen.Withheld
+		now := look(seen).plan()
+		if len(now.Delete) > 0 {
+			return now // a pod leaves its node, and comes back with the template before
+		}
+		plan.Mode, plan.Replicas, plan.Takes, plan.Surging = Hold, now.Replicas, now.Takes, now.Surging
+	}
+	return plan
 }
 
 // emptied is a fleet of no pods: they leave at once, because none has anybody to wait for.
 func emptied(seen Seen) Plan {
 	plan := Plan{Phase: Complete}
+	if seen.Withheld != "" {
+		plan.Mode = Replace
+	}
 	if seen.Replicas > 0 || len(seen.Pods) > 0 {
 		plan.Phase = Scaling
 	}
@@ -86,10 +119,13 @@ func look(seen Seen) *fleet {
 }
 
 // moves says whether pods go for their nodes: any has to, and no rollout is under way, so that they come back with the template that
-// they have. While a rollout is paused they come back with the old one.
+// they have. While a rollout is paused or on trial they come back with the old one.
 func (f *fleet) moves() bool {
-	_, found := f.find(Pod.moves)
-	return found && (f.Paused != "" || f.Current && !slices.ContainsFunc(f.here, Pod.outdated))
+	if _, found := f.find(Pod.moves); !found {
+		return false
+	}
+	waits := f.Paused != "" || f.tries()
+	return waits || (f.Current || f.Back) && !slices.ContainsFunc(f.here, Pod.outdated)
 }
 
 // goes says whether a pod is one of those that have to go: for their template, or for their node.
@@ -100,14 +136,14 @@ func (f *fleet) goes(p Pod) bool {
 	return p.outdated()
 }
 
-// surgeIsIdle says whether an additional pod would be of no use now. For a rollout that is paused or stuck it would be made from the
+// surgeIsIdle says whether an additional pod would be of no use now. For a rollout that is paused, stuck or on trial it would be made from the
 // old template and prove nothing. A pod that leaves its node waits for one that is stuck, whoever else there is.
 func (f *fleet) surgeIsIdle() bool {
 	if f.moving {
 		_, stuck := f.find(Pod.stuck)
 		return stuck
 	}
-	return f.mode == Hold
+	return f.mode == Hold && !f.mayGoBack()
 }
 
 func (f *fleet) plan() Plan {
@@ -155,7 +191,7 @@ func (f *fleet) replace(plan *Plan) {
 		plan.Delete, plan.Phase, plan.Waiting = broken, f.phase(), ""
 	case isStuck:
 		plan.Phase, plan.Waiting = Stuck, stuck.why()
-	case hopeless != "" && f.unrest() == "":
+	case hopeless != "" && f.unrest() == "" && !f.tries():
 		plan.Delete, plan.Takes, plan.Phase, plan.Waiting = []string{hopeless}, hopeless, Rolling, ""
 	case plan.Waiting != "": // It waits to scale down: a pod that goes is not replaced first.
 	default:
@@ -180,6 +216,10 @@ func (f *fleet) replaceAble(plan *Plan) {
 	}
 	if plan.Waiting != "" {
 		plan.Phase = f.waitingPhase()
+		return
+	}
+	if f.tries() && !f.moving {
+		plan.Phase, plan.Waiting = Trying, f.Trial
 		return
 	}
 	next, found := f.find(func(p Pod) bool { return f.goes(p) && p.able() })
@@ -272,11 +312,13 @@ func (f *fleet) alone() bool {
 
 // nextMode is the mode that a pod that comes back now should meet.
 func (f *fleet) nextMode() Mode {
-	if f.Replicas == 0 && len(f.Pods) == 0 {
-		return Replace // Nobody has seen the wanted template, and still it is the only one that is wanted.
+	if f.empty() {
+		return Replace
 	}
 	_, broken := f.find(func(p Pod) bool { return p.outdated() && p.broken() })
 	switch {
+	case f.Back:
+		return Hold // that makes the template that is aimed at
 	case !f.outdated() && !f.isStuck():
 		// Until all are able, one that comes back must not get the old template again: the new one is not the good one yet.
 		if f.allAble() {
@@ -294,8 +336,20 @@ func (f *fleet) nextMode() Mode {
 	if _, found := f.find(func(p Pod) bool { return p.Updated && !p.Terminating && !p.Able }); found {
 		return f.Mode
 	}
+	if f.tries() {
+		return Hold // one that comes back unplanned must not get what is on trial
+	}
 	return Replace
 }
+
+// tries says whether enough pods have the wanted template for now, because it has to prove itself in them.
+func (f *fleet) tries() bool {
+	tried := f.names(func(p Pod) bool { return p.Updated && !p.Terminating })
+	return f.Trial != "" && len(tried) >= int(f.Canary)
+}
+
+// mayGoBack says whether pods are being replaced though the mode is Hold.
+func (f *fleet) mayGoBack() bool { return f.Back && f.Paused == "" && !f.isStuck() }
 
 // stuckMode is Hold, so that a pod that comes back unplanned gets the good template. But a broken one that is just being replaced
 // comes back with the new template, or it would be broken and deleted for ever; the word "broken" comes and goes in a crash loop.

@@ -84,6 +84,10 @@ func TestNext(t *testing.T) {
 			with(settled(2, 2, Hold, fleetOf(oldMoves, old)), func(s *Seen) { s.Paused = "paused" }),
 			Plan{Replicas: 2, Delete: []string{"shop-0"}, Takes: "shop-0", Phase: Moving},
 		},
+		"FromZeroWithAnotherTemplate": {
+			Seen{Exists: true, Desired: 2},
+			Plan{Replicas: 2, Mode: Replace, Phase: Pending, Surging: false, Waiting: "the StatefulSet controller has not acted yet on the last change"},
+		},
 		"AtRest": {settled(2, 2, Hold, fleetOf(updated, updated)), Plan{Replicas: 2, Phase: Complete}},
 		"AtRestOneCrashed": {
 			settled(2, 2, Hold, fleetOf(updated, starting)), Plan{Replicas: 2, Phase: Complete},
@@ -140,11 +144,33 @@ func TestNext(t *testing.T) {
 		"FirstTemplateOfAFleetIsBad": {settled(2, 2, Hold, fleetOf(newBroken, newBroken)), Plan{Replicas: 2, Phase: Complete}},
 		"FirstTemplateWasNeverAble":  {settled(2, 2, Replace, fleetOf(oldGivenUp, oldGivenUp)), Plan{Replicas: 3, Mode: Replace, Phase: Surging, Surging: true}},
 		"Paused": {
-			with(settled(2, 2, Hold, fleetOf(old, oldBroken)), func(s *Seen) { s.Paused = "paused by the user" }),
+			with(settled(2, 2, Hold, fleetOf(old, oldBroken)), paused),
 			waits(2, Hold, Paused, "paused by the user", false),
 		},
+		"WithheldNewFleet":  {Seen{Desired: 3, Withheld: "migrating"}, Plan{Leave: true, Phase: Withheld, Waiting: "migrating"}},
+		"WithheldUnsettled": {Seen{Exists: true, Replicas: 2, Desired: 2, Withheld: "migrating"}, Plan{Replicas: 2, Leave: true, Phase: Withheld, Waiting: "migrating"}},
+		"WithheldAtZero": {
+			Seen{Exists: true, Settled: true, Desired: 3, Withheld: "migrating"},
+			Plan{Mode: Replace, Phase: Withheld, Waiting: "migrating"},
+		},
+		"WithheldAndToZero": {
+			Seen{Exists: true, Settled: true, Replicas: 2, Withheld: "migrating"},
+			Plan{Mode: Replace, Phase: Scaling},
+		},
+		"WithheldInMidRollout": {
+			with(settled(3, 3, Replace, fleetOf(old, oldBroken, old)), func(s *Seen) { s.Withheld = "migrating" }),
+			waits(3, Hold, Withheld, "migrating", false),
+		},
+		"WithheldAndGrows": {
+			with(settled(4, 2, Hold, fleetOf(old, old)), func(s *Seen) { s.Withheld = "migrating" }),
+			waits(4, Hold, Withheld, "migrating", false),
+		},
+		"WithheldAndShrinks": {
+			with(settled(2, 3, Hold, fleetOf(old, old, old)), func(s *Seen) { s.Withheld = "migrating" }),
+			Plan{Replicas: 2, Takes: "shop-2", Phase: Withheld, Waiting: "migrating", Surging: true},
+		},
 		"PausedInMidRollout": {
-			with(settled(2, 2, Replace, fleetOf(old, updated)), func(s *Seen) { s.Paused = "paused by the user" }),
+			with(settled(2, 2, Replace, fleetOf(old, updated)), paused),
 			Plan{Replicas: 2, Phase: Rolling},
 		},
 		"SurgeForOne": {
@@ -226,7 +252,7 @@ func TestNext(t *testing.T) {
 		"GivenUpComesBackAsCompany": {settled(2, 2, Replace, fleetOf(old, oldGivenUp)), takes(2, "shop-1", false)},
 		"NoSurgeWhileStuck":         {settled(2, 2, Hold, fleetOf(old, newBroken)), waits(2, Hold, Stuck, "shop-1: no image", false)},
 		"NoSurgeWhilePaused": {
-			with(settled(1, 1, Hold, fleetOf(old)), func(s *Seen) { s.Paused = "paused by the user" }),
+			with(settled(1, 1, Hold, fleetOf(old)), paused),
 			waits(1, Hold, Paused, "paused by the user", false),
 		},
 		"SurgeStaysForCompanyThatIsBroken": {
@@ -241,6 +267,54 @@ func TestNext(t *testing.T) {
 		"DrainsAndStillSaysItIsAble": {
 			settled(2, 2, Replace, fleetOf(ableStopping, old)), waits(2, Replace, Rolling, "shop-0 is stopping", false),
 		},
+		"TrialHolds": {
+			with(settled(3, 3, Replace, fleetOf(old, old, updated)), onTrial(1)), Plan{Replicas: 3, Phase: Rolling},
+		},
+		"Trial": {
+			with(settled(3, 3, Hold, fleetOf(old, old, updated)), onTrial(1)), waits(3, Hold, Trying, "on trial", false),
+		},
+		"TrialOfTwoTakesTheSecond": {
+			with(settled(4, 4, Replace, fleetOf(old, old, old, updated)), onTrial(2)), takes(4, "shop-2", false),
+		},
+		"TrialOfOneThatWentAway": {
+			with(settled(3, 3, Hold, fleetOf(old, old, old)), onTrial(1)), Plan{Replicas: 3, Mode: Replace, Phase: Rolling},
+		},
+		"TrialWhileAnotherIsAway": {
+			with(settled(3, 3, Hold, fleetOf(old, stopping, updated)), onTrial(1)), waits(3, Hold, Rolling, "shop-1 is stopping", false),
+		},
+		"TrialKeepsOneThatIsGivenUp": {
+			with(settled(3, 3, Hold, fleetOf(old, oldGivenUp, updated)), onTrial(1)), waits(3, Hold, Trying, "on trial", false),
+		},
+		"TrialOfTheSurgePod": {
+			with(settled(1, 2, Hold, fleetOf(old, updated)), onTrial(1)), waits(2, Hold, Trying, "on trial", true),
+		},
+		"TrialWhilePaused": {
+			with(settled(2, 2, Hold, fleetOf(old, updated)), onTrial(1), paused), waits(2, Hold, Paused, "paused by the user", false),
+		},
+		"BackHoldsFirst": {
+			with(settled(3, 3, Replace, fleetOf(updated, updated, old)), back), Plan{Replicas: 3, Phase: Rolling},
+		},
+		"BackTakes": {
+			with(settled(3, 3, Hold, fleetOf(updated, updated, old)), back),
+			Plan{Replicas: 3, Delete: []string{"shop-2"}, Takes: "shop-2", Phase: Rolling},
+		},
+		"BackTakesBrokenAtOnce": {
+			with(settled(4, 4, Hold, fleetOf(updated, stopping, oldBroken, oldBroken)), back),
+			Plan{Replicas: 4, Delete: []string{"shop-3", "shop-2"}, Phase: Rolling},
+		},
+		"BackWaits": {
+			with(settled(3, 3, Hold, fleetOf(updated, starting, old)), back), waits(3, Hold, Rolling, "shop-1 is starting", false),
+		},
+		"BackOfTheSurgePod": {
+			with(settled(1, 2, Hold, fleetOf(updated, old)), back), Plan{Replicas: 1, Takes: "shop-1", Phase: Scaling, Surging: true},
+		},
+		"BackNeedsSurge": {
+			with(settled(1, 1, Hold, fleetOf(old)), back), Plan{Replicas: 2, Phase: Surging, Surging: true},
+		},
+		"BackIsPaused": {
+			with(settled(2, 2, Hold, fleetOf(updated, old)), back, paused), waits(2, Hold, Paused, "paused by the user", false),
+		},
+		"BackIsDone":     {with(settled(2, 2, Hold, fleetOf(updated, updated)), back), Plan{Replicas: 2, Phase: Complete}},
 		"UpInMidRollout": {settled(4, 2, Hold, fleetOf(old, old)), Plan{Replicas: 4, Mode: Replace, Phase: Scaling}},
 	}
 	for name, c := range cases {
@@ -256,9 +330,18 @@ func settled(desired, replicas int32, mode Mode, pods []Pod) Seen {
 	return Seen{Desired: desired, Replicas: replicas, Mode: mode, Exists: true, Settled: true, Surge: Auto, Pods: pods}
 }
 
-func with(seen Seen, change func(*Seen)) Seen {
-	change(&seen)
+func with(seen Seen, changes ...func(*Seen)) Seen {
+	for _, change := range changes {
+		change(&seen)
+	}
 	return seen
+}
+
+func back(s *Seen)   { s.Back = true }
+func paused(s *Seen) { s.Paused = "paused by the user" }
+
+func onTrial(pods int32) func(*Seen) {
+	return func(s *Seen) { s.Canary, s.Trial = pods, "on trial" }
 }
 
 func takes(replicas int32, name string, surging bool) Plan {

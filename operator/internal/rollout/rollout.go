@@ -1,6 +1,9 @@
 // Package rollout decides in which order the pods of a fleet are replaced, added and taken away. Nobody else does: the StatefulSet
 // controller never deletes a pod for a new template (see Mode), and spec.replicas of the StatefulSet is written from here.
 //
+// A canary holds a rollout up while the first pods of the wanted template have to prove it; when they do not, the aim is the template
+// that was rolled out last: see Seen.Back.
+//
 // The package is pure. Next takes what is seen and returns what to do now; all state lives in the cluster, so an operator that dies
 // at any point goes on where it was. What is seen may be old: whoever carries out a plan that takes a pod reads the StatefulSet and
 // its pods live first, asks Next again, and does it only when the plan is still the same. A pod is deleted with the UID that it was
@@ -55,8 +58,12 @@ const (
 	Rolling Phase = "Rolling"
 	// Moving says that pods are leaving nodes that are to be emptied; none is outdated, or none may go for its template.
 	Moving Phase = "Moving"
+	// Trying says that the first pods of the wanted template have to prove it before others go.
+	Trying Phase = "Trying"
 	// Paused says that pods are outdated and may not go.
 	Paused Phase = "Paused"
+	// Withheld says that no pod may have the wanted template yet.
+	Withheld Phase = "Withheld"
 	// Stuck says that it does not go on by itself, or not before a pod recovers that nobody waits for any longer.
 	Stuck Phase = "Stuck"
 )
@@ -65,7 +72,7 @@ const (
 type Pod struct {
 	Name    string
 	Ordinal int32
-	// Updated: made from the template that is wanted now.
+	// Updated: made from the template that all pods are to have: the wanted one, or the one before it, when Seen.Back.
 	Updated bool
 	// Terminating: it has been deleted and is not gone yet.
 	Terminating bool
@@ -99,6 +106,15 @@ type Seen struct {
 	Surge   Surge
 	// Paused says why no pod may be replaced for its template now, "" when it may. Scaling goes on, and so does moving.
 	Paused string
+	// Withheld says why no pod may have the wanted template yet, "" when pods may. None has it then. Scaling goes on, but a fleet
+	// without pods gets none: they would have it.
+	Withheld string
+	// Canary is how many pods of the wanted template have to prove it before others go, while Trial says why they have not yet. ""
+	// when they have, or nobody asks for it.
+	Canary int32
+	Trial  string
+	// Back: the wanted template has been rejected. All pods are to have the one that was rolled out last, which is what Hold gives.
+	Back bool
 	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
 	Pods []Pod
 }
@@ -108,6 +124,8 @@ type Plan struct {
 	// Replicas and Mode are what the StatefulSet should have.
 	Replicas int32
 	Mode     Mode
+	// Leave: the StatefulSet must not be written now, and not be made.
+	Leave bool
 	// Delete names the pods to delete: broken ones, or a single one.
 	Delete []string
 	// Takes is the running pod that leaves by this plan, deleted or scaled away; "" when no user is touched.

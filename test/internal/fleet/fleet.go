@@ -50,6 +50,9 @@ type Fleet struct {
 	Image    string
 	Replicas int
 	Rollout  int
+	// Version is that of the pages, Canary spec.rollout.canary. Empty: none.
+	Version string
+	Canary  map[string]any
 	// Up is whether the fleet was left in order.
 	Up bool
 }
@@ -119,7 +122,13 @@ func (f *Fleet) Apply(ctx context.Context) error {
 	spec := map[string]any{
 		"image": f.Image, "replicas": f.Replicas, "adapter": f.Adapter, "ttl": f.Options.TTL.String(),
 		"http": map[string]any{"readinessPath": "/healthz"},
-		"env":  []any{map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.Rollout)}},
+		"env": []any{
+			map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.Rollout)},
+			map[string]any{"name": "STASH_VERSION", "value": f.Version},
+		},
+	}
+	if f.Canary != nil {
+		spec["rollout"] = map[string]any{"canary": f.Canary}
 	}
 	if !f.Options.Agent {
 		spec["agent"] = map[string]any{"enabled": false}
@@ -141,6 +150,23 @@ func (f *Fleet) Apply(ctx context.Context) error {
 	return err
 }
 
+// RolledBack waits until the operator has gone back to the template before, and says that the wanted one was rejected.
+func (f *Fleet) RolledBack(ctx context.Context, within time.Duration) (why string, err error) {
+	err = Eventually(ctx, within, func(ctx context.Context) error {
+		s, err := f.status(ctx)
+		if err != nil {
+			return err
+		}
+		stalled := s.condition("Stalled")
+		if stalled == nil || stalled.Reason != "RolledBack" || s.Status.UpdatedReplicas > 0 || int(s.Status.ReadyReplicas) < f.Replicas {
+			return fmt.Errorf("%d pods have the new template, %d are ready, Stalled is %+v", s.Status.UpdatedReplicas, s.Status.ReadyReplicas, stalled)
+		}
+		why = stalled.Message
+		return nil
+	})
+	return why, err
+}
+
 // status is what the driver reads of a LiveStashCluster.
 type status struct {
 	Metadata struct {
@@ -148,6 +174,8 @@ type status struct {
 	} `json:"metadata"`
 	Status struct {
 		ObservedGeneration int64              `json:"observedGeneration"`
+		ReadyReplicas      int32              `json:"readyReplicas"`
+		UpdatedReplicas    int32              `json:"updatedReplicas"`
 		Conditions         []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }
@@ -288,6 +316,48 @@ func (f *Fleet) Replaced(ctx context.Context, before map[string]types.UID) error
 		}
 		return nil
 	})
+}
+
+// Upgrade does what brings another operator, and waits until that one has looked at the fleet. It fails when a pod is not the one that it was.
+func (f *Fleet) Upgrade(ctx context.Context, bring func() error) error {
+	before, err := f.Lives(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := f.looked(ctx)
+	if err != nil {
+		return err
+	}
+	if err := bring(); err != nil {
+		return err
+	}
+	err = Eventually(ctx, SettleTime, func(ctx context.Context) error {
+		now, err := f.looked(ctx)
+		if err == nil && now == last {
+			err = errors.New("the new operator has not noted on the StatefulSet that it has looked")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.Settled(ctx); err != nil {
+		return err
+	}
+	now, err := f.Lives(ctx)
+	if err == nil && !maps.Equal(before, now) {
+		err = fmt.Errorf("the pods are no longer those that they were: %v, now %v", before, now)
+	}
+	return err
+}
+
+// looked is what the operator that looked last noted of that.
+func (f *Fleet) looked(ctx context.Context) (string, error) {
+	set, err := f.statefulSet(ctx)
+	if err != nil {
+		return "", err
+	}
+	return set.Annotations["livestash.dev/rendered"], nil
 }
 
 // Lowest is the pod with ordinal 0, whose loss is the worst for Mnesia.

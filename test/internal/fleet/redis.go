@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -36,7 +37,8 @@ func (f *Fleet) RedisContainer() string {
 // RedisPod is the pod of the server that takes writes.
 func (f *Fleet) RedisPod(ctx context.Context) (string, error) {
 	if f.Options.Redis == Managed {
-		return Name + "-redis-0", nil
+		pod, err := f.In(ctx, "", "get", "lsc", Name, "-o", "jsonpath={.status.redis.server.pod}")
+		return cmp.Or(pod, Name+"-redis-0"), err
 	}
 	master, err := f.In(ctx, "", "get", "pods", "-l", "livestash.dev/cluster="+Name+",redis-role=master", "-o", "jsonpath={.items[*].metadata.name}")
 	if err == nil && len(strings.Fields(master)) != 1 {

@@ -78,7 +78,7 @@ var (
 
 // removeUnwanted deletes the children that the spec no longer asks for: what pods mount when none has it any more.
 func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
-	if len(p.oldStorePods) > 0 || p.unfinished != nil && !reconcile.HealsByItself(p.unfinished) {
+	if len(p.oldStorePods) > 0 || p.plan.Leave || p.unfinished != nil && !reconcile.HealsByItself(p.unfinished) {
 		return nil // pods use what is no longer wanted, or may still be made of it
 	}
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
@@ -89,7 +89,7 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := applier.Prune(ctx, p.cluster, of, prunedKinds, p.objects); err != nil {
 		return err
 	}
-	if !p.hasRolled() {
+	if !p.hasRolled() || p.upgrade != nil && len(p.upgrade.kept) > 0 {
 		return nil // the StatefulSet's next change brings the next pass
 	}
 	if err := applier.Prune(ctx, p.cluster, of, podInputs, p.objects); err != nil {

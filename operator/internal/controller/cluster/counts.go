@@ -16,6 +16,9 @@ const (
 	// detailsEvery is how often one is written of which only pods, numbers, reasons and messages have changed, but no condition from
 	// True to False or back, or else a fleet would be written for every step of every pod.
 	detailsEvery = 5 * time.Second
+	// newFor is for how long a fleet is new, and firstDetails is detailsEvery of new ones: their pods come one by one, and nobody has
+	// anything to lose yet.
+	newFor, firstDetails = 30 * time.Second, 15 * time.Second
 )
 
 // counts remembers when the status of each LiveStashCluster was last written.
@@ -29,7 +32,7 @@ func (k *counts) wait(before, after *v1alpha1.LiveStashCluster, now time.Time) t
 	}
 	last, known := k.written.Load(after.UID)
 	if known {
-		if left := pause(before.Status, after.Status) - now.Sub(last.(time.Time)); left > 0 {
+		if left := pause(before, after, now) - now.Sub(last.(time.Time)); left > 0 {
 			return left
 		}
 	}
@@ -38,14 +41,16 @@ func (k *counts) wait(before, after *v1alpha1.LiveStashCluster, now time.Time) t
 }
 
 // pause is how long lies between two writes of a status with such changes.
-func pause(before, after v1alpha1.LiveStashClusterStatus) time.Duration {
+func pause(before, after *v1alpha1.LiveStashCluster, now time.Time) time.Duration {
 	switch {
-	case equality.Semantic.DeepEqual(withoutCounts(before), withoutCounts(after)):
+	case equality.Semantic.DeepEqual(withoutCounts(before.Status), withoutCounts(after.Status)):
 		return countsEvery
-	case equality.Semantic.DeepEqual(withoutDetails(before), withoutDetails(after)):
-		return detailsEvery
+	case !equality.Semantic.DeepEqual(withoutDetails(before.Status), withoutDetails(after.Status)):
+		return 0
+	case now.Sub(after.CreationTimestamp.Time) < newFor:
+		return firstDetails
 	}
-	return 0
+	return detailsEvery
 }
 
 func (k *counts) forget(uid types.UID) { k.written.Delete(uid) }
@@ -53,6 +58,9 @@ func (k *counts) forget(uid types.UID) { k.written.Delete(uid) }
 func withoutCounts(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
 	plain := *status.DeepCopy()
 	plain.Stashes = 0
+	if plain.Redis != nil && plain.Redis.Server != nil {
+		plain.Redis.Server.Stashes = 0
+	}
 	for i := range plain.Pods {
 		plain.Pods[i].Stashes = 0
 	}

@@ -57,6 +57,12 @@ func TestCountsWait(t *testing.T) {
 			t.Errorf("%s: it waits for %s, want %s", step.what, got, step.want)
 		}
 	}
+	born, more := status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) { s.ReadyReplicas = 1 })
+	born.CreationTimestamp = metav1.NewTime(said.Add(60 * time.Second))
+	more.CreationTimestamp = born.CreationTimestamp
+	if got := counts.wait(born, more, said.Add(68*time.Second)); got != firstDetails-time.Second {
+		t.Errorf("the numbers of a new fleet wait for %s, want %s", got, firstDetails-time.Second)
+	}
 	counts.forget("shop")
 	if got := counts.wait(status(5, false), status(6, false), said.Add(68*time.Second)); got != 0 {
 		t.Errorf("it waits for %s after it was forgotten", got)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +63,8 @@ func transition(was, now metav1.Condition) news {
 			return news{corev1.EventTypeNormal, now.Reason, now.Message}
 		}
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
+	case v1alpha1.ConditionUpToDate:
+		return upgradeTransition(now)
 	case v1alpha1.ConditionAvailable:
 		if was.Status == metav1.ConditionTrue && now.Reason == v1alpha1.ReasonTooFewReady {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
@@ -82,13 +85,28 @@ func reconcileTransition(was, now metav1.Condition) news {
 	return news{}
 }
 
+func upgradeTransition(now metav1.Condition) news {
+	switch now.Reason {
+	case v1alpha1.ReasonUpgrading:
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
+	case v1alpha1.ReasonUpgradeHeldUp:
+		return news{corev1.EventTypeWarning, now.Reason, now.Message}
+	}
+	return news{}
+}
+
 func progressTransition(was, now metav1.Condition) news {
 	switch {
-	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck:
+	case now.Reason == v1alpha1.ReasonPodFailing, now.Reason == v1alpha1.ReasonPodNotMade, now.Reason == v1alpha1.ReasonRolloutStuck,
+		now.Reason == v1alpha1.ReasonBeforeFailed, now.Reason == v1alpha1.ReasonRolledBack:
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case now.Reason == v1alpha1.ReasonComplete && was.Reason != "":
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}
-	case now.Reason == v1alpha1.ReasonRollingOut && was.Reason == v1alpha1.ReasonComplete:
+	case now.Reason == v1alpha1.ReasonBeforeRunning:
+		return news{corev1.EventTypeNormal, now.Reason, "spec.rollout.before must succeed before pods get the new template: " + now.Message}
+	case now.Reason == v1alpha1.ReasonPaused, now.Reason == v1alpha1.ReasonCanaryRunning:
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
+	case now.Reason == v1alpha1.ReasonRollingOut && slices.Contains([]string{v1alpha1.ReasonComplete, v1alpha1.ReasonBeforeRunning}, was.Reason):
 		return news{corev1.EventTypeNormal, now.Reason, "replacing pods: " + now.Message}
 	}
 	return news{}

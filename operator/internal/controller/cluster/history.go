@@ -34,6 +34,8 @@ type turn struct {
 	before string
 	// complete is whether every pod has it and can keep users.
 	complete bool
+	// rejected is why the template was rejected. Empty: it was not.
+	rejected string
 	// reports are the last words of pods that went since the last turn.
 	reports []drained
 	now     time.Time
@@ -46,13 +48,10 @@ func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 	case t.revision == "":
 	case status.Revision == "" && (t.before == "" || t.before == t.revision):
 		status.Revision = t.revision
-	case status.Revision != t.revision:
-		if open := openRollout(status); open != nil {
-			end(open, outcomeBefore(*open, t.revision), t.now)
-		}
-		begun := v1alpha1.RolloutStatus{From: cmp.Or(status.Revision, t.before), To: t.revision, Started: seconds(t.now)}
-		status.Rollouts = append([]v1alpha1.RolloutStatus{begun}, status.Rollouts[:min(len(status.Rollouts), mostRollouts-1)]...)
-		status.Revision = t.revision
+	case wentBack(status) && t.rejected == "" && t.before == t.revision:
+		status.Revision = t.revision // The pods have been there since the rollout was rolled back.
+	case status.Revision != t.revision, wentBack(status) && t.rejected == "":
+		begin(status, t)
 	}
 	open := openRollout(status)
 	if open == nil {
@@ -62,9 +61,39 @@ func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 		return
 	}
 	add(open, t.reports)
-	if t.revision == open.To && t.complete {
-		end(open, v1alpha1.RolloutComplete, t.now)
+	if t.revision == open.To {
+		advance(open, t)
 	}
+}
+
+// begin ends the rollout that goes on, and begins the one of this turn.
+func begin(status *v1alpha1.LiveStashClusterStatus, t turn) {
+	if open := openRollout(status); open != nil {
+		end(open, outcomeBefore(*open, t.revision), t.now)
+	}
+	from := cmp.Or(status.Revision, t.before)
+	if wentBack(status) {
+		from = t.before
+	}
+	begun := v1alpha1.RolloutStatus{From: from, To: t.revision, Started: seconds(t.now)}
+	status.Rollouts = append([]v1alpha1.RolloutStatus{begun}, status.Rollouts[:min(len(status.Rollouts), mostRollouts-1)]...)
+	status.Revision = t.revision
+}
+
+// advance says how the rollout of this turn is, and ends it when nothing is left to do for it.
+func advance(open *v1alpha1.RolloutStatus, t turn) {
+	open.Outcome, open.Message = "", ""
+	if t.rejected != "" {
+		open.Outcome, open.Message = v1alpha1.RolloutRolledBack, shortened(t.rejected, mostNote)
+	}
+	if t.complete {
+		end(open, cmp.Or(open.Outcome, v1alpha1.RolloutComplete), t.now)
+	}
+}
+
+// wentBack is whether the last rollout was rolled back to its end.
+func wentBack(status *v1alpha1.LiveStashClusterStatus) bool {
+	return len(status.Rollouts) > 0 && status.Rollouts[0].Outcome == v1alpha1.RolloutRolledBack && status.Rollouts[0].Finished != nil
 }
 
 // add adds what pods said to a rollout's figures.
@@ -87,7 +116,10 @@ func openRollout(status *v1alpha1.LiveStashClusterStatus) *v1alpha1.RolloutStatu
 
 // outcomeBefore is that of a rollout that another template ends.
 func outcomeBefore(open v1alpha1.RolloutStatus, next string) v1alpha1.RolloutOutcome {
-	if open.From == next {
+	switch {
+	case open.Outcome != "":
+		return open.Outcome
+	case open.From == next:
 		return v1alpha1.RolloutReverted
 	}
 	return v1alpha1.RolloutSuperseded

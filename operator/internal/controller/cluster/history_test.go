@@ -35,6 +35,24 @@ func TestHistory(t *testing.T) {
 			{From: "b", To: "a", Started: at(2), Finished: ended(4), Outcome: v1alpha1.RolloutComplete, PodsReported: 1, StashesBefore: 10, HandedOver: 4, Lost: 1},
 			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutReverted},
 		}},
+		"rolled back, and said before it is done": {turns: []turn{{revision: "a"}, {revision: "b", before: "a"}, {revision: "b", before: "a", rejected: "bad"}}, revision: "b", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "b", Started: at(1), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
+		}},
+		"rolled back, then taken back": {turns: []turn{{revision: "a"}, {revision: "b", before: "a", rejected: "bad"}, {revision: "b", before: "a", rejected: "bad", complete: true}, {revision: "a", before: "a", complete: true}}, revision: "a", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
+		}},
+		"rolled back, then another one": {turns: []turn{{revision: "a"}, {revision: "b", before: "a", rejected: "bad"}, {revision: "b", before: "a", rejected: "bad", complete: true}, {revision: "c", before: "a"}}, revision: "c", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "c", Started: at(3)},
+			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
+		}},
+		"another one while it goes back": {turns: []turn{{revision: "a"}, {revision: "b", before: "a", rejected: "bad"}, {revision: "c", before: "a"}}, revision: "c", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "c", Started: at(2)},
+			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
+		}},
+		"rolled back, then wanted all the same": {turns: []turn{{revision: "a"}, {revision: "b", before: "a", rejected: "bad"}, {revision: "b", before: "a", rejected: "bad", complete: true}, {revision: "b", before: "a"}, {revision: "b", before: "b", complete: true}}, revision: "b", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "b", Started: at(3), Finished: ended(4), Outcome: v1alpha1.RolloutComplete},
+			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
+		}},
 		"another one in the middle": {turns: []turn{{revision: "a"}, {revision: "b"}, {revision: "c"}}, revision: "c", want: []v1alpha1.RolloutStatus{
 			{From: "b", To: "c", Started: at(2)},
 			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutSuperseded},

@@ -46,14 +46,16 @@ func membersOf(pods []corev1.Pod, set *appsv1.StatefulSet, answers map[types.UID
 		if owner == nil || owner.UID != set.UID {
 			continue
 		}
-		members = append(members, member{
-			Pod: pod, ordinal: int32(ordinal(pod.Name)), agentPort: portOf(pod, fleet.AgentPort), answer: answers[pod.UID],
-			updated: pod.Labels[appsv1.StatefulSetRevisionLabel] == set.Status.UpdateRevision,
-		})
+		m := member{Pod: pod, ordinal: int32(ordinal(pod.Name)), agentPort: portOf(pod, fleet.AgentPort), answer: answers[pod.UID]}
+		m.updated = m.revision() == set.Status.UpdateRevision
+		members = append(members, m)
 	}
 	slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	return members
 }
+
+// revision names the template that the pod was made from.
+func (m *member) revision() string { return m.Labels[appsv1.StatefulSetRevisionLabel] }
 
 // ordinal is the number at the end of a pod's name.
 func ordinal(pod string) int {

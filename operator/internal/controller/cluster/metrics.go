@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
@@ -35,6 +36,9 @@ var (
 	rolloutStarted  = describe("cluster_rollout_started_timestamp_seconds", "When the last rollout began, in Unix time.", fleetLabels...)
 	rolloutFinished = describe("cluster_rollout_finished_timestamp_seconds", "When the last rollout ended, in Unix time. Absent while it goes on.", fleetLabels...)
 	rolloutStashes  = describe("cluster_rollout_stashes", "Stashes in the pods that the last rollout replaced: held when each was told to stop, handed over to peers, lost.", append(fleetLabels, "outcome")...)
+
+	templateInfo   = describe("cluster_template_info", "The operator that made the template of the fleet's pods, or of those of its Redis. Always 1.", append(fleetLabels, "component", "version")...)
+	upgradeStarted = describe("cluster_upgrade_started_timestamp_seconds", "When the operator began to replace the fleet's pods because it is another version, in Unix time. Absent when it does not.", fleetLabels...)
 
 	certificateExpiry = describe("cluster_certificate_expiry_timestamp_seconds", "When the certificate of the fleet's nodes ends, in Unix time. Only of those that the operator makes itself.", fleetLabels...)
 )
@@ -61,7 +65,7 @@ type Metrics struct {
 func (*Metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{
 		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition,
-		rolloutStarted, rolloutFinished, rolloutStashes, certificateExpiry,
+		rolloutStarted, rolloutFinished, rolloutStashes, templateInfo, upgradeStarted, certificateExpiry,
 	} {
 		descriptions <- description
 	}
@@ -124,6 +128,15 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 			metrics = append(metrics, of(clusterCondition, 0, condition.Type))
 		case metav1.ConditionUnknown:
 		}
+	}
+	if version := c.Status.OperatorVersion; version != "" {
+		metrics = append(metrics, of(templateInfo, 1, render.FleetComponent, version))
+	}
+	if redis := c.Status.Redis; redis != nil && redis.OperatorVersion != "" {
+		metrics = append(metrics, of(templateInfo, 1, render.RedisComponent, redis.OperatorVersion))
+	}
+	if c.Status.UpgradeStarted != nil {
+		metrics = append(metrics, of(upgradeStarted, unix(c.Status.UpgradeStarted.Time)))
 	}
 	if len(c.Status.Rollouts) == 0 {
 		return metrics

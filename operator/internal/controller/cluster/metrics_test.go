@@ -72,6 +72,7 @@ func everything() []client.Object {
 	shop.Status = v1alpha1.LiveStashClusterStatus{
 		ReadyReplicas:   2,
 		UpdatedReplicas: 1,
+		OperatorVersion: "1.2.2", UpgradeStarted: ptr.To(metav1.Unix(900, 0)), Redis: &v1alpha1.RedisStatus{OperatorVersion: "1.2.1"},
 		Rollouts: []v1alpha1.RolloutStatus{
 			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1},
 			{To: "a", Started: metav1.Unix(500, 0), Finished: ptr.To(metav1.Unix(560, 0)), StashesBefore: 90},
@@ -117,8 +118,11 @@ livestash_cluster_rollout_stashes{livestash_cluster="cart",namespace="web",outco
 livestash_cluster_rollout_stashes{livestash_cluster="shop",namespace="web",outcome="handed_over"} 7
 livestash_cluster_rollout_stashes{livestash_cluster="shop",namespace="web",outcome="held"} 10
 livestash_cluster_rollout_stashes{livestash_cluster="shop",namespace="web",outcome="lost"} 1
+livestash_cluster_template_info{component="fleet",livestash_cluster="shop",namespace="web",version="1.2.2"} 1
+livestash_cluster_template_info{component="redis",livestash_cluster="shop",namespace="web",version="1.2.1"} 1
 livestash_cluster_updated_replicas{livestash_cluster="cart",namespace="web"} 0
 livestash_cluster_updated_replicas{livestash_cluster="shop",namespace="web"} 1
+livestash_cluster_upgrade_started_timestamp_seconds{livestash_cluster="shop",namespace="web"} 900
 livestash_operator_info{version="1.2.3"} 1
 `
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +36,11 @@ type observation struct {
 	names, ready map[string]bool
 	// agents is how many of those that serve have one: each one's node should see all of the others'.
 	agents int
+	// beforeJob is the Job that runs before a rollout, beforePods are its pods. Nil: there is none of the fleet's own.
+	beforeJob  *batchv1.Job
+	beforePods []corev1.Pod
+	// prepared are the digests of the templates that need no run of spec.rollout.before.
+	prepared []string
 	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
 	redisTrouble string
 	// waited is for how long what is awaited has been waited for: see awaited.
@@ -54,6 +60,9 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 		return seen, err
 	}
 	if err := r.observeNodes(ctx, &seen); err != nil {
+		return seen, err
+	}
+	if err := r.observeBefore(ctx, c, &seen); err != nil {
 		return seen, err
 	}
 	key := client.ObjectKeyFromObject(c)
@@ -92,12 +101,17 @@ func newObservation(set *appsv1.StatefulSet, members []member, now time.Time) ob
 	return seen
 }
 
-// awaited are the pods that cannot keep users, by their wait, and those that are not there and should be, by their name.
+// awaited are the pods that cannot keep users, by their wait, those of the Job that do not get on, and those that are not there and should be, by their name.
 func (o *observation) awaited(c *v1alpha1.LiveStashCluster) []string {
 	var awaited []string
 	for i := range o.members {
 		if m := &o.members[i]; o.unable(c, m) != "" {
 			awaited = append(awaited, m.wait())
+		}
+	}
+	for i := range o.beforePods {
+		if pod := &o.beforePods[i]; podTrouble(pod) != "" {
+			awaited = append(awaited, string(pod.UID))
 		}
 	}
 	return append(awaited, o.absent(c.Name)...)
@@ -214,7 +228,7 @@ func (o *observation) trouble() string {
 			return trouble
 		}
 	}
-	return ""
+	return firstTrouble(o.beforePods)
 }
 
 // waits remembers since when something is waited for. What is forgotten, as when the operator restarts, is waited for anew.

@@ -281,7 +281,7 @@ func TestCachedSecretsHoldNoValues(t *testing.T) {
 		"kubectl.kubernetes.io/last-applied-configuration": `{"stringData": {"cookie": "c"}}`, "livestash.dev/url": "redis://redis", "livestash.developer/x": "y",
 	}
 	secret.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	slim, err := slimSecret(secret)
+	slim, err := slimMetadata(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +289,8 @@ func TestCachedSecretsHoldNoValues(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"livestash.dev/url": "redis://redis"}, got.Annotations); diff != "" || got.ManagedFields != nil {
 		t.Errorf("managed by %v, annotations (-want +got):\n%s", got.ManagedFields, diff)
 	}
-	if other, err := slimSecret("deleted"); err != nil || other != "deleted" {
-		t.Errorf("slimSecret = %v, %v", other, err)
+	if other, err := slimMetadata("deleted"); err != nil || other != "deleted" {
+		t.Errorf("slimMetadata = %v, %v", other, err)
 	}
 
 	made := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: suite.Namespace(t, api), Name: "own", Annotations: map[string]string{"a": "b", "livestash.dev/url": "c"}}}

@@ -4,11 +4,14 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -29,6 +32,9 @@ type Reconciler struct {
 	// Live reads from the API server. It is used for the user's own Secrets, whose values are never cached.
 	Live client.Reader
 
+	// Configs reads the metadata of ConfigMaps from a cache.
+	Configs cache.Cache
+
 	// Recorder tells users what happened.
 	Recorder recorder.EventRecorder
 
@@ -44,7 +50,7 @@ type Reconciler struct {
 	// News are the LiveStashClusters whose agents have something else to say. Nil: there are none.
 	News <-chan event.GenericEvent
 
-	// Redis changes passwords in a Redis that runs.
+	// Redis changes passwords in a Redis that runs, and which of two servers has the stashes.
 	Redis Redis
 
 	// RedisImage and RedisExporterImage are the images of the Redis that the operator runs.
@@ -56,6 +62,15 @@ type Reconciler struct {
 	// Readers are the namespaces that may read the metrics of fleets, and what their agents tell. render.AllNamespaces: anybody.
 	Readers []string
 
+	// Version is this operator's, as the fleets' status tells it.
+	Version string
+
+	// Upgrade is when pods get what another version of the operator makes of the same spec, for fleets that do not say so.
+	Upgrade v1alpha1.UpgradePolicy
+
+	// UpgradesAtOnce is how many fleets are upgraded at the same time, of those that are to be at once.
+	UpgradesAtOnce int
+
 	// SeesNodes is whether the operator may watch nodes. Without that, nobody takes pods off a node before they are evicted.
 	SeesNodes bool
 
@@ -65,8 +80,14 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
-	// counts are when statuses were last written.
+	// contents are the digests of what users have their pods read.
+	contents contents
+	// redisWaits is since when servers of Redis are waited for, redisAccesses how the operator logs in to them.
+	redisWaits    waits
+	redisAccesses accesses
+	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
+	turns  turns
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -76,6 +97,8 @@ type pass struct {
 	cluster *v1alpha1.LiveStashCluster
 	// seen is what there was before the first step, apart from the StatefulSet, which is as this pass wrote it.
 	seen observation
+	// before is what runs before a rollout, and what is to be done about it.
+	before before
 	// plan is what is to be done about the pods.
 	plan rollout.Plan
 	// inputs is what the objects are rendered with. The steps before the rendering add to it.
@@ -87,6 +110,8 @@ type pass struct {
 	redis *v1alpha1.RedisStatus
 	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
 	oldStorePods []string
+	// redisMoves is whether the stashes go over to another server of Redis, or have just gone.
+	redisMoves bool
 	// givenUp is what this pass leaves behind when it writes the StatefulSet for another store, volumeGivenUp the volume that it deletes.
 	// Empty: nothing.
 	givenUp, volumeGivenUp string
@@ -98,6 +123,8 @@ type pass struct {
 	certificate string
 	// drained are the last words of pods that are gone, which the status is about to tell.
 	drained []drained
+	// upgrade is what is known of the templates of the fleet's pods. Nil: nothing yet.
+	upgrade *upgrade
 	// refusal is what the API server says when a pod is not made, for example a quota's words. Empty: nothing is known.
 	refusal string
 	// wroteStatefulSet is whether this pass has changed the StatefulSet.
@@ -114,13 +141,18 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "guard stashes", Run: r.guardStashes},
 		{Name: "prepare store", Run: r.prepareStore},
+		{Name: "judge template", Run: r.judgeTemplate},
+		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "render", Run: r.render},
+		{Name: "keep templates", Run: r.keepTemplates},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
 		{Name: "dismiss pods", Run: r.dismissPods},
 		{Name: "apply children", Run: r.applyChildren},
+		{Name: "run before", Run: r.runBefore},
 		{Name: "ensure operated Redis", Run: r.ensureOperatedRedis},
 		{Name: "ensure PodMonitor", Run: r.ensurePodMonitor},
 		{Name: "replace pods", Run: r.replacePods},
@@ -134,6 +166,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list
 // +kubebuilder:rbac:groups=redis.redis.opstreelabs.in,resources=redis;redisreplications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
@@ -162,8 +195,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	p := r.newPass(cluster, seen)
-	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	err = reconcile.Run(ctx, p, r.steps())
+	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	if err == nil {
 		err = p.unfinished
 	}
@@ -175,6 +208,9 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Agents.Forget(cluster)
 	r.waits.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
+	r.turns.end(cluster)
+	r.redisWaits.since(cluster, nil, time.Time{})
+	r.redisAccesses.forget(cluster)
 }
 
 // newPass is a pass that knows what is seen, and what the status told last.
@@ -217,15 +253,30 @@ func (p *pass) waits() bool {
 
 // rolls is whether a rollout goes on.
 func (p *pass) rolls() bool {
-	return !p.cluster.Spec.Paused && p.plan.Phase != rollout.Complete && p.plan.Phase != rollout.Stuck
+	rests := []rollout.Phase{rollout.Complete, rollout.Stuck, rollout.Paused, rollout.Withheld}
+	return !p.cluster.Spec.Paused && !slices.Contains(rests, p.plan.Phase)
 }
 
 func (r *Reconciler) render(_ context.Context, p *pass) error {
 	objects, err := fleet.Render(p.cluster, p.inputs)
+	if err != nil {
+		return invalidSpec(err)
+	}
+	if p.plan.Leave {
+		objects = slices.DeleteFunc(objects, func(object client.Object) bool {
+			set, is := object.(*appsv1.StatefulSet)
+			return is && set.Name == p.cluster.Name
+		})
+	}
+	p.objects = objects
+	return nil
+}
+
+// invalidSpec is what a *render.SpecError tells the user. Any other error stays what it is.
+func invalidSpec(err error) error {
 	var invalid *render.SpecError
 	if errors.As(err, &invalid) {
 		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error(), Watched: true}
 	}
-	p.objects = objects
 	return err
 }

@@ -22,11 +22,18 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
+	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
-// Redis changes passwords in a Redis that runs.
+// Redis changes passwords in a Redis that runs, and which of two servers has the stashes.
 type Redis interface {
 	SetPasswords(ctx context.Context, login redisadmin.Login, user string, hashes []string) error
+	Look(ctx context.Context, login redisadmin.Login) (succession.Says, error)
+	SetPrimary(ctx context.Context, login redisadmin.Login, name string) error
+	Follow(ctx context.Context, login, primary redisadmin.Login, password string) error
+	FailOver(ctx context.Context, login redisadmin.Login) error
+	Abort(ctx context.Context, login redisadmin.Login) error
+	Promote(ctx context.Context, login redisadmin.Login) error
 }
 
 // lookAgain is how soon something is looked up again that is missing and cannot be watched.
@@ -221,7 +228,7 @@ func (r *Reconciler) ensureLogin(ctx context.Context, p *pass, login redisLogin,
 	if err != nil {
 		return nil, err
 	}
-	return r.writeLogin(ctx, p, login, before, login.choose(before))
+	return r.writeLogin(ctx, p, login, before, login.choose(before), nil)
 }
 
 // choose is the password to use: the user's own, the one that was generated before, or a new one.
@@ -235,9 +242,14 @@ func (l redisLogin) choose(before *corev1.Secret) string {
 	return redis.NewPassword()
 }
 
-func (r *Reconciler) writeLogin(ctx context.Context, p *pass, login redisLogin, before *corev1.Secret, password string) (*metav1.PartialObjectMetadata, error) {
+// writeLogin writes the Secret with the URL. It keeps the operator's access to the Redis that this operator runs; nil with another one.
+func (r *Reconciler) writeLogin(ctx context.Context, p *pass, login redisLogin, before *corev1.Secret, password string, access *redis.Access) (*metav1.PartialObjectMetadata, error) {
 	secret := redis.Secret(p.cluster, p.inputs, password)
 	secret.Annotations = map[string]string{urlAnnotation: login.url, passwordAnnotation: passwordDigest(password)}
+	if access != nil {
+		access.Keep(secret)
+		secret.Annotations[accessAnnotation] = p.inputs.RedisAccessUID
+	}
 	if err := r.writeSecret(ctx, before, secret); err != nil {
 		return nil, err
 	}
@@ -283,6 +295,9 @@ func (r *Reconciler) redisServers(ctx context.Context, c *v1alpha1.LiveStashClus
 			return "", fmt.Errorf("looking up StatefulSet %s: %w", name, err)
 		}
 		want := ptr.Deref(set.Spec.Replicas, 1)
+		if store.ManagedRedis(c) != nil {
+			want = 1 // a second one is there to take over
+		}
 		if err != nil || set.Status.ReadyReplicas < want {
 			return fmt.Sprintf("StatefulSet %s has %d of %d pods ready", name, set.Status.ReadyReplicas, want), nil
 		}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,6 +28,10 @@ import (
 //  2. The Secret that pods read gets the new one, which rolls the fleet.
 //  3. When the fleet has rolled, Redis forgets the old one.
 
+// accessAnnotation is on both Secrets while they hold the same passwords of the operator and the exporter: the UID of the Secret that
+// these were made for. A Secret that was lost is made again of the other one, and no server needs to be replaced.
+const accessAnnotation = "livestash.dev/redis-access"
+
 // usersDueAnnotation is on the Secret with Redis' users while they have more than one password: when the old ones may go at the
 // earliest, as RFC 3339.
 const usersDueAnnotation = "livestash.dev/old-passwords-until"
@@ -43,9 +48,10 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 		return nil, err
 	}
 	if users != nil {
-		p.inputs.RedisAccessUID = string(users.UID)
+		p.inputs.RedisAccessUID = accessOf(users)
 		p.oldPasswords = users.Annotations[usersDueAnnotation] != ""
-		if login.isIn(found) && users.Annotations[passwordAnnotation] == found.Annotations[passwordAnnotation] {
+		kept := found != nil && found.Annotations[accessAnnotation] == accessOf(users)
+		if kept && login.isIn(found) && users.Annotations[passwordAnnotation] == found.Annotations[passwordAnnotation] {
 			return found, nil
 		}
 	}
@@ -55,7 +61,7 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 		return nil, err
 	}
 	password := login.choose(before)
-	access, err := r.admit(ctx, p, password)
+	access, err := r.admit(ctx, p, before, password)
 	if err != nil {
 		return nil, err
 	}
@@ -69,18 +75,28 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 			// There is no old password to go on with.
 		}
 	}
-	return r.writeLogin(ctx, p, login, before, password)
+	return r.writeLogin(ctx, p, login, before, password, &access)
 }
 
-// admit puts the password's digest into the Secret with Redis' users.
-func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (redis.Access, error) {
+// accessOf is for which Secret the passwords in this one were made.
+func accessOf(users client.Object) string {
+	return cmp.Or(users.GetAnnotations()[accessAnnotation], string(users.GetUID()))
+}
+
+// admit puts the password's digest into the Secret with Redis' users. One that was lost is made again of what the fleet's Secret has
+// kept of it.
+func (r *Reconciler) admit(ctx context.Context, p *pass, login *corev1.Secret, password string) (redis.Access, error) {
 	c, hash := p.cluster, redis.PasswordHash(password)
 	before, err := r.readSecret(ctx, c, store.RedisAccessName(c))
 	if err != nil {
 		return redis.Access{}, err
 	}
 	access := redis.ReadAccess(before)
-	if before.UID == "" {
+	kept, isKept := redis.Kept(login)
+	switch {
+	case before.UID == "" && isKept:
+		access = kept
+	case before.UID == "":
 		access = redis.NewAccess()
 	}
 	isNew := !slices.Contains(access.Fleet, hash)
@@ -89,6 +105,9 @@ func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (redis
 
 	secret := redis.AccessSecret(c, access)
 	secret.Annotations = map[string]string{passwordAnnotation: passwordDigest(password)}
+	if before.UID == "" && isKept {
+		secret.Annotations[accessAnnotation] = login.Annotations[accessAnnotation]
+	}
 	p.oldPasswords = len(access.Fleet) > 1
 	if p.oldPasswords && isNew {
 		secret.Annotations[usersDueAnnotation] = r.Clock.Now().Add(keepOldPassword).UTC().Format(time.RFC3339)
@@ -97,10 +116,10 @@ func (r *Reconciler) admit(ctx context.Context, p *pass, password string) (redis
 		return access, err
 	}
 	if before.UID == "" {
-		p.inputs.RedisAccessUID = string(secret.UID)
+		p.inputs.RedisAccessUID = accessOf(secret)
 		return access, nil
 	}
-	p.inputs.RedisAccessUID = string(before.UID)
+	p.inputs.RedisAccessUID = accessOf(before)
 	return access, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
 // toldToRedis stands for the Redis servers: it keeps what the operator tells them, by their address.
@@ -33,6 +35,84 @@ type toldToRedis struct {
 	// refuses are the addresses that do not answer.
 	refuses map[string]bool
 	told    map[string][]string
+	// servers are what those say of themselves that take part in hand-overs, by their address.
+	servers map[string]*succession.Says
+}
+
+// starts has a server at that address, without stashes.
+func (t *toldToRedis) starts(address string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.servers == nil {
+		t.servers = map[string]*succession.Says{}
+	}
+	t.servers[address] = &succession.Says{}
+}
+
+func (t *toldToRedis) says(address string) succession.Says {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return *t.servers[address]
+}
+
+// tell does something to the server at that address.
+func (t *toldToRedis) tell(address string, do func(*succession.Says) error) error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if server := t.servers[address]; server != nil {
+		return do(server)
+	}
+	return errors.New("connection refused")
+}
+
+func (t *toldToRedis) Look(_ context.Context, login redisadmin.Login) (says succession.Says, err error) {
+	err = t.tell(login.Address, func(server *succession.Says) error {
+		says = *server
+		return nil
+	})
+	return says, err
+}
+
+func (t *toldToRedis) SetPrimary(_ context.Context, login redisadmin.Login, name string) error {
+	return t.tell(login.Address, func(server *succession.Says) error {
+		server.Primary = name
+		return nil
+	})
+}
+
+func (t *toldToRedis) Follow(_ context.Context, login, primary redisadmin.Login, _ string) error {
+	from := t.says(primary.Address)
+	return t.tell(login.Address, func(server *succession.Says) error {
+		host, _, err := net.SplitHostPort(primary.Address)
+		*server = succession.Says{Primary: from.Primary, Stashes: from.Stashes, Follows: host, InSync: true}
+		return err
+	})
+}
+
+func (t *toldToRedis) FailOver(_ context.Context, login redisadmin.Login) error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	host, _, err := net.SplitHostPort(login.Address)
+	for address, server := range t.servers {
+		if server.Follows != host {
+			continue
+		}
+		server.Follows, server.InSync = "", false
+		t.servers[login.Address].Follows, t.servers[login.Address].InSync = strings.TrimSuffix(address, ":6379"), true
+		return err
+	}
+	return errors.New("nobody follows")
+}
+
+func (t *toldToRedis) Abort(context.Context, redisadmin.Login) error {
+	return errors.New("nothing to abort")
+}
+
+func (t *toldToRedis) Promote(_ context.Context, login redisadmin.Login) error {
+	return t.tell(login.Address, func(server *succession.Says) error {
+		server.Follows = ""
+		return nil
+	})
 }
 
 func (t *toldToRedis) SetPasswords(_ context.Context, login redisadmin.Login, user string, hashes []string) error {

@@ -34,7 +34,7 @@ const (
 
 // planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
 func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
-	seen := p.seen.rollout(p.cluster, p.desired())
+	seen := p.rollout(&p.seen)
 	p.plan = rollout.Next(seen)
 	sure, err := r.sure(ctx, p)
 	if err != nil {
@@ -43,6 +43,7 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	if !sure {
 		p.plan = p.plan.Wait(seen)
 	}
+	p.inputs.Rejected = note(p.seen.statefulSet, p.seen.verdict(p.cluster, p.desired()))
 	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
 	absent := p.seen.longestAbsent(p.cluster.Name)
@@ -62,10 +63,17 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 
 // desired is how many pods there should be.
 func (p *pass) desired() int32 {
-	if p.storeChanging() {
+	if p.storeChanging() && p.before.withholds() == "" {
 		return 0
 	}
 	return p.cluster.DesiredReplicas()
+}
+
+// rollout is what the engine is told of what was seen.
+func (p *pass) rollout(seen *observation) rollout.Seen {
+	told := seen.rollout(p.cluster, p.desired())
+	told.Withheld = p.before.withholds()
+	return told
 }
 
 // rollout is what the engine is told.
@@ -78,15 +86,24 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		Current:  o.statefulSet.Status.CurrentRevision == o.statefulSet.Status.UpdateRevision,
 		Surge:    rollout.Surge(c.Spec.Rollout.Surge),
 	}
+	if c.Spec.Rollout.Paused {
+		seen.Paused = "spec.rollout.paused is true: no pod is replaced until it is removed or set to false"
+	}
+	judged := o.verdict(c, desired)
+	seen.Canary, seen.Trial, seen.Back = judged.canary, judged.trial, judged.rejected != ""
 	if o.statefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		seen.Mode = rollout.Replace
 	}
-	proven := !slices.ContainsFunc(o.members, func(m member) bool { return m.updated && m.broken() != "" })
+	updated := func(m *member) bool { return m.updated }
+	if seen.Back {
+		updated = func(m *member) bool { return m.revision() == o.statefulSet.Status.CurrentRevision }
+	}
+	proven := !slices.ContainsFunc(o.members, func(m member) bool { return updated(&m) && m.broken() != "" })
 	for i := range o.members {
 		m := &o.members[i]
 		unable := o.unable(c, m)
 		pod := rollout.Pod{
-			Name: m.Name, Ordinal: m.ordinal, Updated: m.updated, Terminating: m.terminating(), Able: unable == "",
+			Name: m.Name, Ordinal: m.ordinal, Updated: updated(m), Terminating: m.terminating(), Able: unable == "",
 			Broken:  m.broken(),
 			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.wait()] > patience,
 			Moves:   o.full == "" && o.emptied[m.Spec.NodeName] != "",
@@ -96,7 +113,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		}
 		// A pod that waits for what its template promised, such as a Redis that takes its password, need not be waited for when
 		// another template is wanted, unless that one has turned out to be no better.
-		if pod.Broken == "" && proven && !m.updated && !m.terminating() && m.unstarted() {
+		if pod.Broken == "" && proven && !pod.Updated && !m.terminating() && m.unstarted() {
 			pod.Broken = m.Name + " has not started, and its template is no longer the wanted one"
 		}
 		seen.Pods = append(seen.Pods, pod)
@@ -122,11 +139,14 @@ func (r *Reconciler) replacePods(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// sure is whether a plan that takes a pod in which users may be is still the one to make: every other agent has just spoken, and
-// with what the API server has, which the cache may not know yet, the plan is the same.
+// sure is whether a plan that takes a pod in which users may be is still the one to make: Redis stays where it is, every other agent
+// has just spoken, and with what the API server has, which the cache may not know yet, the plan is the same.
 func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	if p.plan.Takes == "" {
 		return true, nil
+	}
+	if p.redisMoves {
+		return false, nil
 	}
 	for i := range p.seen.members {
 		m := &p.seen.members[i]
@@ -147,7 +167,7 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 		return false, err
 	}
 	now.waited, now.placement = p.seen.waited, p.seen.placement
-	return reflect.DeepEqual(rollout.Next(now.rollout(p.cluster, p.desired())), p.plan), nil
+	return reflect.DeepEqual(rollout.Next(p.rollout(&now)), p.plan), nil
 }
 
 // whyNotMade is what the API server said when the StatefulSet controller last failed to make a pod, for example a quota's words.

@@ -124,9 +124,12 @@ func (r *Reconciler) secretMetadata(ctx context.Context, namespace, name string)
 	return found, nil
 }
 
-func secretMetadataObject() *metav1.PartialObjectMetadata {
+func secretMetadataObject() *metav1.PartialObjectMetadata { return metadataObject("Secret") }
+
+// metadataObject is an empty object of a kind of the core API, to read its metadata into.
+func metadataObject(kind string) *metav1.PartialObjectMetadata {
 	meta := &metav1.PartialObjectMetadata{}
-	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
 	return meta
 }
 

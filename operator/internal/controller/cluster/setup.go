@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -36,6 +37,8 @@ import (
 const (
 	// secretRefsIndex finds the LiveStashClusters that read a Secret.
 	secretRefsIndex = "secretRefs"
+	// configRefsIndex finds those that read a ConfigMap.
+	configRefsIndex = "configRefs"
 	// podClusterIndex finds the pods of a LiveStashCluster.
 	podClusterIndex = "cluster"
 	// podNodeIndex finds the pods of a node, emptiedIndex the nodes that are to be emptied.
@@ -54,10 +57,11 @@ func CacheOptions() cache.Options {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}:           ours,
+			&batchv1.Job{}:                  ours,
 			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: (&templates{}).slimPod},
 			&corev1.Node{}:                  {Transform: slimNode},
-			&corev1.Secret{}:                {Transform: slimSecret},
+			&corev1.Secret{}:                {Transform: slimMetadata},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
@@ -67,15 +71,15 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// slimSecret drops the annotations of others from a Secret's metadata: the one that `kubectl apply` makes holds the values.
-func slimSecret(object any) (any, error) {
-	secret, ok := object.(*metav1.PartialObjectMetadata)
+// slimMetadata drops the annotations of others from metadata: the one that `kubectl apply` makes holds a Secret's values.
+func slimMetadata(object any) (any, error) {
+	metadata, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return object, nil
 	}
-	secret.ManagedFields = nil
-	maps.DeleteFunc(secret.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "livestash.dev/") })
-	return secret, nil
+	metadata.ManagedFields = nil
+	maps.DeleteFunc(metadata.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "livestash.dev/") })
+	return metadata, nil
 }
 
 // slimPod drops from a pod what the operator does not read: pods are most of what the cache holds.
@@ -101,7 +105,8 @@ func slimPod(pod *corev1.Pod) *corev1.Pod {
 			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports}}
 		}
 	}
-	slim.Spec.NodeName, slim.Status.PodIP = pod.Spec.NodeName, pod.Status.PodIP
+	slim.Spec.NodeName = pod.Spec.NodeName
+	slim.Status.PodIP, slim.Status.Reason = pod.Status.PodIP, pod.Status.Reason
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
 	return slim
@@ -132,8 +137,9 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 		}
 		if isApp {
 			kept.State.Terminated = status.State.Terminated
+			kept.RestartCount = status.RestartCount
 		}
-		if kept.State != (corev1.ContainerState{}) || isApp && !serves {
+		if kept.State != (corev1.ContainerState{}) || kept.RestartCount > 0 || isApp && !serves {
 			slim = append(slim, kept)
 		}
 	}
@@ -147,7 +153,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 	if err != nil {
 		return err
 	}
+	err = mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LiveStashCluster{}, configRefsIndex, configNames)
+	if err != nil {
+		return err
+	}
 	err = mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, podClusterIndex, clusterName)
+	if err != nil {
+		return err
+	}
+	err = mgr.GetFieldIndexer().IndexField(context.Background(), &appsv1.StatefulSet{}, upgradingIndex, beingUpgraded)
 	if err != nil {
 		return err
 	}
@@ -156,13 +170,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		For(&v1alpha1.LiveStashCluster{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// By label, not by owner: those that redis-operator makes for the fleet are its own.
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		Owns(&batchv1.Job{}).
+		Watches(&appsv1.StatefulSet{}, r.turnEnded()).
 		Owns(&corev1.ConfigMap{}).
 		Owns(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(notOnlyStatus())).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&networkingv1.NetworkPolicy{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notOnlyStatus())).
-		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersOfSecret)).
+		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersBy(secretRefsIndex))).
+		WatchesRawSource(source.Kind(r.Configs, client.Object(metadataObject(fleet.ConfigMapReference)), handler.EnqueueRequestsFromMapFunc(r.readersBy(configRefsIndex)))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(podNewsChanged())).
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
@@ -196,6 +213,21 @@ func secretNames(object client.Object) []string {
 	if cluster.TLSEnabled() {
 		names = append(names, tls.AuthorityName(cluster), tls.SecretName(cluster))
 	}
+	return append(names, namesOf(cluster, fleet.SecretReference)...)
+}
+
+func configNames(object client.Object) []string {
+	return namesOf(object.(*v1alpha1.LiveStashCluster), fleet.ConfigMapReference)
+}
+
+// namesOf are the names of what the user has the pods read.
+func namesOf(c *v1alpha1.LiveStashCluster, kind string) []string {
+	var names []string
+	for _, ref := range fleet.References(c) {
+		if ref.Kind == kind {
+			names = append(names, ref.Name)
+		}
+	}
 	return names
 }
 
@@ -203,19 +235,21 @@ func clusterName(object client.Object) []string {
 	return []string{object.GetLabels()[render.ClusterLabel]}
 }
 
-// readersOfSecret are the LiveStashClusters whose pods read the Secret.
-func (r *Reconciler) readersOfSecret(ctx context.Context, secret client.Object) []ctrl.Request {
-	readers := &v1alpha1.LiveStashClusterList{}
-	err := r.List(ctx, readers, client.InNamespace(secret.GetNamespace()), client.MatchingFields{secretRefsIndex: secret.GetName()})
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Looking up the LiveStashClusters that read a Secret", "secret", secret.GetName())
-		return nil
+// readersBy finds, with an index, the LiveStashClusters whose pods read an object.
+func (r *Reconciler) readersBy(index string) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []ctrl.Request {
+		readers := &v1alpha1.LiveStashClusterList{}
+		err := r.List(ctx, readers, client.InNamespace(object.GetNamespace()), client.MatchingFields{index: object.GetName()})
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Looking up the LiveStashClusters that read an object", "name", object.GetName())
+			return nil
+		}
+		requests := make([]ctrl.Request, 0, len(readers.Items))
+		for i := range readers.Items {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&readers.Items[i])})
+		}
+		return requests
 	}
-	requests := make([]ctrl.Request, 0, len(readers.Items))
-	for i := range readers.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&readers.Items[i])})
-	}
-	return requests
 }
 
 // podGone keeps the last words of a pod for the next pass.
@@ -255,7 +289,7 @@ func podNewsChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 			return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || podTrouble(before) != podTrouble(after) || podReady(before) != podReady(after) ||
-				before.Labels[redis.RoleLabel] != after.Labels[redis.RoleLabel] || before.Status.PodIP != after.Status.PodIP
+				lastWord(before) != lastWord(after) || before.Labels[redis.RoleLabel] != after.Labels[redis.RoleLabel] || before.Status.PodIP != after.Status.PodIP
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -56,6 +56,7 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	}
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
+	p.upgrade.tell(&status, c)
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
 	if condition := placed(p); condition.Type != "" {
 		setConditions(&status.Conditions, c, []metav1.Condition{condition})
@@ -83,6 +84,7 @@ func (p *pass) turn() turn {
 	if p.seen.settled() {
 		now.revision, now.before = p.seen.statefulSet.Status.UpdateRevision, p.seen.statefulSet.Status.CurrentRevision
 		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0
+		now.rejected = p.rejected()
 	}
 	return now
 }
@@ -112,7 +114,9 @@ var phaseReasons = map[rollout.Phase]string{
 	rollout.Surging:  v1alpha1.ReasonSurging,
 	rollout.Rolling:  v1alpha1.ReasonRollingOut,
 	rollout.Moving:   v1alpha1.ReasonLeavingNode,
+	rollout.Trying:   v1alpha1.ReasonCanaryRunning,
 	rollout.Paused:   v1alpha1.ReasonPaused,
+	rollout.Withheld: v1alpha1.ReasonBeforeRunning,
 	rollout.Stuck:    v1alpha1.ReasonRolloutStuck,
 	rollout.Complete: v1alpha1.ReasonWaitingForPods,
 }
@@ -121,25 +125,14 @@ var phaseReasons = map[rollout.Phase]string{
 func progressing(p *pass, outcome error) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
 	desired, observed := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status
-	if p.seen.statefulSet.UID == "" {
-		condition.Reason, condition.Message = v1alpha1.ReasonWaitingForPods, "there is no StatefulSet yet"
-		if outcome != nil {
-			condition.Status = metav1.ConditionFalse
-			condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
-		}
-		return condition
-	}
-
-	trouble := p.seen.trouble()
 	condition.Reason = phaseReasons[p.plan.Phase]
+	hindrance := p.hindrance()
 	switch {
-	case p.storeChanging():
-		condition.Reason = v1alpha1.ReasonStoreChanging
-		condition.Message = fmt.Sprintf("spec.redis names another store: every pod stops before the first one with it starts, and the stashes in the old store are left behind; waiting for %s", few(p.oldStorePods))
-	case p.refusal != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonPodNotMade, p.refusal
-	case trouble != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonPodFailing, trouble
+	case p.seen.statefulSet.UID == "" && outcome != nil:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = reconcile.ReasonAndMessage(outcome)
+	case hindrance.reason != "":
+		condition.Reason, condition.Message = hindrance.reason, hindrance.message
 	case p.plan.Phase == rollout.Complete && !p.seen.settled():
 		// This pass may have begun a rollout: whoever waits for the new spec must not be told of the pods as they were.
 		condition.Reason, condition.Message = v1alpha1.ReasonRollingOut, "the StatefulSet has changed, and its controller has not acted on that yet"
@@ -157,6 +150,41 @@ func progressing(p *pass, outcome error) metav1.Condition {
 	return condition
 }
 
+// hindrance is what a rollout waits for that is not in its plan. Without a reason, nothing.
+func (p *pass) hindrance() news {
+	trouble := p.seen.trouble()
+	switch {
+	case p.before.failed:
+		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
+	case p.before.withheld && trouble == "":
+		return news{reason: v1alpha1.ReasonBeforeRunning, message: p.before.message}
+	case p.storeChanging() && !p.before.withheld:
+		return news{reason: v1alpha1.ReasonStoreChanging, message: fmt.Sprintf(
+			"spec.redis names another store: every pod stops before the first one with it starts, and the stashes in the old store are left behind; waiting for %s", few(p.oldStorePods))}
+	case p.refusal != "":
+		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
+	case p.rejected() != "":
+		return news{reason: v1alpha1.ReasonRolledBack, message: rolledBack(p)}
+	case trouble != "":
+		return news{reason: v1alpha1.ReasonPodFailing, message: trouble}
+	case p.seen.statefulSet.UID == "":
+		return news{reason: v1alpha1.ReasonWaitingForPods, message: "there is no StatefulSet yet"}
+	}
+	return news{}
+}
+
+// rejected says why the wanted template was rejected. Empty: it was not.
+func (p *pass) rejected() string { return p.seen.verdict(p.cluster, p.desired()).rejected }
+
+// rolledBack says how far the fleet has gone back to the template before, and what to do.
+func rolledBack(p *pass) string {
+	const next = "; it is not tried again until the spec changes, or `kubectl rollout restart`"
+	if left := p.seen.statefulSet.Status.UpdatedReplicas; left > 0 {
+		return because(fmt.Sprintf("going back to the template before, %d pods still have the new one: %s", left, p.rejected()), p.plan.Waiting)
+	}
+	return "the fleet went back to the template before: " + p.rejected() + next
+}
+
 // because is what is done, and what it waits for.
 func because(doing, waiting string) string {
 	if waiting == "" {
@@ -166,7 +194,7 @@ func because(doing, waiting string) string {
 }
 
 // passing are the reasons of problems that most often pass by themselves.
-var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing, v1alpha1.ReasonRedisPasswordWaits}
+var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing, v1alpha1.ReasonRedisPasswordWaits, v1alpha1.ReasonRedisHandOverWaits}
 
 // stalled says what somebody has to do something about. Without a reason, nothing: what is wrong with a pod may pass, as when a
 // node is being added, and is given a minute for it.
@@ -179,8 +207,12 @@ func stalled(p *pass, outcome error) news {
 	case errors.As(outcome, &known) && !slices.Contains(passing, known.Reason), errors.As(outcome, &taken):
 		reason, message := reconcile.ReasonAndMessage(outcome)
 		return news{reason: reason, message: message}
+	case p.before.failed:
+		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
 	case p.plan.Phase == rollout.Stuck:
 		return news{reason: v1alpha1.ReasonRolloutStuck, message: p.plan.Waiting}
+	case p.rejected() != "":
+		return news{reason: v1alpha1.ReasonRolledBack, message: rolledBack(p)}
 	case p.refusal != "":
 		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
 	case trouble != "" && longest >= soon:

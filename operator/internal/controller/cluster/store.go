@@ -53,6 +53,9 @@ func redisStatus(c *v1alpha1.LiveStashCluster, address string) *v1alpha1.RedisSt
 	switch {
 	case store.ManagedRedis(c) != nil:
 		status.Mode = v1alpha1.RedisModeManaged
+		if was := c.Status.Redis; was != nil && was.Mode == status.Mode && store.ManagedRedis(c).Persistence == nil {
+			status.Server = was.Server
+		}
 	case store.OperatedRedis(c) != nil:
 		status.Mode = v1alpha1.RedisModeOperator
 	case store.ExternalRedis(c) != nil:

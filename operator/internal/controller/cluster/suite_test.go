@@ -96,8 +96,13 @@ func runSuite(m *testing.M) (code int, err error) {
 	if err := mgr.Add(observer); err != nil {
 		return 0, err
 	}
+	configs, err := NewConfigsCache(mgr, nil)
+	if err != nil {
+		return 0, err
+	}
 	underTest = &Reconciler{
-		Client:             mgr.GetClient(),
+		Configs:            configs,
+		Client:             leaves{mgr.GetClient()},
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain:      "cluster.local",

@@ -65,6 +65,18 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 
 // erlangFlags are emulator flags for a release that was not made for a container.
 func erlangFlags(c *v1alpha1.LiveStashCluster) string {
+	flags := machineFlags(c)
+	if c.TLSEnabled() {
+		flags = append(flags, tls.Flags)
+	}
+	if c.AgentEnabled() {
+		flags = append(flags, agentFlags)
+	}
+	return joined(flags, c.Spec.BEAM.ExtraFlags)
+}
+
+// machineFlags are those of them that have nothing to do with being a node.
+func machineFlags(c *v1alpha1.LiveStashCluster) []string {
 	port := c.Spec.Clustering.DistributionPort
 	flags := []string{
 		// The first virtual machine of a pod, the application, gets the first port; `bin/app rpc` starts a second one.
@@ -76,13 +88,12 @@ func erlangFlags(c *v1alpha1.LiveStashCluster) string {
 	if !c.Spec.BEAM.BusyWait {
 		flags = append(flags, "+sbwt none +sbwtdcpu none +sbwtdio none")
 	}
-	if c.TLSEnabled() {
-		flags = append(flags, tls.Flags)
-	}
-	if c.AgentEnabled() {
-		flags = append(flags, agentFlags)
-	}
-	if extra := strings.TrimSpace(c.Spec.BEAM.ExtraFlags); extra != "" {
+	return flags
+}
+
+// joined are the flags, the user's own last.
+func joined(flags []string, extra string) string {
+	if extra = strings.TrimSpace(extra); extra != "" {
 		flags = append(flags, extra)
 	}
 	return strings.Join(flags, " ")

@@ -25,7 +25,7 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 		return nil, err
 	}
 
-	objects := []client.Object{ServiceAccount(c)}
+	objects := []client.Object{ServiceAccount(c, in)}
 	if headless := HeadlessService(c, in); headless != nil {
 		objects = append(objects, headless)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -34,29 +35,35 @@ func TestRenderedObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got bytes.Buffer
-			for _, object := range objects {
-				text, err := yaml.Marshal(object)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got.WriteString("---\n")
-				got.Write(text)
-			}
-			golden := filepath.Join("testdata", name+".golden.yaml")
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("rendered objects differ from %s (-want +got):\n%s", golden, diff)
-			}
+			compareGolden(t, name, objects...)
 		})
+	}
+}
+
+// compareGolden compares objects with the file of that name.
+func compareGolden[T client.Object](t *testing.T, name string, objects ...T) {
+	t.Helper()
+	var got bytes.Buffer
+	for _, object := range objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString("---\n")
+		got.Write(text)
+	}
+	golden := filepath.Join("testdata", name+".golden.yaml")
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("rendered objects differ from %s (-want +got):\n%s", golden, diff)
 	}
 }
 

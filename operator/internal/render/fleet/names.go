@@ -21,8 +21,21 @@ const (
 	// SecretsDigestAnnotation is on the pods: render.Inputs.SecretsDigest.
 	SecretsDigestAnnotation = "livestash.dev/secrets-digest"
 
+	// ConfigDigestAnnotation is on the pods of a fleet that names ConfigMaps or Secrets: render.Inputs.ConfigDigest.
+	ConfigDigestAnnotation = "livestash.dev/config-digest"
+	// RejectedAnnotation is on the StatefulSet: render.Inputs.Rejected.
+	RejectedAnnotation = "livestash.dev/rejected"
+
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"
+
+	// PreparedAnnotation is on the StatefulSet, and on the ServiceAccount of a fleet with spec.rollout.before: the digests of the templates that need no run of spec.rollout.before, because it has
+	// succeeded for them or because they were rolled out without.
+	PreparedAnnotation = "livestash.dev/prepared"
+	// TemplateAnnotation is on the Job that runs before a rollout: the digest of the template that it runs for.
+	TemplateAnnotation = "livestash.dev/template"
+	// AttemptAnnotation is on it too: the digest of the template and of spec.rollout.before.
+	AttemptAnnotation = "livestash.dev/attempt"
 
 	// maxNodeName is how long a BEAM node name can be: it is an atom.
 	maxNodeName = 255
@@ -30,6 +43,9 @@ const (
 
 // SecretName is the name of the Secret with the generated values.
 func SecretName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-secrets" }
+
+// BeforeName is the name of the Job that runs before a rollout. There is one name, so that there are never two of them.
+func BeforeName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-before" }
 
 // NodeName is the BEAM node name of a pod. Its part before the @ is the LiveStashCluster's name.
 func NodeName(c *v1alpha1.LiveStashCluster, in render.Inputs, pod string) string {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"math"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +26,11 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 	if err != nil {
 		return nil, err
 	}
+	metadata := render.ObjectMeta(c, c.Name)
+	metadata.Annotations = annotations(in)
 	return &appsv1.StatefulSet{
 		TypeMeta:   render.StatefulSetType,
-		ObjectMeta: render.ObjectMeta(c, c.Name),
+		ObjectMeta: metadata,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:            ptr.To(in.Replicas),
 			ServiceName:         render.HeadlessName(c),
@@ -37,6 +40,23 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 			Template:            template,
 		},
 	}, nil
+}
+
+// annotations are what the StatefulSet remembers for the operator.
+func annotations(in render.Inputs) map[string]string {
+	kept := render.Merged(nil, preparedAnnotation(in))
+	if in.Rejected != "" {
+		kept = render.Merged(kept, map[string]string{RejectedAnnotation: in.Rejected})
+	}
+	return kept
+}
+
+// preparedAnnotation keeps for which templates spec.rollout.before needs not run.
+func preparedAnnotation(in render.Inputs) map[string]string {
+	if len(in.Prepared) == 0 {
+		return nil
+	}
+	return map[string]string{PreparedAnnotation: strings.Join(in.Prepared, ",")}
 }
 
 // updateStrategy keeps the StatefulSet controller from replacing pods, and says what a pod gets that comes back: the wanted
@@ -82,6 +102,9 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in render.Inputs) (corev1.PodTemp
 				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 			}},
 		},
+	}
+	if in.ConfigDigest != "" {
+		template.Annotations[ConfigDigestAnnotation] = in.ConfigDigest
 	}
 	if in.StoreDigest != "" {
 		template.Annotations[StoreAnnotation] = in.StoreDigest

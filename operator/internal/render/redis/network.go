@@ -1,6 +1,7 @@
 package redis
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,26 +12,34 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
-// Service is the address of the Redis that this operator runs. It stays the same when the pod moves.
-func Service(c *v1alpha1.LiveStashCluster) *corev1.Service {
+// Service is the address of the Redis that this operator runs. It stays the same when the pod moves, and when another pod takes its
+// place.
+func Service(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in render.Inputs) *corev1.Service {
+	selector := selectorLabels(c)
+	if redis.Persistence == nil {
+		selector[appsv1.StatefulSetPodNameLabel] = PodName(c, in.Redis.Serves)
+	}
 	return &corev1.Service{
 		TypeMeta:   render.ServiceType,
 		ObjectMeta: objectMeta(c, Name(c)),
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeClusterIP,
-			Selector: selectorLabels(c),
+			Selector: selector,
 			Ports:    []corev1.ServicePort{render.ServicePort("redis", redisPort, "redis")},
 		},
 	}
 }
 
-// NetworkPolicy opens Redis to the fleet's pods, and to the operator, which tells it a new password. Its exporter is open
+// NetworkPolicy opens Redis to the fleet's pods, to the server that takes its place, and to the operator, which tells both. Its exporter is open
 // to those who may read the fleet's metrics. Nil when spec.networkPolicy is disabled.
 func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1.NetworkPolicy {
 	if !ptr.Deref(c.Spec.NetworkPolicy.Enabled, true) {
 		return nil
 	}
 	admitted := []networkingv1.NetworkPolicyPeer{{PodSelector: render.Selector(c)}}
+	if store.ManagedRedis(c).Persistence == nil {
+		admitted = append(admitted, networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: selectorLabels(c)}})
+	}
 	if in.OperatorNamespace != "" {
 		admitted = append(admitted, networkingv1.NetworkPolicyPeer{
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: in.OperatorNamespace}},

@@ -35,6 +35,14 @@ const (
 // Name is the name of the objects of the Redis that this operator runs.
 func Name(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis" }
 
+// PodName is the name of one of its pods.
+func PodName(c *v1alpha1.LiveStashCluster, place int) string {
+	return Name(c) + "-" + strconv.Itoa(place)
+}
+
+// Address is where the server of a pod is.
+func Address(podIP string) string { return hostPort(podIP, redisPort) }
+
 // DataName is the name of its volume.
 func DataName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-data" }
 
@@ -72,7 +80,7 @@ func Managed(c *v1alpha1.LiveStashCluster, in render.Inputs) []client.Object {
 		return nil
 	}
 	config := Config(c, redis)
-	objects := []client.Object{config, Service(c)}
+	objects := []client.Object{config, Service(c, redis, in)}
 	if policy := NetworkPolicy(c, in); policy != nil {
 		objects = append(objects, policy)
 	}

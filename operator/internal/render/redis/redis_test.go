@@ -2,11 +2,14 @@ package redis
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -211,5 +214,60 @@ func TestWhatRestartsRedis(t *testing.T) {
 	}
 	if cmp.Equal(base.Annotations, template(v1alpha1.ManagedRedis{Memory: ptr.To(resource.MustParse("1Gi"))}, rendertest.Inputs).Annotations) {
 		t.Error("another configuration does not restart Redis")
+	}
+}
+
+// Where the servers are is no part of the template, or a hand-over would call for the next one.
+func TestRedisPlaces(t *testing.T) {
+	plain := v1alpha1.ManagedRedis{}
+	onVolume := v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{}}
+	cases := map[string]struct {
+		redis           v1alpha1.ManagedRedis
+		places          render.RedisPlaces
+		replicas, start int32
+		strategy        appsv1.StatefulSetUpdateStrategyType
+		serves          string
+	}{
+		"in the first place":       {plain, render.RedisPlaces{}, 1, 0, appsv1.OnDeleteStatefulSetStrategyType, "shop-redis-0"},
+		"in the second place":      {plain, render.RedisPlaces{Serves: 1, Only: 1}, 1, 1, appsv1.OnDeleteStatefulSetStrategyType, "shop-redis-1"},
+		"in both":                  {plain, render.RedisPlaces{Serves: 1, Both: true, Only: 1}, 2, 0, appsv1.OnDeleteStatefulSetStrategyType, "shop-redis-1"},
+		"on a volume, in one only": {onVolume, render.RedisPlaces{Serves: 1, Both: true, Only: 1}, 1, 0, appsv1.RollingUpdateStatefulSetStrategyType, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster, in := rendertest.WithRedis(t, v1alpha1.RedisSpec{Managed: &c.redis}), rendertest.Inputs
+			unplaced := StatefulSet(cluster, &c.redis, Config(cluster, &c.redis), in)
+			in.Redis = c.places
+			set := StatefulSet(cluster, &c.redis, Config(cluster, &c.redis), in)
+			start := ptr.Deref(set.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start
+			if *set.Spec.Replicas != c.replicas || start != c.start || set.Spec.UpdateStrategy.Type != c.strategy {
+				t.Errorf("%d pods from %d on, with the strategy %s", *set.Spec.Replicas, start, set.Spec.UpdateStrategy.Type)
+			}
+			if diff := cmp.Diff(unplaced.Spec.Template, set.Spec.Template); diff != "" {
+				t.Errorf("the template changes with the place:\n%s", diff)
+			}
+			if serves := Service(cluster, &c.redis, in).Spec.Selector[appsv1.StatefulSetPodNameLabel]; serves != c.serves {
+				t.Errorf("the Service leads to %q, want %q", serves, c.serves)
+			}
+			self := func(peer networkingv1.NetworkPolicyPeer) bool {
+				return peer.PodSelector != nil && selects(t, peer.PodSelector, set.Spec.Template.Labels)
+			}
+			if opens := slices.ContainsFunc(NetworkPolicy(cluster, in).Spec.Ingress[0].From, self); opens != (c.serves != "") {
+				t.Errorf("the network policy admits a server's successor: %t", opens)
+			}
+		})
+	}
+}
+
+// The Secret of the fleet's login keeps what it takes to make the other one again.
+func TestAccessIsKept(t *testing.T) {
+	cluster, access := rendertest.WithRedis(t, v1alpha1.RedisSpec{}), NewAccess()
+	login := Secret(cluster, rendertest.Inputs, "password")
+	if kept, is := Kept(login); is {
+		t.Errorf("a Secret without it has kept %v", kept)
+	}
+	access.Keep(login)
+	if kept, is := Kept(login); !is || !cmp.Equal(kept, access) {
+		t.Errorf("kept is %v, want %v", kept, access)
 	}
 }

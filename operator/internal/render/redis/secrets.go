@@ -34,6 +34,18 @@ const (
 	exporterPasswordKey = "exporter-password"
 )
 
+// Keep puts the passwords of all but the fleet into the Secret that the fleet logs in with, whose pods do not read them: who loses
+// the Secret of AccessSecret does not lose Redis.
+func (a Access) Keep(login *corev1.Secret) {
+	login.Data[operatorPasswordKey], login.Data[exporterPasswordKey] = []byte(a.Operator), []byte(a.Exporter)
+}
+
+// Kept is what Keep put into the Secret, and whether it is there.
+func Kept(login *corev1.Secret) (Access, bool) {
+	kept := Access{Operator: string(login.Data[operatorPasswordKey]), Exporter: string(login.Data[exporterPasswordKey])}
+	return kept, kept.Operator != "" && kept.Exporter != ""
+}
+
 // Secret is the Secret with what the fleet logs in with.
 func Secret(c *v1alpha1.LiveStashCluster, in render.Inputs, password string) *corev1.Secret {
 	data := map[string][]byte{store.RedisURLKey: []byte(URL(c, in, password))}

@@ -21,6 +21,9 @@ const (
 	dataDir    = "/data"
 )
 
+// AccessAnnotation is on the pods of the Redis that this operator runs: render.Inputs.RedisAccessUID.
+const AccessAnnotation = "livestash.dev/redis-access"
+
 // Config is the ConfigMap with Redis' configuration.
 func Config(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
@@ -33,14 +36,14 @@ aclfile %s/%s
 	}
 }
 
-// StatefulSet is the Redis that this operator runs: one pod. Its template does not change with the fleet's password, which
-// Redis is told while it runs.
+// StatefulSet is the Redis that this operator runs: one pod, and a second one while it hands over to that. Only the operator decides
+// when a pod without a volume goes. The template does not change with the fleet's password, which Redis is told while it runs.
 func StatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, config *corev1.ConfigMap, in render.Inputs) *appsv1.StatefulSet {
 	containers := []corev1.Container{server(redis, in)}
 	if redis.ExporterEnabled() {
 		containers = append(containers, exporter(c, redis, in))
 	}
-	return &appsv1.StatefulSet{
+	set := &appsv1.StatefulSet{
 		TypeMeta:   render.StatefulSetType,
 		ObjectMeta: objectMeta(c, Name(c)),
 		Spec: appsv1.StatefulSetSpec{
@@ -55,7 +58,7 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, con
 					Annotations: map[string]string{
 						"livestash.dev/redis-config": render.Digest(config.Data[configFile]),
 						// Another Secret has another password of the operator, which Redis only learns when it starts.
-						"livestash.dev/redis-access":              in.RedisAccessUID,
+						AccessAnnotation: in.RedisAccessUID,
 						"kubectl.kubernetes.io/default-container": "redis",
 					},
 				},
@@ -78,6 +81,21 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, con
 				},
 			},
 		},
+	}
+	if redis.Persistence == nil {
+		place(&set.Spec, in.Redis)
+	}
+	return set
+}
+
+// place has a pod in each place where there is to be one.
+func place(set *appsv1.StatefulSetSpec, places render.RedisPlaces) {
+	set.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	switch {
+	case places.Both:
+		set.Replicas = ptr.To[int32](2)
+	case places.Only > 0:
+		set.Ordinals = &appsv1.StatefulSetOrdinals{Start: int32(places.Only)}
 	}
 }
 

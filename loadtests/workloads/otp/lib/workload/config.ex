@@ -10,6 +10,7 @@ defmodule Workload.Config do
   | LIVE_STASH_ADAPTER | the adapter to start beside none: ets, browser_memory, redis or mnesia | all that can be started |
   | LIVE_STASH_TTL | seconds a stash outlives its user's connection | 300 |
   | STASH_PAYLOAD_KEYS | keys of the map that each user stashes, see `Workload.Payload` | 150 |
+  | STASH_VERSION | version of the pages, as LiveStash's option `version`: they refuse what others have stashed; only ets reads it | none |
   | LIVE_STASH_REDIS_URL | where redis stores, see `Workload.Redis.Url` | none, redis cannot be started |
   | LIVE_STASH_REDIS_CACERTFILE | PEM file of who may have signed the certificate of a rediss:// server | the system's |
   | LIBCLUSTER_SERVICE, LIBCLUSTER_NAMESPACE, LIBCLUSTER_APP | whom to cluster with, see `Workload.Cluster` | not clustered |
@@ -18,7 +19,7 @@ defmodule Workload.Config do
   alias Workload.Redis.Url
   alias Workload.Stash
 
-  @enforce_keys [:port, :host, :secret_key_base, :adapters, :ttl, :payload_keys, :redis, :cluster]
+  @enforce_keys [:port, :host, :secret_key_base, :adapters, :ttl, :payload_keys, :stash_version, :redis, :cluster]
   defstruct @enforce_keys
 
   @type t :: %__MODULE__{
@@ -28,6 +29,7 @@ defmodule Workload.Config do
           adapters: [Stash.adapter()],
           ttl: pos_integer(),
           payload_keys: non_neg_integer(),
+          stash_version: nil | String.t(),
           redis: nil | Url.t(),
           cluster: nil | %{service: String.t(), namespace: String.t(), app: String.t()}
         }
@@ -53,6 +55,7 @@ defmodule Workload.Config do
          adapters: adapters,
          ttl: ttl,
          payload_keys: payload_keys,
+         stash_version: present(env, "STASH_VERSION"),
          redis: redis,
          cluster: cluster
        }}

@@ -109,8 +109,8 @@ defmodule Workload.Live do
     {state, events ++ more}
   end
 
-  # What others see of a LiveView's socket: which connection it belongs to, and LiveStash's context.
-  defp socket(state), do: %{transport_pid: state.socket, private: private(state.adapter, state.stash)}
+  # What others see of a LiveView's socket: its module, which connection it belongs to, and LiveStash's context.
+  defp socket(state), do: %{view: __MODULE__, transport_pid: state.socket, private: private(state.adapter, state.stash)}
 
   defp private(:none, _stash), do: %{}
 
@@ -121,7 +121,7 @@ defmodule Workload.Live do
       ttl: stash.ttl,
       reconnected?: stash.reconnected?,
       stash_fingerprint: stash.fingerprint,
-      version: nil
+      version: Config.get().stash_version
     }
 
     %{live_stash_context: context}

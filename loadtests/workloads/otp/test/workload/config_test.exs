@@ -15,6 +15,7 @@ defmodule Workload.ConfigTest do
                 adapters: [:none, :ets, :browser_memory, :mnesia],
                 ttl: 300,
                 payload_keys: 150,
+                stash_version: nil,
                 redis: nil,
                 cluster: nil
               }}

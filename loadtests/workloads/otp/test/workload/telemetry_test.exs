@@ -20,7 +20,8 @@ defmodule Workload.TelemetryTest do
     listen(&__MODULE__.tell/4)
     {_client, response} = Client.visit(Client.open("/stash/redis"))
     assert [["live-stash:init-redis", %{"stashId" => id}]] = response["rendered"]["e"]
-    assert_receive {:mounted, page, %{transport_pid: transport, private: %{live_stash_context: context}}}
+    assert_receive {:mounted, page, %{view: Workload.Live, transport_pid: transport, private: private}}
+    %{live_stash_context: context} = private
     assert page != transport
     assert Process.alive?(transport)
     assert %{id: ^id, ttl: ttl, reconnected?: false, stash_fingerprint: nil, version: nil} = context

@@ -125,6 +125,25 @@ defmodule Workload.WireTest do
       assert [{:state, ^key, ^new_owner, _, %{count: 1}, nil}] = stash_table()
     end
 
+    test "with a stash of another version is an error, and the row is gone" do
+      config = Workload.Config.get()
+      on_exit(fn -> Workload.Config.put(config) end)
+      page = Client.open("/stash/ets")
+      {client, first} = Client.visit(page)
+      Client.click(client, "stash")
+      brought = Client.event(first["rendered"], "live-stash:init-ets")
+
+      Workload.Config.put(%{config | stash_version: "2"})
+      {client, again} = Client.visit(page, %{"_mounts" => 1, "liveStash" => brought})
+      assert %{"0" => "error", "1" => "0"} = again["rendered"]
+      assert stash_table() == []
+
+      Client.click(client, "stash")
+      assert [{:state, _key, _owner, _, %{count: 1}, "2"}] = stash_table()
+      {_client, third} = Client.visit(page, %{"_mounts" => 1, "liveStash" => brought})
+      assert %{"0" => "recovered", "1" => "1"} = third["rendered"]
+    end
+
     test "without LiveStash starts anew" do
       page = Client.open("/stash/none")
       {client, _response} = Client.visit(page)

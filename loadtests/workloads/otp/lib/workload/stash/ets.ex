@@ -9,13 +9,16 @@ defmodule Workload.Stash.Ets do
 
   `id` is base64(sha256(stash id <> secret)), `delete_at` is in unix seconds. A lookup ignores `delete_at`: only the
   cleaner, once a minute, ends a stash. The process behind an open page renews its own row four times per TTL.
+
+  A page gives back no stash of another version than its own (`STASH_VERSION`). As in LiveStash, the row is gone by the time
+  its version is looked at.
   """
 
   @behaviour Workload.Stash
 
   require Logger
 
-  alias Workload.{Stash, Token}
+  alias Workload.{Config, Stash, Token}
 
   @table :live_stash_server_storage
   @delete_at 4
@@ -27,7 +30,7 @@ defmodule Workload.Stash.Ets do
   def table, do: @table
 
   @doc "Takes a row's state out of this node's table. Other nodes call it."
-  @spec pop(String.t()) :: {:ok, map()} | :not_found
+  @spec pop(String.t()) :: {:ok, map(), version :: term()} | :not_found
   def pop(row_id), do: found(:ets.take(@table, row_id))
 
   @doc "Deletes the rows whose time was over before `now`, in unix seconds. Returns how many."
@@ -60,11 +63,20 @@ defmodule Workload.Stash.Ets do
          :not_found <- pop_from_others(Node.list() -- [hint], id) do
       {:not_found, stash}
     else
-      {:ok, state} ->
-        # Whoever owned a local row before was this client's earlier connection.
-        :ets.insert(@table, row(id, stash, state))
-        {:recovered, state, stash}
+      {:ok, state, version} ->
+        give_back(id, stash, state, version == Config.get().stash_version)
     end
+  end
+
+  # Whoever owned a local row before was this client's earlier connection.
+  defp give_back(id, stash, state, true) do
+    :ets.insert(@table, row(id, stash, state))
+    {:recovered, state, stash}
+  end
+
+  defp give_back(id, stash, _state, false) do
+    :ets.delete(@table, id)
+    {:error, stash, []}
   end
 
   @impl Stash
@@ -120,8 +132,8 @@ defmodule Workload.Stash.Ets do
 
     Enum.zip(nodes, answers)
     |> Enum.find_value(:not_found, fn
-      {_node, {:ok, {:ok, state}}} ->
-        {:ok, state}
+      {_node, {:ok, {:ok, state, version}}} ->
+        {:ok, state, version}
 
       {_node, {:ok, :not_found}} ->
         nil
@@ -137,10 +149,10 @@ defmodule Workload.Stash.Ets do
     :not_found
   end
 
-  defp found([{:state, _id, _owner, _delete_at, state, _version}]), do: {:ok, state}
+  defp found([{:state, _id, _owner, _delete_at, state, version}]), do: {:ok, state, version}
   defp found([]), do: :not_found
 
-  defp row(id, stash, state), do: {:state, id, self(), delete_at(stash), state, nil}
+  defp row(id, stash, state), do: {:state, id, self(), delete_at(stash), state, Config.get().stash_version}
   defp delete_at(stash), do: System.os_time(:second) + stash.ttl
 
   defp keep_alive_later(stash) do

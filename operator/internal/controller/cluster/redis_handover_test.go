@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/succession"
+)
+
+// redisPod plays the StatefulSet controller and the kubelet: a pod of Redis of that revision, whose server answers. It returns the
+// server's address too.
+func redisPod(t *testing.T, cluster *v1alpha1.LiveStashCluster, place int, revision string) (*corev1.Pod, string) {
+	t.Helper()
+	set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+	pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
+	pod.Namespace, pod.Name = cluster.Namespace, redis.PodName(cluster, place)
+	pod.Labels[appsv1.StatefulSetRevisionLabel] = revision
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	suite.Must(t, api.Create(t.Context(), pod))
+	number := addresses.Add(1)
+	pod.Status.PodIP = fmt.Sprintf("10.8.%d.%d", number/256, number%256)
+	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	redisServers.starts(redis.Address(pod.Status.PodIP))
+	suite.Must(t, api.Status().Update(t.Context(), pod))
+	return pod, redis.Address(pod.Status.PodIP)
+}
+
+// redisRevision plays the StatefulSet controller: that is the revision of the template as it is now.
+func redisRevision(t *testing.T, cluster *v1alpha1.LiveStashCluster, revision string) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+		set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, Replicas: 1, ReadyReplicas: 1, UpdateRevision: revision}
+		return api.Status().Update(t.Context(), set)
+	})
+}
+
+// redisPlaced waits until the StatefulSet has that many pods from that number on, and the Service leads to that pod.
+func redisPlaced(t *testing.T, cluster *v1alpha1.LiveStashCluster, replicas, start int32, serves string) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+		service := await(t, cluster.Namespace, "shop-redis", &corev1.Service{})
+		begins := ptr.Deref(set.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start
+		leads := service.Spec.Selector[appsv1.StatefulSetPodNameLabel]
+		if *set.Spec.Replicas != replicas || begins != start || leads != serves {
+			return fmt.Errorf("%d pods from %d on, and the Service leads to %s", *set.Spec.Replicas, begins, leads)
+		}
+		return nil
+	})
+}
+
+// redisServes waits until the status tells that server.
+func redisServes(t *testing.T, cluster *v1alpha1.LiveStashCluster, pod *corev1.Pod, stashes int64) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		status := await(t, cluster.Namespace, "shop", &v1alpha1.LiveStashCluster{}).Status.Redis
+		if status == nil || status.Server == nil || status.Server.UID != pod.UID || status.Server.Stashes != stashes {
+			return fmt.Errorf("status.redis = %+v", status)
+		}
+		return nil
+	})
+}
+
+func setMemory(t *testing.T, cluster *v1alpha1.LiveStashCluster, memory string) {
+	t.Helper()
+	generation := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}).Generation
+	suite.Must(t, get(t, cluster))
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Memory: ptr.To(resource.MustParse(memory))}}
+	})
+	suite.Eventually(t, func() error {
+		if await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}).Generation == generation {
+			return errors.New("the StatefulSet has not changed")
+		}
+		return nil
+	})
+}
+
+// A changed server takes over the stashes of the one that is there, in the other place, and the next one goes back.
+func TestRedisHandsOver(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
+	redisRevision(t, cluster, "a")
+	before, oldAddress := redisPod(t, cluster, 0, "a")
+	suite.Must(t, redisServers.tell(oldAddress, func(says *succession.Says) error { says.Stashes = 7; return nil }))
+	redisPlaced(t, cluster, 1, 0, "shop-redis-0")
+
+	setMemory(t, cluster, "1Gi")
+	redisPlaced(t, cluster, 1, 0, "shop-redis-0")
+	redisRevision(t, cluster, "b")
+	redisPlaced(t, cluster, 2, 0, "shop-redis-0")
+	redisRevision(t, cluster, "b")
+	if primary := redisServers.says(oldAddress).Primary; primary != string(before.UID) {
+		t.Errorf("the stashes are of %q before they are copied, want %s", primary, before.UID)
+	}
+
+	heir, heirAddress := redisPod(t, cluster, 1, "b")
+	redisPlaced(t, cluster, 2, 0, "shop-redis-1")
+	if says := redisServers.says(heirAddress); says.Follows != before.Status.PodIP {
+		t.Errorf("the Service leads to a server that says %+v", says)
+	}
+	later(t, cluster, 3*time.Second)
+	redisPlaced(t, cluster, 1, 1, "shop-redis-1")
+	if old, now := redisServers.says(oldAddress), redisServers.says(heirAddress); now.Follows != "" || now.Primary != string(heir.UID) || old.Follows == "" {
+		t.Errorf("the old server says %+v, the new one %+v", old, now)
+	}
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonRedisHandedOver, "shop-redis-1 has taken over the 7 stashes of shop-redis-0")
+	redisServes(t, cluster, heir, 7)
+	suite.Must(t, api.Delete(t.Context(), before, client.GracePeriodSeconds(0)))
+	redisRevision(t, cluster, "b")
+	reconciled(t, cluster)
+
+	setMemory(t, cluster, "2Gi")
+	redisRevision(t, cluster, "c")
+	redisPlaced(t, cluster, 2, 0, "shop-redis-1")
+}
+
+// Whoever deletes the pod is told what that cost.
+func TestALostRedisIsTold(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
+	redisRevision(t, cluster, "a")
+	before, address := redisPod(t, cluster, 0, "a")
+	redisServes(t, cluster, before, 0)
+	suite.Must(t, redisServers.tell(address, func(says *succession.Says) error { says.Stashes = 12; return nil }))
+	later(t, cluster, 2*countRedis)
+	redisServes(t, cluster, before, 12)
+
+	suite.Must(t, api.Delete(t.Context(), before, client.GracePeriodSeconds(0)))
+	after, _ := redisPod(t, cluster, 0, "a")
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonStashesLost, "the 12 stashes that Redis had")
+	redisServes(t, cluster, after, 0)
+}
+
+// The passwords of the operator are kept twice: no server is replaced because one of the two was lost.
+func TestALostRedisAccessIsRestored(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
+	set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+	for range 2 {
+		before := await(t, cluster.Namespace, "shop-redis-acl", &corev1.Secret{})
+		suite.Must(t, api.Delete(t.Context(), before.DeepCopy()))
+		suite.Eventually(t, func() error {
+			after := await(t, cluster.Namespace, "shop-redis-acl", &corev1.Secret{})
+			if after.UID == before.UID {
+				return errors.New("the Secret is still there")
+			}
+			if string(after.Data["users.acl"]) != string(before.Data["users.acl"]) {
+				t.Errorf("Redis' users were\n%s, are\n%s", before.Data["users.acl"], after.Data["users.acl"])
+			}
+			return nil
+		})
+	}
+	reconciled(t, cluster)
+	if now := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}); now.Generation != set.Generation {
+		t.Error("the StatefulSet of Redis has changed")
+	}
+}

@@ -1,0 +1,359 @@
+package succession
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "the one seed that the model test runs, with its log")
+	seedsFlag = flag.Uint64("seeds", 500, "how many seeds the model test runs")
+)
+
+// faults are what else happens in a run beside changes of the template and an operator that dies at any point.
+type faults int
+
+const (
+	none faults = iota
+	// crashes are of servers' processes, which come back with the file that the pod has.
+	crashes
+	// losses are of pods, and everything in them.
+	losses
+)
+
+// simServer is a pod and the server in it.
+type simServer struct {
+	uid, template int
+	starts        int // steps until it answers
+	stopping      bool
+	primary       string
+	follows       int // the UID of the pod whose address it copies from; 0: none
+	inSync        bool
+	data          map[int]bool
+}
+
+// view is what a cache has of the cluster.
+type view struct {
+	both, exists, settled bool
+	only, template        int
+	serves                int
+	pods                  [2]*simServer
+}
+
+// model is the operator in a simulated cluster.
+type model struct {
+	t               *testing.T
+	rng             *rand.Rand
+	view            // as it is now
+	uids, step      int
+	wanted          int
+	history         []view
+	seenAt, movedAt int
+	connected       int // the UID of the pod that the writer is connected to; 0: none
+	writes          int
+	acknowledged    map[int]bool
+	lost            bool // a pod with stashes was lost
+	log             []string
+}
+
+func (m *model) logf(format string, args ...any) {
+	m.log = append(m.log, fmt.Sprintf("%4d ", m.step)+fmt.Sprintf(format, args...))
+}
+
+func (m *model) fail(format string, args ...any) {
+	m.t.Helper()
+	m.logf(format, args...)
+	m.t.Fatal(strings.Join(m.log, "\n"))
+}
+
+func host(uid int) string { return fmt.Sprintf("10.0.0.%d", uid) }
+func name(uid int) string { return fmt.Sprintf("uid-%d", uid) }
+
+func (m *model) server(uid int) *simServer {
+	for _, server := range m.pods {
+		if server != nil && uid != 0 && server.uid == uid {
+			return server
+		}
+	}
+	return nil
+}
+
+func (s *simServer) answers() bool { return s != nil && s.starts == 0 }
+
+// statefulSet is the StatefulSet controller: it makes what is missing and stops what is too much.
+func (m *model) statefulSet() {
+	if !m.exists {
+		return
+	}
+	m.settled = true
+	place := m.rng.IntN(2)
+	pod, wanted := m.pods[place], m.both || place == m.only
+	switch {
+	case pod == nil && wanted:
+		m.uids++
+		m.pods[place] = &simServer{uid: m.uids, template: m.template, starts: 1 + m.rng.IntN(5), data: map[int]bool{}}
+		m.logf("pod %d is made in place %d with template %d", m.uids, place, m.template)
+	case pod != nil && pod.stopping:
+		m.pods[place] = nil
+		m.logf("pod %d is gone", pod.uid)
+	case pod != nil && !wanted:
+		pod.stopping = true
+		m.logf("pod %d is told to stop", pod.uid)
+	}
+}
+
+// time passes for servers: they start, and copy.
+func (m *model) servers() {
+	server := m.pods[m.rng.IntN(2)]
+	if server == nil {
+		return
+	}
+	if server.starts > 0 {
+		server.starts--
+		return
+	}
+	primary := m.server(server.follows)
+	if server.follows == 0 {
+		return
+	}
+	if !primary.answers() || primary.follows != 0 {
+		server.inSync = false
+		return
+	}
+	if !server.inSync && m.rng.IntN(2) > 0 {
+		return
+	}
+	server.inSync = true
+	server.copyOf(primary)
+}
+
+func (s *simServer) copyOf(primary *simServer) {
+	s.primary, s.data = primary.primary, map[int]bool{}
+	for key := range primary.data {
+		s.data[key] = true
+	}
+}
+
+// write is one write of a client, which connects anew only when its connection was closed.
+func (m *model) write() {
+	server := m.server(m.connected)
+	if !server.answers() {
+		m.connected = 0
+		if server = m.pods[m.serves]; !server.answers() || server.stopping {
+			return
+		}
+		m.connected = server.uid
+	}
+	if server.follows == 0 {
+		m.writes++
+		server.data[m.writes], m.acknowledged[m.writes] = true, true
+	}
+}
+
+func (m *model) record() {
+	now := m.view
+	for place, pod := range m.pods {
+		if pod != nil {
+			copied := *pod
+			now.pods[place] = &copied
+		}
+	}
+	m.history = append(m.history, now)
+}
+
+// see is what the operator sees: an old cluster, and what the servers say now.
+func (m *model) see() Seen {
+	m.seenAt = max(m.seenAt, len(m.history)-1-m.rng.IntN(4))
+	was := m.history[m.seenAt]
+	seen := Seen{Exists: was.exists, Settled: was.settled, Both: was.both, Only: was.only, Serves: was.serves, Moved: time.Duration(m.step-m.movedAt) * time.Second}
+	for place, pod := range was.pods {
+		if pod == nil {
+			continue
+		}
+		seen.Servers[place] = Server{Pod: fmt.Sprint("shop-redis-", place), UID: name(pod.uid), Host: host(pod.uid), Outdated: pod.template != was.template, Ready: pod.starts == 0, Stopping: pod.stopping}
+		if live := m.server(pod.uid); live.answers() {
+			says := &Says{Primary: live.primary, InSync: live.inSync}
+			if live.follows != 0 {
+				says.Follows = host(live.follows)
+			}
+			seen.Servers[place].Says = says
+		}
+	}
+	return seen
+}
+
+// operate is a pass of the operator, which may die after each thing that it does.
+func (m *model) operate() {
+	dies := func() bool { return m.rng.IntN(10) == 0 }
+	var step Step
+	for range 4 {
+		seen := m.see()
+		step = Next(seen)
+		if step.Tell == Nothing {
+			break
+		}
+		m.logf("the operator: %+v", step)
+		if dies() {
+			return
+		}
+		if !m.tell(step, seen) || dies() {
+			return
+		}
+		if step.Waits != "" {
+			break
+		}
+	}
+	if step.Tell != Nothing && step.Waits == "" {
+		return
+	}
+	if step.Serves != m.serves {
+		m.logf("the Service leads to place %d: %s", step.Serves, step.Waits)
+		m.serves, m.movedAt = step.Serves, m.step
+	}
+	if dies() {
+		return
+	}
+	if !m.exists || step.Both != m.both || step.Only != m.only || m.template != m.wanted {
+		m.logf("the StatefulSet has both %t, only %d, template %d: %s", step.Both, step.Only, m.wanted, step.Waits)
+		m.exists, m.settled, m.both, m.only, m.template = true, false, step.Both, step.Only, m.wanted
+	}
+	if step.Delete != "" && !dies() {
+		place := int(step.Delete[len(step.Delete)-1] - '0')
+		if pod := m.pods[place]; pod != nil && m.history[m.seenAt].pods[place] != nil && pod.uid == m.history[m.seenAt].pods[place].uid {
+			m.logf("the operator deletes pod %d", pod.uid)
+			pod.stopping = true
+		}
+	}
+}
+
+// tell does what a server is told, as the real ones do it. It returns whether that went well.
+func (m *model) tell(step Step, seen Seen) bool {
+	var uid int
+	_, _ = fmt.Sscanf(seen.Servers[step.On].UID, "uid-%d", &uid)
+	server := m.server(uid)
+	if !server.answers() {
+		return false
+	}
+	var other *simServer
+	_, _ = fmt.Sscanf(seen.Servers[1-step.On].UID, "uid-%d", &uid)
+	other = m.server(uid)
+	switch step.Tell {
+	case Crown:
+		if server.follows != 0 {
+			return false // it is read-only
+		}
+		server.primary = name(server.uid)
+	case Follow:
+		if !other.answers() {
+			return false
+		}
+		if server.follows != other.uid {
+			server.follows, server.inSync = other.uid, false
+		}
+	case FailOver:
+		if !other.answers() || other.follows != server.uid || !other.inSync || server.follows != 0 {
+			return false
+		}
+		other.copyOf(server)
+		other.follows, other.inSync, server.follows, server.inSync = 0, false, other.uid, true
+		if m.connected == server.uid {
+			m.connected = 0
+		}
+	case Promote:
+		server.follows, server.inSync = 0, false
+	case Nothing, Abort: // a fail-over is done at once here
+	}
+	return true
+}
+
+// fault is one thing that nobody asked for.
+func (m *model) fault(kind faults) {
+	pod := m.pods[m.rng.IntN(2)]
+	if pod == nil || kind == crashes && m.moves() {
+		return
+	}
+	if kind == losses {
+		m.logf("pod %d is lost", pod.uid)
+		m.lost = true
+		pod.stopping = true
+		return
+	}
+	m.logf("the server of pod %d crashes", pod.uid)
+	pod.starts, pod.follows, pod.inSync = 1+m.rng.IntN(3), 0, false
+	if m.connected == pod.uid {
+		m.connected = 0
+	}
+}
+
+// moves is whether the Service leads to a server whose stashes do not say that they are its own, for two seconds in each hand-over. One
+// that crashes then comes back as what it was before, or as one that takes writes: what its clients store in that moment can be lost.
+func (m *model) moves() bool {
+	serves := m.pods[m.serves]
+	return m.both && (!serves.answers() || serves.primary != name(serves.uid) || serves.follows != 0)
+}
+
+func (m *model) run(kind faults) {
+	m.record()
+	for m.step = range 1600 {
+		busy := m.step < 900
+		switch n := m.rng.IntN(100); {
+		case n < 30:
+			m.statefulSet()
+		case n < 60:
+			m.servers()
+		case n < 75:
+			m.write()
+		case n < 97:
+			m.operate()
+		case n < 99 && busy && m.rng.IntN(3) == 0:
+			m.wanted++
+			m.logf("template %d is wanted", m.wanted)
+		case busy && kind != none && m.rng.IntN(3) == 0:
+			m.fault(kind)
+		}
+		m.record()
+	}
+	m.settles()
+}
+
+// settles is what must hold in the end: one server, the wanted one, that has everything that was acknowledged.
+func (m *model) settles() {
+	server, beside := m.pods[m.only], m.pods[1-m.only]
+	if m.both || beside != nil || m.serves != m.only || !server.answers() || server.template != m.wanted || server.follows != 0 {
+		m.fail("in the end: both %t, only %d, serves %d, %+v, %+v", m.both, m.only, m.serves, server, beside)
+	}
+	if m.lost {
+		return
+	}
+	var missing []int
+	for key := range m.acknowledged {
+		if !server.data[key] {
+			missing = append(missing, key)
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		m.fail("lost are %v of %d", missing, len(m.acknowledged))
+	}
+}
+
+// However often the template changes and the operator dies, nothing that was acknowledged is lost; nor when servers crash.
+func TestModel(t *testing.T) {
+	for kind, what := range map[faults]string{none: "changes", crashes: "crashes", losses: "lost pods"} {
+		t.Run(what, func(t *testing.T) {
+			first, last := uint64(1), *seedsFlag
+			if *seedFlag > 0 {
+				first, last = *seedFlag, *seedFlag
+			}
+			for seed := first; seed <= last; seed++ {
+				m := &model{t: t, rng: rand.New(rand.NewPCG(seed, uint64(kind))), acknowledged: map[int]bool{}}
+				m.logf("seed %d", seed)
+				m.run(kind)
+			}
+		})
+	}
+}
