@@ -47,7 +47,7 @@ func withheld(seen Seen) Plan {
 	default:
 		seen.Paused = seen.Withheld
 		now := look(seen).plan()
-		if len(now.Delete) > 0 {
+		if len(now.Delete) > 0 && seen.Mode == Hold && now.Mode == Hold {
 			return now // a pod leaves its node, and comes back with the template before
 		}
 		plan.Mode, plan.Replicas, plan.Takes, plan.Surging = Hold, now.Replicas, now.Takes, now.Surging
