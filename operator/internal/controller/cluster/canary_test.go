@@ -200,9 +200,7 @@ func TestCanaryGoesBack(t *testing.T) {
 	acted(t, cluster, "a", "b")
 	stops(t, cluster, "shop-2")
 	canary := replaced(t, cluster, pods[2])
-	serves(t, canary, wellAmong(3, "shop-2"))
-	canary.Status.Conditions[0].LastTransitionTime = metav1.Now()
-	suite.Must(t, api.Status().Update(t.Context(), canary))
+	servesSince(t, canary, wellAmong(3, "shop-2"), time.Now())
 	acted(t, cluster, "a", "b")
 	// A pod that comes back while it is tried gets the template before.
 	hasStrategy(t, cluster, appsv1.RollingUpdateStatefulSetStrategyType, 3)
