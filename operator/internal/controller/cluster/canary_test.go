@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
@@ -235,6 +236,15 @@ func TestCanaryGoesBack(t *testing.T) {
 	suite.Must(t, get(t, cluster))
 	cluster.Status = v1alpha1.LiveStashClusterStatus{}
 	suite.Must(t, api.Status().Update(t.Context(), cluster))
+	suite.Eventually(t, func() error {
+		seen := &v1alpha1.LiveStashCluster{}
+		suite.Must(t, get(t, cluster))
+		suite.Must(t, underTest.Get(t.Context(), client.ObjectKeyFromObject(cluster), seen))
+		if seen.ResourceVersion != cluster.ResourceVersion {
+			return errors.New("the operator's cache is behind")
+		}
+		return nil
+	})
 	later(t, cluster, 0)
 	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRolledBack)
 	looks(t, cluster, "once the status has been lost")
