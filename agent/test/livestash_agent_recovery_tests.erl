@@ -32,7 +32,7 @@ returns_are_counted() ->
 
 %% Of each view one version, unless it has many.
 versions_are_told() ->
-    Vm = vm("ets"),
+    Vm = start_with_telemetry("ets"),
     ok = call(Vm, livestash_agent_recovery, attach, []),
     ?assertMatch({match, _}, re:run(request(Vm, "/status"), <<"\"versions\":\\[\\]">>)),
     Mounts = [{'Cart', nil}, {'Shop', <<"2">>}, {'Cart', nil}, {'Chat', 1}, {'Chat', 2}, {'Chat', 1}],

@@ -127,7 +127,7 @@ func (w Wanted) specIsOf(note Note) bool {
 
 // outside are the annotations of pod templates with which pods are replaced when something changes that is not in the spec, such as a
 // Secret's value. How one is computed must stay as it is: a digest that is to tell something else gets another name.
-var outside = []string{fleet.SecretsDigestAnnotation, fleet.StoreAnnotation, redis.AccessAnnotation}
+var outside = []string{fleet.SecretsDigestAnnotation, fleet.ConfigDigestAnnotation, fleet.StoreAnnotation, redis.AccessAnnotation}
 
 // outsideDiffers is whether what is not in the spec has changed. An annotation that the old template does not have is new in this
 // operator, and tells nothing.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
@@ -200,9 +201,7 @@ func TestCanaryGoesBack(t *testing.T) {
 	acted(t, cluster, "a", "b")
 	stops(t, cluster, "shop-2")
 	canary := replaced(t, cluster, pods[2])
-	serves(t, canary, wellAmong(3, "shop-2"))
-	canary.Status.Conditions[0].LastTransitionTime = metav1.Now()
-	suite.Must(t, api.Status().Update(t.Context(), canary))
+	servesSince(t, canary, wellAmong(3, "shop-2"), time.Now())
 	acted(t, cluster, "a", "b")
 	// A pod that comes back while it is tried gets the template before.
 	hasStrategy(t, cluster, appsv1.RollingUpdateStatefulSetStrategyType, 3)
@@ -237,6 +236,15 @@ func TestCanaryGoesBack(t *testing.T) {
 	suite.Must(t, get(t, cluster))
 	cluster.Status = v1alpha1.LiveStashClusterStatus{}
 	suite.Must(t, api.Status().Update(t.Context(), cluster))
+	suite.Eventually(t, func() error {
+		seen := &v1alpha1.LiveStashCluster{}
+		suite.Must(t, get(t, cluster))
+		suite.Must(t, underTest.Get(t.Context(), client.ObjectKeyFromObject(cluster), seen))
+		if seen.ResourceVersion != cluster.ResourceVersion {
+			return errors.New("the operator's cache is behind")
+		}
+		return nil
+	})
 	later(t, cluster, 0)
 	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRolledBack)
 	looks(t, cluster, "once the status has been lost")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -60,7 +61,13 @@ func hasAddress(t *testing.T, pod *corev1.Pod, status agentclient.Status) {
 // serves makes a pod ready, whose agent says that.
 func serves(t *testing.T, pod *corev1.Pod, status agentclient.Status) {
 	t.Helper()
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	servesSince(t, pod, status, time.Time{})
+}
+
+// servesSince is serves, of a pod that got ready at a time that matters.
+func servesSince(t *testing.T, pod *corev1.Pod, status agentclient.Status, since time.Time) {
+	t.Helper()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
 	hasAddress(t, pod, status)
 }
 

@@ -85,6 +85,9 @@ func (r *Reconciler) keepTemplates(ctx context.Context, p *pass) error {
 		p.upgrade.since = time.Time{}
 		r.turns.end(client.ObjectKeyFromObject(p.cluster))
 	}
+	if !p.upgrade.since.IsZero() && p.plan.Phase == rollout.Complete {
+		p.DueIn(lookAtRollout) // that the status says Ready is no event
+	}
 	for _, set := range sets {
 		if err := p.settle(set); err != nil {
 			return err

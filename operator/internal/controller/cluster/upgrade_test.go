@@ -397,12 +397,16 @@ func TestUpgradeImmediately(t *testing.T) {
 		}
 		rollsTo(t, now[0], "b")
 		suite.Eventually(t, func() error {
-			operator.operate(t, now[0])
-			if beingUpgraded(fleetSet(t, now[0])) != nil {
-				return fmt.Errorf("the fleet is still being upgraded: %+v", now[0].Status.Conditions)
+			result, err := operator.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(now[0])})
+			if err != nil || beingUpgraded(fleetSet(t, now[0])) == nil {
+				return err
 			}
-			return nil
+			if result.RequeueAfter <= 0 || result.RequeueAfter > lookAtRollout {
+				t.Fatalf("nobody looks whether the fleet has become Ready: %+v", result)
+			}
+			return fmt.Errorf("the fleet is still being upgraded")
 		})
+		operator.operate(t, now[0])
 		isUpToDate(t, now[0], v1alpha1.ReasonTemplateCurrent)
 		done++
 	}
