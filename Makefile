@@ -119,7 +119,7 @@ survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIO
 	@hack/survival
 
 .PHONY: test-survival
-test-survival: $(CLUSTER_NEEDS) survival-image ## The same, and `make soak`, at the size of a test (SESSIONS= ADAPTERS= EVENTS= SEED=).
+test-survival: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test.
 	@hack/survival --test
 
 .PHONY: soak

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// quietFor is how long the operator must make no request to count as quiet. With agents, it asks those of a new fleet of which
-	// one does not answer each second for a minute: that is not rest.
-	quietFor       = 5 * time.Second
+	// quietFor is how long the operator must make no request to count as quiet: the numbers in the status of a new fleet may wait for 15 s.
+	// With agents, it asks those of a new fleet of which one does not answer each second for a minute: that is not rest.
+	quietFor       = 20 * time.Second
 	quietForAgents = 70 * time.Second
 	// quietLimit is how long it is given for that. One that does not get quiet is measured all the same.
 	quietLimit = 2 * time.Minute

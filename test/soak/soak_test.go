@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,39 +18,6 @@ import (
 	"github.com/livestash-dev/livestash/test/soak/schedule"
 	"github.com/livestash-dev/livestash/test/soak/users"
 )
-
-// TestSoak is `make soak` with few users and for a short time: graceful events only, all adapters at once, and a new seed each time.
-func TestSoak(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Fatal("KUBECONFIG is not set: run `make test-survival`, or set it to a cluster for tests that has the images")
-	}
-	args := []string{"-adapters=ETS BrowserMemory Redis Mnesia", "-together", "-users=60", "-minutes=3", "-ttl=1m"}
-	if seed := os.Getenv("SEED"); seed != "" {
-		args = append(args, "-seed="+seed)
-	}
-	o, err := parse(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("SEED=%d", o.seed)
-	results, err := run(t.Context(), o, t.Output())
-	if err != nil {
-		t.Error(err)
-	}
-	for _, r := range results {
-		t.Run(r.Adapter, func(t *testing.T) {
-			if err := r.print(t.Output()); err != nil {
-				t.Fatal(err)
-			}
-			if r.failed() {
-				t.Errorf("SEED=%d: %d unexplained; settled: %v", o.seed, r.Unexplained, r.unsettled == nil)
-			}
-			if r.Stashes == 0 || r.Returns < o.users {
-				t.Errorf("%d stashes and %d returns of %d users prove nothing", r.Stashes, r.Returns, o.users)
-			}
-		})
-	}
-}
 
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
