@@ -36,10 +36,13 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		p.postpone(err)
 	}
 	for _, object := range applied {
-		if object.GetKind() != "StatefulSet" || object.GetName() != p.cluster.Name {
+		if object.GetKind() != "StatefulSet" {
 			continue
 		}
-		r.tellGivenUp(p.cluster, p.givenUp)
+		r.tellGivenUp(p.cluster, p.givenUp[object.GetName()])
+		if object.GetName() != p.cluster.Name {
+			continue
+		}
 		p.seen.statefulSet, p.wroteStatefulSet = &appsv1.StatefulSet{}, true
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, p.seen.statefulSet); err != nil {
 			return fmt.Errorf("reading the applied StatefulSet: %w", err)

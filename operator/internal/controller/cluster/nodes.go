@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
@@ -88,7 +91,7 @@ func indexNodes(indexer client.FieldIndexer) error {
 func nodeNewsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return whyEmptied(before) != whyEmptied(after) || nodeReady(before) != nodeReady(after) || len(before.Spec.Taints) != len(after.Spec.Taints)
+		return nodeReady(before) != nodeReady(after) || !equality.Semantic.DeepEqual(before.Spec, after.Spec) || !maps.Equal(before.Labels, after.Labels)
 	}}
 }
 
@@ -216,7 +219,7 @@ func (p *pass) moves() bool {
 }
 
 // placed: no pod is on a node that is to be emptied. It has no reason when that is so: nothing is told of it then.
-func placed(p *pass) metav1.Condition {
+func placed(p *pass, outcome error) metav1.Condition {
 	pod, why := p.seen.misplaced()
 	if pod == "" {
 		return metav1.Condition{}
@@ -224,8 +227,9 @@ func placed(p *pass) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLeavingNode}
 	doing := fmt.Sprintf("%s has to leave its node: %s", pod, why)
 	switch {
-	case p.cluster.Spec.Paused:
-		condition.Reason, condition.Message = v1alpha1.ReasonPaused, doing+"; it stays as long as spec.paused is true"
+	case !p.planned && outcome != nil:
+		condition.Reason, _ = reconcile.ReasonAndMessage(outcome)
+		condition.Message = doing + "; it stays as long as ReconcileSucceeded is False"
 	case p.seen.full != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonNoOtherNode, fmt.Sprintf("%s; it stays, because %s", doing, p.seen.full)
 	case p.plan.Phase == rollout.Complete:

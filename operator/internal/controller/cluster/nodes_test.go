@@ -11,7 +11,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -166,6 +168,51 @@ func TestPodsStayWhenTheOtherNodeIsFull(t *testing.T) {
 	cordon(t, node, false)
 	replicasAre(t, cluster, 1)
 	placedAgain(t, cluster)
+}
+
+// A change of store that is held holds the move up too, and it is said.
+func TestPodsStayWhileTheStoreIsHeld(t *testing.T) {
+	node, _ := newNode(t, "held"), newNode(t, "held")
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+		inPool(t, "held")(spec)
+		spec.Replicas = ptr.To[int32](1)
+	})
+	pod, status := fleetPodOn(t, cluster, 0, "a", node.Name), wellAmong(1, "shop-0")
+	status.Adapter, status.Stashes = "ets", 40
+	serves(t, pod, status)
+	acted(t, cluster, "a", "a")
+	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllWell)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterMnesia })
+	held(t, cluster, "the 40 stashes")
+	cordon(t, node, true)
+	conditionSays(t, cluster, v1alpha1.ConditionPlaced, v1alpha1.ReasonStoreChangeHeld, "as long as ReconcileSucceeded is False")
+}
+
+// What is not read of nodes changes every few seconds.
+func TestWhatIsNewsOfANode(t *testing.T) {
+	before := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"pool": "a"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectNoSchedule}}},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"a heartbeat": {func(node *corev1.Node) {
+			node.ResourceVersion, node.Status.Conditions[0].LastHeartbeatTime = "2", metav1.Now()
+		}, false},
+		"cordoned":      {func(node *corev1.Node) { node.Spec.Unschedulable = true }, true},
+		"not ready":     {func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionFalse }, true},
+		"another taint": {func(node *corev1.Node) { node.Spec.Taints[0].Key = "gpu" }, true},
+		"another label": {func(node *corev1.Node) { node.Labels["pool"] = "b" }, true},
+	} {
+		after := before.DeepCopy()
+		c.change(after)
+		if got := nodeNewsChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != c.want {
+			t.Errorf("%s is news: %t, want %t", name, got, c.want)
+		}
+	}
 }
 
 func TestWhichNodesAreEmptied(t *testing.T) {

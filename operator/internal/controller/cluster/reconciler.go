@@ -112,9 +112,12 @@ type pass struct {
 	oldStorePods []string
 	// redisMoves is whether the stashes go over to another server of Redis, or have just gone.
 	redisMoves bool
-	// givenUp is what this pass leaves behind when it writes the StatefulSet for another store, volumeGivenUp the volume that it deletes.
-	// Empty: nothing.
-	givenUp, volumeGivenUp string
+	// planned is whether the steps have come as far as the plan of a rollout: before that, no pod goes.
+	planned bool
+	// givenUp is what this pass leaves behind when it writes the StatefulSet of that name for another store, volumeGivenUp the volume that
+	// it deletes. Empty: nothing.
+	givenUp       map[string]string
+	volumeGivenUp string
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.

@@ -34,6 +34,7 @@ const (
 
 // planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
 func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
+	p.planned = true
 	seen := p.rollout(&p.seen)
 	p.plan = rollout.Next(seen)
 	sure, err := r.sure(ctx, p)

@@ -58,7 +58,7 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
 	p.upgrade.tell(&status, c)
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
-	if condition := placed(p); condition.Type != "" {
+	if condition := placed(p, outcome); condition.Type != "" {
 		setConditions(&status.Conditions, c, []metav1.Condition{condition})
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionPlaced)
@@ -141,7 +141,7 @@ func progressing(p *pass, outcome error) metav1.Condition {
 	case p.plan.Phase == rollout.Complete:
 		condition.Message = because(podsReady(observed.ReadyReplicas, desired), p.seen.firstUnable(p.cluster))
 	case p.moves():
-		condition.Message = placed(p).Message
+		condition.Message = placed(p, outcome).Message
 	case p.plan.Phase == rollout.Scaling:
 		condition.Message = because(fmt.Sprintf("%d pods of %d", observed.Replicas, desired), p.plan.Waiting)
 	default:

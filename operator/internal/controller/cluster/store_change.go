@@ -21,20 +21,21 @@ import (
 // guardStashes ends the pass before anything is written when the spec would leave a store with stashes behind, or delete a volume, and
 // nobody has said that this is meant. Pods go on as they are.
 func (r *Reconciler) guardStashes(ctx context.Context, p *pass) error {
-	left := p.storeLeft()
-	lost := left.lost
+	left, begins := p.storeLeft(), beginsEmpty(p.cluster)
 	volume, err := r.volumeLeft(ctx, p.cluster)
 	if err != nil {
 		return err
 	}
-	if volume != "" {
-		left.adapter, lost = v1alpha1.AdapterRedis, append(lost, volume)
+	lost := slices.DeleteFunc([]string{left.lost, begins, volume}, func(what string) bool { return what == "" })
+	if volume != "" || begins != "" {
+		left.adapter = v1alpha1.AdapterRedis
 	}
 	switch {
 	case len(lost) == 0:
 		return nil
 	case p.cluster.Spec.AcceptLossOf == left.adapter:
-		p.givenUp, p.volumeGivenUp = strings.Join(left.lost, ", "), volume
+		p.givenUp = map[string]string{p.cluster.Name: left.lost, redis.Name(p.cluster): begins}
+		p.volumeGivenUp = volume
 		return nil
 	}
 	return &reconcile.Problem{
@@ -48,8 +49,8 @@ func (r *Reconciler) guardStashes(ctx context.Context, p *pass) error {
 // storeLeft is the store that a change leaves behind, and what is in it.
 type storeLeft struct {
 	adapter v1alpha1.Adapter
-	// lost are what is lost with it. Empty: nothing, or no change is asked for.
-	lost []string
+	// lost is what is lost with it. Empty: nothing, or no change is asked for.
+	lost string
 }
 
 // storeLeft is the store of the StatefulSet's template when another one is wanted. Going back to the store of pods that are still there
@@ -74,29 +75,56 @@ func (p *pass) storeLeft() storeLeft {
 	return storeLeft{adapter: used, lost: p.stashesIn(used)}
 }
 
-// stashesIn are those that are known to be in the store that the pods use, or may be.
-func (p *pass) stashesIn(adapter v1alpha1.Adapter) []string {
+// stashesIn says which are known to be in the store that the pods use, or may be. Empty: none.
+func (p *pass) stashesIn(adapter v1alpha1.Adapter) string {
 	serves := slices.ContainsFunc(p.seen.members, func(m member) bool { return p.seen.ready[m.Name] })
 	running := p.cluster.Status.Redis
 	switch used := store.Of(adapter); {
 	case !used.Recovers():
-		return nil
+		return ""
 	case used.Home() != store.Elsewhere:
-		if stashes := max(p.cluster.Status.Stashes, p.seen.mostStashes()); stashes > 0 {
-			return []string{fmt.Sprintf("the %d stashes that the pods hold in memory (adapter %s)", stashes, adapter)}
-		}
-		return nil
+		return p.stashesInPods(adapter)
 	case !used.ReadsSpecRedis():
 		if serves {
-			return []string{fmt.Sprintf("the stashes that users' browsers hold (adapter %s)", adapter)}
+			return fmt.Sprintf("the stashes that users' browsers hold (adapter %s)", adapter)
 		}
-		return nil
 	case running != nil && running.Mode != v1alpha1.RedisModeExternal && (len(p.seen.members) > 0 || p.seen.replicas() == 0):
-		return []string{fmt.Sprintf("all stashes in the Redis at %s, which is removed", running.Address)}
+		return stashesInRedis(running) + ", which is removed"
 	case running != nil && serves:
-		return []string{fmt.Sprintf("all stashes in the Redis at %s, which stay there and are not found again", running.Address)}
+		return stashesInRedis(running) + ", which stay there and are not found again"
 	}
-	return nil
+	return ""
+}
+
+// stashesInPods says what is in the memory of pods. One that serves and has no agent, or whose agent is silent, may hold any number.
+func (p *pass) stashesInPods(adapter v1alpha1.Adapter) string {
+	if stashes := max(p.cluster.Status.Stashes, p.seen.mostStashes()); stashes > 0 {
+		return fmt.Sprintf("the %d stashes that the pods hold in memory (adapter %s)", stashes, adapter)
+	}
+	silent := func(m member) bool {
+		return p.seen.ready[m.Name] && (m.agentPort == 0 || m.answer.At.IsZero() || m.answer.Err != nil)
+	}
+	if slices.ContainsFunc(p.seen.members, silent) {
+		return fmt.Sprintf("the stashes that the pods hold in memory (adapter %s), which no agent has counted", adapter)
+	}
+	return ""
+}
+
+func stashesInRedis(running *v1alpha1.RedisStatus) string {
+	all := "all stashes in the Redis at " + running.Address
+	if running.Server != nil && running.Server.Stashes > 0 {
+		all += fmt.Sprintf(" (%d when it was last asked)", running.Server.Stashes)
+	}
+	return all
+}
+
+// beginsEmpty says what is lost when a managed Redis that has had no volume gets one. Empty: it has not served yet, or is to get none.
+func beginsEmpty(c *v1alpha1.LiveStashCluster) string {
+	managed, running := store.ManagedRedis(c), c.Status.Redis
+	if managed == nil || managed.Persistence == nil || running == nil || running.Server == nil {
+		return ""
+	}
+	return stashesInRedis(running) + ", which begins again on an empty volume"
 }
 
 // mostStashes is the greatest number of stashes that a pod holds.

@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
 // toldInEvent waits for an event that says so.
@@ -128,15 +132,61 @@ func TestRedisThatNobodyReached(t *testing.T) {
 	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionTrue, v1alpha1.ReasonReconciled)
 }
 
-// A volume goes only after a word, whatever else there is.
-func TestVolumeWaitsForAWord(t *testing.T) {
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "store-change-test"}, Provisioner: "example.com/none"}
+// A Redis without a volume would begin again on an empty one.
+func TestAnEmptyVolumeWaitsForAWord(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
+	redisRevision(t, cluster, "a")
+	server, address := redisPod(t, cluster, 0, "a")
+	suite.Must(t, redisServers.tell(address, func(says *succession.Says) error { says.Stashes = 7; return nil }))
+	later(t, cluster, time.Minute)
+	redisServes(t, cluster, server, 7)
+	changeSpec(t, cluster, onAVolume(t))
+	held(t, cluster, "all stashes in the Redis at "+redisAddress(cluster)+" (7 when it was last asked), which begins again on an empty volume")
+	if set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}); keepsData(set) {
+		t.Error("Redis is to begin again")
+	}
+	changeSpec(t, cluster, accept(v1alpha1.AdapterRedis))
+	toldInEvent(t, cluster, v1alpha1.ReasonStashesLost, "begins again on an empty volume")
+	suite.Eventually(t, func() error {
+		if set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}); !keepsData(set) {
+			return errors.New("Redis is to run without a volume")
+		}
+		return nil
+	})
+}
+
+func keepsData(set *appsv1.StatefulSet) bool {
+	return slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.PersistentVolumeClaim != nil })
+}
+
+// onAVolume is a managed Redis with persistence, of a class of the test's own.
+func onAVolume(t *testing.T) func(*v1alpha1.LiveStashClusterSpec) {
+	t.Helper()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "store-change-"}, Provisioner: "example.com/none"}
 	suite.Must(t, api.Create(t.Context(), class))
 	t.Cleanup(func() { _ = api.Delete(context.Background(), class) })
-	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+	return func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
 		spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Persistence: &v1alpha1.RedisPersistence{StorageClassName: ptr.To(class.Name)}}}
-	})
+	}
+}
+
+// What pods hold whose agents say nothing is not known, and waits too.
+func TestAnotherAdapterWithoutAgents(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.Agent.Enabled = ptr.To(false) })
+	pod := fleetPod(t, cluster, 0, "a")
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	suite.Must(t, api.Status().Update(t.Context(), pod))
+	acted(t, cluster, "a", "a")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterMnesia })
+	held(t, cluster, "the stashes that the pods hold in memory (adapter ETS), which no agent has counted")
+	changeSpec(t, cluster, accept(v1alpha1.AdapterETS))
+	adapterBecomes(t, cluster, "mnesia")
+}
+
+// A volume goes only after a word, whatever else there is.
+func TestVolumeWaitsForAWord(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), onAVolume(t))
 	volume := await(t, cluster.Namespace, "shop-redis-data", &corev1.PersistentVolumeClaim{})
 	reconciled(t, cluster)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Redis = nil })
