@@ -148,8 +148,8 @@ type LiveStashClusterSpec struct {
 	Redis *RedisSpec `json:"redis,omitempty"`
 
 	// acceptLossOf is the word that a change of the store waits for: the adapter whose stashes may be lost. Whatever leaves stashes
-	// behind (another adapter, another Redis), or deletes the volume of a managed Redis (its persistence is removed, or the Redis
-	// itself), is held until this names the adapter that is left: nothing of the LiveStashCluster is changed, and condition
+	// behind (another adapter, another Redis, a volume for a managed Redis that had none), or deletes the volume of a managed Redis
+	// (its persistence is removed, or the Redis itself), is held until this names the adapter that is left: nothing is changed, and condition
 	// ReconcileSucceeded says what would be lost (StoreChangeHeld). A change where nothing is at stake needs no word. Remove it when
 	// the change is done, or the next one from that adapter is not held. Default: nothing may be lost.
 	// +optional

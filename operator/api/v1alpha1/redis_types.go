@@ -82,8 +82,8 @@ type RedisScheduling struct {
 }
 
 // RedisPersistence keeps stashes on a volume, in an append-only file that is written to disk every second: a restart loses
-// nothing, a crash up to a second. The volume is deleted with the LiveStashCluster, and when persistence is removed, which
-// waits for spec.acceptLossOf: Redis.
+// nothing, a crash up to a second. The volume is deleted with the LiveStashCluster, and when persistence is removed.
+// Removing it loses all stashes, and so does adding it to a Redis that has served: both wait for spec.acceptLossOf: Redis.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot change, because the volume exists: remove persistence, wait until Redis runs without it, and add it again with the other class; the stashes are lost by that",fieldPath=".storageClassName"
 // +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="size cannot become smaller, because volumes can only grow: leave it, or remove persistence and add it again, by which the stashes are lost",fieldPath=".size"
