@@ -145,18 +145,13 @@ func (r *Reconciler) redisPlaces(ctx context.Context, c *v1alpha1.LiveStashClust
 			seen.Only = seen.Serves // its pods may still be there, and are taken over
 			continue
 		}
-		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == redis.PodName(c, place) && ownedBy(&pod, set) })
+		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == redis.PodName(c, place) && metav1.IsControlledBy(&pod, set) })
 		if i >= 0 {
 			places[place] = &pods[i]
 			seen.Servers[place] = redisServer(&pods[i], set.Status.UpdateRevision)
 		}
 	}
 	return seen, places, nil
-}
-
-func ownedBy(pod *corev1.Pod, set *appsv1.StatefulSet) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.UID == set.UID
 }
 
 func redisServer(pod *corev1.Pod, wanted string) succession.Server {
