@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -186,6 +188,33 @@ func TestPodsStayWhileTheStoreIsHeld(t *testing.T) {
 	held(t, cluster, "the 40 stashes")
 	cordon(t, node, true)
 	conditionSays(t, cluster, v1alpha1.ConditionPlaced, v1alpha1.ReasonStoreChangeHeld, "as long as ReconcileSucceeded is False")
+}
+
+// nodeReader answers every list with that error.
+type nodeReader struct {
+	client.Reader
+	err error
+}
+
+func (r nodeReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return r.err
+}
+
+func TestWhoMaySeeNodes(t *testing.T) {
+	errBroken := errors.New("no API server")
+	for name, c := range map[string]struct {
+		err  error
+		sees bool
+		want error
+	}{
+		"with a ClusterRole": {sees: true},
+		"with Roles alone":   {err: apierrors.NewForbidden(corev1.Resource("nodes"), "", nil)},
+		"nobody knows":       {err: errBroken, want: errBroken},
+	} {
+		if sees, err := CanSeeNodes(t.Context(), nodeReader{err: c.err}); sees != c.sees || !errors.Is(err, c.want) {
+			t.Errorf("%s: %t, %v", name, sees, err)
+		}
+	}
 }
 
 // What is not read of nodes changes every few seconds.
