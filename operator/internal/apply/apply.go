@@ -126,7 +126,10 @@ func (a Applier) change(ctx context.Context, live client.Object, want *unstructu
 		}
 		err = a.apply(ctx, want, client.ForceOwnership)
 	}
-	return err
+	if !apierrors.IsInvalid(err) || a.replaceLists(ctx, live, want) != nil {
+		return err
+	}
+	return a.apply(ctx, want, client.ForceOwnership)
 }
 
 func (a Applier) apply(ctx context.Context, want *unstructured.Unstructured, options ...client.ApplyOption) error {
