@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 45 characters, only a-z, 0-9 and '-', starting with a letter: it is part of pod DNS names and of BEAM node names, which end at 255 characters"
+// +kubebuilder:validation:XValidation:rule="has(self.status) || self.metadata.name != 'default'",message="metadata.name must not be default: the fleet's ServiceAccount has that name, and default is the one of every other pod in the namespace: choose another name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41 || !has(self.spec.redis) || !has(self.spec.redis.operator)",message="metadata.name must be at most 41 characters with spec.redis.operator: redis-operator makes longer names of it, and they end at 63"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || !has(self.spec.rollout.canary) || self.spec.rollout.canary.pods < (has(self.spec.replicas) && self.spec.replicas > 2 ? self.spec.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".spec.rollout.canary"
 type LiveStashCluster struct {

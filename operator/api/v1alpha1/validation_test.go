@@ -189,6 +189,12 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says:   []string{"metadata.name must be at most 45 characters"},
 		},
 		{
+			name:   "name of every namespace's ServiceAccount",
+			object: "default",
+			spec:   `{image: a, adapter: ETS}`,
+			says:   []string{"metadata.name must not be default", "ServiceAccount", "choose another name"},
+		},
+		{
 			name:   "a name that is no host name",
 			object: "shop.eu",
 			spec:   `{image: a, adapter: ETS}`,
