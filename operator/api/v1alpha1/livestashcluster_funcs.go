@@ -64,6 +64,7 @@ const (
 	ReasonSecretMissing     = "SecretMissing"
 	ReasonSecretInvalid     = "SecretInvalid"
 	ReasonNameConflict      = "NameConflict"
+	ReasonTakenBack         = "TakenBack"
 	ReasonInvalidSpec       = "InvalidSpec"
 	ReasonAPIError          = "APIError"
 	ReasonSecretGenerated   = "SecretGenerated"

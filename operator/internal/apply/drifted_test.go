@@ -92,7 +92,9 @@ func TestContainerPortThatSomebodyEdited(t *testing.T) {
 		set.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 4000, Protocol: corev1.ProtocolTCP}}
 		return set
 	}
-	ports := func(set *appsv1.StatefulSet) []corev1.ContainerPort { return set.Spec.Template.Spec.Containers[0].Ports }
+	ports := func(set *appsv1.StatefulSet) []corev1.ContainerPort {
+		return set.Spec.Template.Spec.Containers[0].Ports
+	}
 	live := drifts(t, wanted, func(set *appsv1.StatefulSet) { ports(set)[0].ContainerPort = 4001 }, 3)
 	if diff := cmp.Diff(ports(wanted()), ports(live)); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)

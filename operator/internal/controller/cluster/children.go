@@ -25,7 +25,7 @@ import (
 )
 
 func (r *Reconciler) applier() apply.Applier {
-	return apply.Applier{Writer: r.Client, Known: r.Client, Live: r.Live}
+	return apply.Applier{Writer: r.Client, Known: r.Client, Live: r.Live, TakesBack: true}
 }
 
 // applyChildren applies those of the rendered objects that are not as wanted. What hinders one of them is told when everything

@@ -114,7 +114,7 @@ func TestForeignObjectDoesNotStopTheOthers(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
 	suite.Must(t, get(t, account))
 	before := account.DeepCopy()
-	account.OwnerReferences = nil
+	account.OwnerReferences, account.Labels = nil, nil
 	suite.Must(t, api.Patch(t.Context(), account, client.MergeFrom(before)))
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](7) })

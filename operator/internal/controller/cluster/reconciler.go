@@ -85,6 +85,8 @@ type Reconciler struct {
 	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
 	turns  turns
+	// mistakes are those of users, for the log.
+	mistakes reconcile.Mistakes
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -181,6 +183,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	if err := r.takeBack(ctx, cluster); err != nil {
+		return ctrl.Result{}, err
+	}
 	seen, err := r.observe(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -192,6 +197,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = p.unfinished
 	}
+	r.mistakes.Note(ctx, req.NamespacedName, err, seen.now)
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
 }
 
@@ -203,6 +209,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.turns.end(cluster)
 	r.redisWaits.since(cluster, nil, time.Time{})
 	r.redisAccesses.forget(cluster)
+	r.mistakes.Forget(cluster)
 }
 
 // newPass is a pass that knows what is seen, and what the status told last.

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
@@ -179,7 +180,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(podNewsChanged())).
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency})
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: reconcile.Backoff()})
 	if r.News != nil {
 		fleets = fleets.WatchesRawSource(source.Channel(r.News, &handler.EnqueueRequestForObject{}))
 	}
