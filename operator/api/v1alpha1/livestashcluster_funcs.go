@@ -91,6 +91,7 @@ const (
 	ReasonUpgradeHeldUp   = "UpgradeHeldUp"
 
 	ReasonStorageClassMissing  = "StorageClassMissing"
+	ReasonVolumeCannotGrow     = "VolumeCannotGrow"
 	ReasonRedisOperatorMissing = "RedisOperatorMissing"
 	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
 	ReasonRedisPasswordChanged = "RedisPasswordChanged"

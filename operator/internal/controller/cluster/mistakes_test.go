@@ -59,13 +59,6 @@ func TestAMistakeIsOneLine(t *testing.T) {
 			},
 			reason: v1alpha1.ReasonAPIError, says: `Not found: "none"`,
 		},
-		"no cert-manager": {
-			spec: func(spec *v1alpha1.LiveStashClusterSpec) {
-				withTLS(spec)
-				spec.Clustering.TLS.IssuerRef = &v1alpha1.IssuerReference{Name: "ca"}
-			},
-			reason: v1alpha1.ReasonCertManagerMissing, says: "needs cert-manager",
-		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -107,6 +108,8 @@ type pass struct {
 	secrets map[v1alpha1.SecretKeyReference][]byte
 	// redis is the Redis that the pods use: the one that the status tells of, until this pass knows better.
 	redis *v1alpha1.RedisStatus
+	// volumeSize is the size of the managed Redis' volume. Nil: there is none.
+	volumeSize *resource.Quantity
 	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
 	oldStorePods []string
 	// redisMoves is whether the stashes go over to another server of Redis, or have just gone.
