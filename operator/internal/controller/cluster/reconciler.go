@@ -83,6 +83,8 @@ type Reconciler struct {
 	// redisWaits is since when servers of Redis are waited for, redisAccesses how the operator logs in to them.
 	redisWaits    waits
 	redisAccesses accesses
+	// redisAbsent is since when the servers' StatefulSets have too few pods.
+	redisAbsent waits
 	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
 	turns  turns
@@ -145,6 +147,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
+		{Name: "explain refusals", Run: r.explainRefusals},
 		{Name: "render", Run: r.render},
 		{Name: "keep templates", Run: r.keepTemplates},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
@@ -211,6 +214,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.drains.take(cluster, time.Time{})
 	r.turns.end(cluster)
 	r.redisWaits.since(cluster, nil, time.Time{})
+	r.redisAbsent.since(cluster, nil, time.Time{})
 	r.redisAccesses.forget(cluster)
 	r.mistakes.Forget(cluster)
 }
