@@ -124,6 +124,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "finish", Run: r.finish},
 		{Name: "take turn", Run: r.takeTurn},
 		{Name: "try template", Run: r.tryTemplate},
+		{Name: "check names", Run: r.checkNames},
 		{Name: "begin", Run: r.begin},
 		{Name: "observe", Run: r.observe},
 		{Name: "check deadline", Run: r.checkDeadline},
