@@ -133,7 +133,9 @@ func TestNoChangeEmptiesRedis(t *testing.T) {
 	pull := func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 	}
-	for name, c := range map[string]struct{ before, change func(*v1alpha1.LiveStashClusterSpec) }{
+	for name, c := range map[string]struct {
+		before, change func(*v1alpha1.LiveStashClusterSpec)
+	}{
 		"imagePullSecrets come": {change: pull},
 		"imagePullSecrets go":   {before: pull, change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.ImagePullSecrets = nil }},
 		"the exporter goes": {change: func(spec *v1alpha1.LiveStashClusterSpec) {
