@@ -48,13 +48,11 @@ func IsMistake(err error) bool {
 
 // every is whether something holds for each of the errors that this one is made of.
 func every(err error, holds func(error) bool) bool {
-	switch made := err.(type) {
-	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(made.Unwrap(), func(one error) bool { return !every(one, holds) })
-	case interface{ Unwrap() error }:
-		if inner := made.Unwrap(); inner != nil {
-			return every(inner, holds)
-		}
+	if several, are := err.(interface{ Unwrap() []error }); are {
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !every(one, holds) })
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return every(inner, holds)
 	}
 	return holds(err)
 }
