@@ -82,6 +82,28 @@ func TestWhatWasLeftIsTakenBack(t *testing.T) {
 	t.Cleanup(func() { _ = api.Delete(context.Background(), copied) })
 }
 
+// A Secret that was restored by hand is taken over by those who say so, and its values are kept.
+func TestARestoredSecretIsTakenOver(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-secrets"},
+		Data:       map[string][]byte{"cookie": []byte("c"), "secret-key-base": []byte("s")},
+	}
+	suite.Must(t, api.Create(t.Context(), secret))
+	cluster := newCluster(t, namespace, nil)
+	label := "kubectl label secret -n " + namespace + " shop-secrets livestash.dev/cluster=shop app.kubernetes.io/managed-by=livestash-operator"
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonNameConflict, "loses every session", label)
+
+	secret.Labels = map[string]string{"livestash.dev/cluster": "shop", "app.kubernetes.io/managed-by": "livestash-operator"}
+	suite.Must(t, api.Update(t.Context(), secret))
+	reconciled(t, cluster)
+	uid := secret.UID
+	suite.Must(t, get(t, secret))
+	if secret.UID != uid || !metav1.IsControlledBy(secret, cluster) || string(secret.Data["cookie"]) != "c" {
+		t.Errorf("the Secret is %+v", secret)
+	}
+}
+
 // It is also taken back when that was found out too late, as after a change of owner references by hand.
 func TestWhatLostItsOwnerIsTakenBack(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), nil)
