@@ -122,9 +122,12 @@ func TestAChildThatIsRefusedStopsNoOther(t *testing.T) {
 		spec.Replicas = &seven
 	})
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonAPIError, "applying Service shop", "exceeded quota: none")
-	if got := *fleetSet(t, cluster).Spec.Replicas; got != 7 {
-		t.Errorf("%d replicas", got)
-	}
+	suite.Eventually(t, func() error {
+		if got := *fleetSet(t, cluster).Spec.Replicas; got != 7 {
+			return fmt.Errorf("%d replicas", got)
+		}
+		return get(t, cluster)
+	})
 	if found := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ConditionReady); found == nil || found.Status != metav1.ConditionFalse {
 		t.Errorf("Ready is %+v", found)
 	}
