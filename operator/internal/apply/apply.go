@@ -129,8 +129,8 @@ func (a Applier) change(ctx context.Context, live client.Object, want *unstructu
 		}
 		err = a.apply(ctx, want, client.ForceOwnership)
 	}
-	if !apierrors.IsInvalid(err) || a.replaceLists(ctx, live, want) != nil {
-		return err
+	if !apierrors.IsInvalid(err) || want.Object["spec"] == nil || a.replaceLists(ctx, live, want) != nil {
+		return err // the first one tells best what is wrong
 	}
 	return a.apply(ctx, want, client.ForceOwnership)
 }

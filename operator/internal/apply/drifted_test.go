@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,5 +99,21 @@ func TestContainerPortThatSomebodyEdited(t *testing.T) {
 	live := drifts(t, wanted, func(set *appsv1.StatefulSet) { ports(set)[0].ContainerPort = 4001 }, 3)
 	if diff := cmp.Diff(ports(wanted()), ports(live)); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+// What can never be as wanted is not changed by halves.
+func TestWhatIsRefusedIsNotChanged(t *testing.T) {
+	owner, ctx := newOwner(t), t.Context()
+	_, err := underTest.One(ctx, owner, statefulSet(owner))
+	suite.Must(t, err)
+	before := read(t, statefulSet(owner))
+	wanted := statefulSet(owner)
+	wanted.Spec.ServiceName, wanted.Spec.Template.Spec.Containers[0].Image = "other", "b"
+	if _, err := underTest.One(ctx, owner, wanted); !apierrors.IsInvalid(err) {
+		t.Errorf("One = %v", err)
+	}
+	if diff := cmp.Diff(before.Spec, read(t, statefulSet(owner)).Spec); diff != "" {
+		t.Errorf("the StatefulSet (-before +after):\n%s", diff)
 	}
 }
