@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
 
 const (
@@ -31,12 +33,13 @@ type mistake struct {
 	at   time.Time
 }
 
-// Note notes how a pass over the object ended, if that is a mistake of a user's.
+// Note notes how a pass over the object ended, if that is a mistake of a user's. To pause is none.
 func (m *Mistakes) Note(ctx context.Context, object types.NamespacedName, err error, now time.Time) {
 	if err == nil || !IsMistake(err) {
 		return
 	}
-	if reason, message := ReasonAndMessage(err); m.isNews(object, reason+message, now) {
+	reason, message := ReasonAndMessage(err)
+	if reason != v1alpha1.ReasonPaused && m.isNews(object, reason+message, now) {
 		log.FromContext(ctx).Info("Not as wanted", "reason", reason, "message", message)
 	}
 }
