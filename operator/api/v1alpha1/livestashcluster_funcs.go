@@ -68,6 +68,7 @@ const (
 	ReasonSecretMissing     = "SecretMissing"
 	ReasonSecretInvalid     = "SecretInvalid"
 	ReasonNameConflict      = "NameConflict"
+	ReasonTakenBack         = "TakenBack"
 	ReasonInvalidSpec       = "InvalidSpec"
 	ReasonAPIError          = "APIError"
 	ReasonSecretGenerated   = "SecretGenerated"
@@ -95,6 +96,7 @@ const (
 	ReasonUpgradeHeldUp   = "UpgradeHeldUp"
 
 	ReasonStorageClassMissing  = "StorageClassMissing"
+	ReasonVolumeCannotGrow     = "VolumeCannotGrow"
 	ReasonRedisOperatorMissing = "RedisOperatorMissing"
 	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
 	ReasonRedisPasswordChanged = "RedisPasswordChanged"

@@ -189,6 +189,12 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says:   []string{"metadata.name must be at most 45 characters"},
 		},
 		{
+			name:   "name of every namespace's ServiceAccount",
+			object: "default",
+			spec:   `{image: a, adapter: ETS}`,
+			says:   []string{"metadata.name must not be default", "ServiceAccount", "choose another name"},
+		},
+		{
 			name:   "a name that is no host name",
 			object: "shop.eu",
 			spec:   `{image: a, adapter: ETS}`,
@@ -639,14 +645,15 @@ func TestTLSChangesOnlyWithoutPods(t *testing.T) {
 // What exists for a store cannot be changed in every way.
 func TestRedisChanges(t *testing.T) {
 	cases := map[string]struct{ before, after, says string }{
-		"another mode of redis-operator": {`{operator: {}}`, `{operator: {mode: Standalone}}`, "make a new LiveStashCluster"},
-		"a volume for redis-operator":    {`{operator: {}}`, `{operator: {persistence: {}}}`, "persistence cannot be added or removed"},
-		"another StorageClass":           {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {storageClassName: b}}}`, "storageClassName cannot change"},
-		"the default StorageClass":       {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {}}}`, "storageClassName cannot change"},
-		"a smaller volume":               {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 2000Mi}}}`, "size cannot become smaller"},
-		"a larger volume":                {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 3Gi}}}`, ""},
-		"no volume":                      {`{managed: {persistence: {}}}`, `{managed: {}}`, ""},
-		"another store":                  {`{managed: {persistence: {}}}`, `{external: {host: redis}}`, ""},
+		"another mode of redis-operator":           {`{operator: {}}`, `{operator: {mode: Standalone}}`, "make a new LiveStashCluster"},
+		"a volume for redis-operator":              {`{operator: {}}`, `{operator: {persistence: {}}}`, "persistence cannot be added or removed"},
+		"another StorageClass":                     {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {storageClassName: b}}}`, "storageClassName cannot change"},
+		"the default StorageClass":                 {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {}}}`, "storageClassName cannot change"},
+		"a smaller volume, of which there is none": {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 2000Mi}}}`, ""},
+		"a smaller volume for redis-operator":      {`{operator: {persistence: {size: 2Gi}}}`, `{operator: {persistence: {size: 1Gi}}}`, "size cannot become smaller"},
+		"a larger volume":                          {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 3Gi}}}`, ""},
+		"no volume":                                {`{managed: {persistence: {}}}`, `{managed: {}}`, ""},
+		"another store":                            {`{managed: {persistence: {}}}`, `{external: {host: redis}}`, ""},
 	}
 	spec := func(redis string) string { return "{image: a, adapter: Redis, redis: " + redis + "}" }
 	for name, c := range cases {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -32,6 +33,9 @@ type Inputs struct {
 
 	// Redis is where the servers of that Redis are, unless it has a volume: see package succession.
 	Redis RedisPlaces
+
+	// RedisVolumeSize is the size that the volume of that Redis keeps. Nil: it has, or gets, the one that is wanted.
+	RedisVolumeSize *resource.Quantity
 
 	// OperatorNamespace is where the operator's own pods are. Empty when it runs outside of the cluster.
 	OperatorNamespace string

@@ -75,6 +75,8 @@ type Reconciler struct {
 	recordings recordings
 	// cooling is since when the fleets of runs are gone, troubled since when a runner of a test has ended too early.
 	cooling, troubled sync.Map
+	// mistakes are those of users, for the log.
+	mistakes reconcile.Mistakes
 }
 
 // Agents asks the agent of a pod for its figures.
@@ -122,6 +124,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "finish", Run: r.finish},
 		{Name: "take turn", Run: r.takeTurn},
 		{Name: "try template", Run: r.tryTemplate},
+		{Name: "check names", Run: r.checkNames},
 		{Name: "begin", Run: r.begin},
 		{Name: "observe", Run: r.observe},
 		{Name: "check deadline", Run: r.checkDeadline},
@@ -147,6 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	b := &v1alpha1.LiveStashBenchmark{}
 	if err := r.Get(ctx, req.NamespacedName, b); err != nil {
 		r.recordings.forget(req.NamespacedName)
+		r.mistakes.Forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !b.DeletionTimestamp.IsZero() {
@@ -159,5 +163,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if errors.Is(err, errWait) {
 		err = nil
 	}
+	r.mistakes.Note(ctx, req.NamespacedName, err, r.Clock.Now())
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, before, p, outcome) })
 }

@@ -285,11 +285,6 @@ func TestForeignConfigMapsAreLeftAlone(t *testing.T) {
 		foreign = append(foreign, config)
 	}
 	b := newBenchmark(t, namespace, "taken", nil)
-	run := testRunOf(t, b)
-	for i := range 2 {
-		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
-	}
-	stage(t, run, "finished")
 	reaches(t, b, "in trouble", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
 		found := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReconcileSucceeded)
 		return found != nil && found.Reason == v1alpha1.ReasonNameConflict &&
@@ -301,8 +296,16 @@ func TestForeignConfigMapsAreLeftAlone(t *testing.T) {
 	if foreign[0].ResourceVersion != version {
 		t.Errorf("it was changed: %+v", foreign[0])
 	}
+	if b.Status.StartedAt != nil {
+		t.Error("it has begun, and there is no place for its report")
+	}
 	suite.Must(t, api.Delete(t.Context(), foreign[0]))
 	changeSpec(t, b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](3600) })
+	run := testRunOf(t, b)
+	for i := range 2 {
+		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
+	}
+	stage(t, run, "finished")
 	finished(t, b)
 	savedReport(t, b)
 	refresh(t, foreign[1])

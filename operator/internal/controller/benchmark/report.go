@@ -18,6 +18,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -103,7 +104,8 @@ func (r *Reconciler) reportSoFar(ctx context.Context, b *v1alpha1.LiveStashBench
 		return so, nil
 	}
 	if err := json.Unmarshal([]byte(kept.Data[report.FileJSON]), &so); err != nil {
-		return so, fmt.Errorf("reading the report so far: %w", err)
+		return so, &reconcile.Problem{Reason: reasonReportUnreadable, Message: fmt.Sprintf(
+			"somebody has changed ConfigMap %s, and %s in it is no report any more (%v): mend it, or delete the ConfigMap, and with it the runs that are over", kept.Name, report.FileJSON, err)}
 	}
 	return so, nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -59,7 +60,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.thoseWithFleet), builder.WithPredicates(onlyDeletes())).
 		WatchesRawSource(source.Kind(r.Tests, client.Object(&batchv1.Job{}), handler.EnqueueRequestsFromMapFunc(benchmarkOf))).
 		WatchesRawSource(source.Kind(r.Tests, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(benchmarkOf))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: reconcile.Backoff()}).
 		Build(r)
 	return err
 }

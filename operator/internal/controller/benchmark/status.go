@@ -23,6 +23,8 @@ const (
 	reasonStarting   = "Starting"
 	reasonServes     = "Serves"
 	reasonWritten    = "Written"
+
+	reasonReportUnreadable = "ReportUnreadable"
 )
 
 // overhead is about what a run takes besides its load: its fleet and its runners start and stop.

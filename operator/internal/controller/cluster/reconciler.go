@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -85,9 +86,13 @@ type Reconciler struct {
 	// redisWaits is since when servers of Redis are waited for, redisAccesses how the operator logs in to them.
 	redisWaits    waits
 	redisAccesses accesses
+	// redisAbsent is since when the servers' StatefulSets have too few pods.
+	redisAbsent waits
 	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
 	turns  turns
+	// mistakes are those of users, for the log.
+	mistakes reconcile.Mistakes
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -108,6 +113,8 @@ type pass struct {
 	secrets map[v1alpha1.SecretKeyReference][]byte
 	// redis is the Redis that the pods use: the one that the status tells of, until this pass knows better.
 	redis *v1alpha1.RedisStatus
+	// volumeSize is the size of the managed Redis' volume. Nil: there is none.
+	volumeSize *resource.Quantity
 	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
 	oldStorePods []string
 	// redisMoves is whether the stashes go over to another server of Redis, or have just gone.
@@ -150,6 +157,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
+		{Name: "explain refusals", Run: r.explainRefusals},
 		{Name: "render", Run: r.render},
 		{Name: "keep templates", Run: r.keepTemplates},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
@@ -192,6 +200,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	if err := r.takeBack(ctx, cluster); err != nil {
+		return ctrl.Result{}, err
+	}
 	seen, err := r.observe(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -203,6 +214,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = p.unfinished
 	}
+	r.mistakes.Note(ctx, req.NamespacedName, err, seen.now)
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
 }
 
@@ -213,7 +225,9 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.drains.take(cluster, time.Time{})
 	r.turns.end(cluster)
 	r.redisWaits.since(cluster, nil, time.Time{})
+	r.redisAbsent.since(cluster, nil, time.Time{})
 	r.redisAccesses.forget(cluster)
+	r.mistakes.Forget(cluster)
 }
 
 // newPass is a pass that knows what is seen, and what the status told last.

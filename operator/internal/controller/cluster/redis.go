@@ -65,6 +65,9 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 		return nil // the status tells of the old store until the last pod that uses it is gone
 	}
 	p.redis = redisStatus(c, address)
+	if p.redis != nil {
+		p.redis.VolumeSize = p.volumeSize
+	}
 	return nil
 }
 
@@ -93,7 +96,8 @@ func (o *observation) usersOfAnotherStore(digest string) []string {
 	return names
 }
 
-// checkStorage refuses a volume that nothing would provide. It asks only until the volume is there.
+// checkStorage refuses a volume that nothing would provide, and a size that nothing would. It asks only until the volume is there, with
+// that size.
 func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
 	var persistence *v1alpha1.RedisPersistence
 	field := "spec.redis.managed.persistence"
@@ -110,6 +114,9 @@ func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
 		return nil
 	}
 	err := r.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: madeAlready.GetName()}, madeAlready)
+	if claim, is := madeAlready.(*corev1.PersistentVolumeClaim); is && err == nil {
+		return r.sizeVolume(ctx, p, claim)
+	}
 	if !apierrors.IsNotFound(err) {
 		return err
 	}

@@ -28,8 +28,6 @@ const (
 	lookAtRollout = time.Second
 	// soon is how long a pod that cannot keep users is expected to be able any second.
 	soon = time.Minute
-	// missingFor is after how long it is looked up why a pod is not made.
-	missingFor = 3 * time.Second
 )
 
 // planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
@@ -48,12 +46,10 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
 	absent := p.seen.longestAbsent(p.cluster.Name)
-	switch {
-	case absent >= missingFor && p.seen.settled():
-		p.DueIn(lookAgain)
-		p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet, p.seen.now.Add(-absent))
-		return err
-	case p.rolls() || absent > 0:
+	if absent >= missingFor && p.seen.settled() {
+		return nil // it is looked up why: see explainRefusals
+	}
+	if p.rolls() || absent > 0 {
 		p.DueIn(lookAtRollout)
 	}
 	if turn := p.seen.turn(); turn > 0 {
@@ -169,24 +165,6 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	}
 	now.waited, now.placement = p.seen.waited, p.seen.placement
 	return reflect.DeepEqual(rollout.Next(p.rollout(&now)), p.plan), nil
-}
-
-// whyNotMade is what the API server said when the StatefulSet controller last failed to make a pod, for example a quota's words.
-// Empty: nothing has been said since then. Only an event tells it.
-func (r *Reconciler) whyNotMade(ctx context.Context, set *appsv1.StatefulSet, since time.Time) (string, error) {
-	events := &corev1.EventList{}
-	err := r.Live.List(ctx, events, client.InNamespace(set.Namespace),
-		client.MatchingFields{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"})
-	if err != nil {
-		return "", ignoreForbidden(err)
-	}
-	newest := corev1.Event{LastTimestamp: metav1.NewTime(since.Add(-missingFor))}
-	for _, event := range events.Items {
-		if event.LastTimestamp.After(newest.LastTimestamp.Time) {
-			newest = event
-		}
-	}
-	return newest.Message, nil
 }
 
 // losesStashes says why a rollout of the fleet costs stashes as it is configured. Empty: it does not.

@@ -156,7 +156,7 @@ func (p *pass) hindrance() news {
 	switch {
 	case p.before.failed:
 		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
-	case p.before.withheld && trouble == "":
+	case p.before.withheld && trouble == "" && p.refusal == "":
 		return news{reason: v1alpha1.ReasonBeforeRunning, message: p.before.message}
 	case p.storeChanging() && !p.before.withheld:
 		return news{reason: v1alpha1.ReasonStoreChanging, message: fmt.Sprintf(

@@ -84,7 +84,7 @@ func Managed(c *v1alpha1.LiveStashCluster, in render.Inputs) []client.Object {
 	if policy := NetworkPolicy(c, in); policy != nil {
 		objects = append(objects, policy)
 	}
-	if volume := Volume(c, redis); volume != nil {
+	if volume := Volume(c, redis, in); volume != nil {
 		objects = append(objects, volume)
 	}
 	objects = append(objects, StatefulSet(c, redis, config, in))
@@ -116,7 +116,7 @@ tcp-keepalive 60
 
 // Volume is what the stashes are kept on. It is no template of the StatefulSet, so that it can grow and go. Nil without
 // persistence.
-func Volume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.PersistentVolumeClaim {
+func Volume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in render.Inputs) *corev1.PersistentVolumeClaim {
 	if redis.Persistence == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func Volume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: redis.Persistence.StorageClassName,
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: redis.Persistence.VolumeSize()},
+				Requests: corev1.ResourceList{corev1.ResourceStorage: ptr.Deref(in.RedisVolumeSize, redis.Persistence.VolumeSize())},
 			},
 		},
 	}
