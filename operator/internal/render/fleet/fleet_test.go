@@ -229,6 +229,10 @@ func TestCheckSecretValue(t *testing.T) {
 		"a cookie of 256 characters": {cookie, strings.Repeat("c", 256), "up to 255"},
 		"a secret key base":          {base, long, ""},
 		"a short secret key base":    {base, long[:63], "has 63 bytes"},
+		"a base and a line break":    {base, long + "\n", "the key base of Secret own has a line break at its end"},
+		"a base with a NUL byte":     {base, long + "\x00" + long, "has a NUL byte"},
+		"a base with a tab":          {base, long + "\t" + long, "has a control character"},
+		"a base of random bytes":     {base, long + "\xff\xfe", "has bytes that are no UTF-8"},
 		"anything else":              {v1alpha1.SecretKeyReference{Name: "shop-redis", Key: "other"}, "-", ""},
 	}
 	for name, c := range cases {
