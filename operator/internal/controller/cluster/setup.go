@@ -130,6 +130,9 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 		kept := corev1.ContainerStatus{Name: status.Name}
 		if waiting := status.State.Waiting; waiting != nil {
 			kept.Image, kept.State.Waiting = status.Image, waiting
+			if neverStarted(status.LastTerminationState.Terminated) {
+				kept.LastTerminationState = status.LastTerminationState
+			}
 		}
 		if isApp {
 			kept.State.Terminated = status.State.Terminated
