@@ -110,15 +110,22 @@ func fleetAtRest(t *testing.T, replicas int32, change func(*v1alpha1.LiveStashCl
 			change(spec)
 		}
 	})
+	return cluster, comeToRest(t, cluster)
+}
+
+// comeToRest makes the pods of a LiveStashCluster, of the revision a, and waits until it is Ready.
+func comeToRest(t *testing.T, cluster *v1alpha1.LiveStashCluster) []*corev1.Pod {
+	t.Helper()
 	var pods []*corev1.Pod
-	for i := range int(replicas) {
+	replicas := int(cluster.DesiredReplicas())
+	for i := range replicas {
 		pod := fleetPod(t, cluster, i, "a")
-		serves(t, pod, wellAmong(int(replicas), pod.Name))
+		serves(t, pod, wellAmong(replicas, pod.Name))
 		pods = append(pods, pod)
 	}
 	acted(t, cluster, "a", "a")
 	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllWell)
-	return cluster, pods
+	return pods
 }
 
 // terminating are the names of the pods that were told to stop.

@@ -135,6 +135,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "hold the cookie", Run: r.holdCookie},
 		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "prepare store", Run: r.prepareStore},
 		{Name: "judge template", Run: r.judgeTemplate},

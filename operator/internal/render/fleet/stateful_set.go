@@ -48,6 +48,9 @@ func annotations(in render.Inputs) map[string]string {
 	if in.Rejected != "" {
 		kept = render.Merged(kept, map[string]string{RejectedAnnotation: in.Rejected})
 	}
+	if in.Cookie != "" {
+		kept = render.Merged(kept, map[string]string{CookieAnnotation: in.Cookie})
+	}
 	return kept
 }
 
