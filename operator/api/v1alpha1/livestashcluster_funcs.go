@@ -63,6 +63,7 @@ const (
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"
 	ReasonSecretInvalid     = "SecretInvalid"
+	ReasonConfigMissing     = "ConfigMissing"
 	ReasonCookieChanged     = "CookieChanged"
 	ReasonNameConflict      = "NameConflict"
 	ReasonInvalidSpec       = "InvalidSpec"

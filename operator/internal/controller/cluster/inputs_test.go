@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+)
+
+// refused waits until what the user wrote is refused for that reason, and checks what is said.
+func refused(t *testing.T, cluster *v1alpha1.LiveStashCluster, reason string, says ...string) {
+	t.Helper()
+	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, reason)
+	for _, part := range says {
+		if !strings.Contains(message, part) {
+			t.Errorf("the condition does not say %q: %s", part, message)
+		}
+	}
+	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason)
+}
+
+func TestUnknownFieldOfThePodsIsNamed(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.PodTemplate = podTemplate(t, `{"nodeSelectr": {"disk": "ssd"}}`)
+	})
+	refused(t, cluster, v1alpha1.ReasonInvalidSpec, "spec.podTemplate.spec", `unknown field "nodeSelectr"`, "correct its name")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.PodTemplate = podTemplate(t, `{"nodeSelector": {"disk": "ssd"}}`)
+	})
+	reconciled(t, cluster)
+}
+
+func TestMissingConfigurationIsNamed(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.PodTemplate = podTemplate(t, `{"volumes": [{"name": "settings", "configMap": {"name": "settings", "items": [{"key": "a", "path": "a"}]}},
+			{"name": "extra", "configMap": {"name": "extra", "optional": true}}]}`)
+	})
+	refused(t, cluster, v1alpha1.ReasonConfigMissing, "ConfigMap settings", "spec.podTemplate.spec", "create it")
+	fleetSet(t, cluster) // what does not need it goes on
+
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
+	suite.Must(t, api.Create(t.Context(), settings))
+	reconciled(t, cluster)
+}
+
+// Pods that run are not taken for what they could not come back without.
+func TestMissingKeyTakesNoPods(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
+	suite.Must(t, api.Create(t.Context(), settings))
+	cluster := newCluster(t, namespace, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "a"}}}}
+	})
+	reconciled(t, cluster)
+	digest := digestOtherThan(t, cluster, "", "the first")
+	settings.Data = map[string]string{"b": "1"}
+	suite.Must(t, api.Update(t.Context(), settings))
+	refused(t, cluster, v1alpha1.ReasonConfigMissing, "the key a of ConfigMap settings", "spec.env")
+	staysAt(t, cluster, digest, "a key is missing")
+}
+
+// A variable of the virtual machine may come from anywhere.
+func TestFlagsThatMoveTheNodeAreNamed(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	flags := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flags"}, Data: map[string]string{"FLAGS": "+fnu -kernel inet_dist_listen_max 5000"}}
+	suite.Must(t, api.Create(t.Context(), flags))
+	cluster := newCluster(t, namespace, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.EnvFrom = []corev1.EnvFromSource{{Prefix: "ERL_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "flags"}}}}
+	})
+	refused(t, cluster, v1alpha1.ReasonInvalidSpec, "the key FLAGS of ConfigMap flags", "ERL_FLAGS", "spec.envFrom", "inet_dist_listen_max")
+	flags.Data["FLAGS"] = "+fnu"
+	suite.Must(t, api.Update(t.Context(), flags))
+	reconciled(t, cluster)
+
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Env = []corev1.EnvVar{{Name: "ERL_ZFLAGS", Value: "-eval halt()."}}
+	})
+	refused(t, cluster, v1alpha1.ReasonInvalidSpec, "spec.env", "ERL_ZFLAGS", "-eval")
+}
+
+func TestNULInAVariableIsNamed(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	payments := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "payments"}, Data: map[string][]byte{"token": []byte("s3cret\x00")}}
+	suite.Must(t, api.Create(t.Context(), payments))
+	cluster := newCluster(t, namespace, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "payments"}, Key: "token"}}}}
+	})
+	refused(t, cluster, v1alpha1.ReasonInvalidSpec, "the key token of Secret payments (spec.env) has a NUL byte")
+	if strings.Contains(logs.String(), "s3cret") {
+		t.Error("the value is in the log")
+	}
+}
