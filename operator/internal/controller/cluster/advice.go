@@ -20,10 +20,7 @@ func advice(pod *corev1.Pod, container corev1.ContainerStatus) string {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
 		return fmt.Sprintf("the image %s cannot be had: check %s and spec.imagePullSecrets", container.Image, imageField(pod, container.Name))
 	case "CrashLoopBackOff":
-		if ended := container.LastTerminationState.Terminated; neverStarted(ended) {
-			return startAdvice(pod, ended.Message)
-		}
-		return fmt.Sprintf("see `kubectl logs -n %s %s -c %s --previous`", pod.Namespace, pod.Name, container.Name)
+		return crashAdvice(pod, container)
 	case "CreateContainerConfigError":
 		if namesAndUsers.MatchString(waiting.Message) {
 			return waiting.Message
@@ -33,6 +30,24 @@ func advice(pod *corev1.Pod, container corev1.ContainerStatus) string {
 		return startAdvice(pod, waiting.Message)
 	}
 }
+
+// crashAdvice says what to do about a container that was started again and again.
+func crashAdvice(pod *corev1.Pod, container corev1.ContainerStatus) string {
+	ended := container.LastTerminationState.Terminated
+	switch {
+	case neverStarted(ended):
+		return startAdvice(pod, ended.Message)
+	case ended != nil && ended.Reason == "OOMKilled" && container.Name == fleet.AppContainer:
+		return "it took more memory than it may: raise spec.resources.limits.memory"
+	case ended != nil && container.Name == fleet.AppContainer && slices.Contains(stopCodes, ended.ExitCode):
+		return fmt.Sprintf("it ended with exit code %d, which is no crash: a probe that fails has it stopped (spec.probes.liveness, spec.probes.startup), "+
+			"or its command is no server; %s", ended.ExitCode, seePod(pod))
+	}
+	return fmt.Sprintf("see `kubectl logs -n %s %s -c %s --previous`", pod.Namespace, pod.Name, container.Name)
+}
+
+// stopCodes are the exit codes of a program that ends when it is asked to, and of one that SIGKILL or SIGTERM ends.
+var stopCodes = []int32{0, 128 + 9, 128 + 15}
 
 // namesAndUsers is what the kubelet says of objects and keys that are missing, and of users that may not run. There are no values in that.
 var namesAndUsers = regexp.MustCompile(`^((configmap|secret) "[^"]*" not found|couldn't find key \S+ in (ConfigMap|Secret) \S+|container has runAsNonRoot and .*|container's runAsUser breaks non-root policy.*)$`)

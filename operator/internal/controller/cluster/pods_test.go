@@ -24,8 +24,14 @@ func waitingIn(container, reason, says string) corev1.PodStatus {
 
 // restarting is one whose container was ended for that reason, and waits for its next start.
 func restarting(reason, says string) corev1.PodStatus {
+	status := endedWith(reason, 128)
+	status.ContainerStatuses[0].LastTerminationState.Terminated.Message = says
+	return status
+}
+
+func endedWith(reason string, code int32) corev1.PodStatus {
 	status := waiting("CrashLoopBackOff")
-	status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: reason, Message: says, ExitCode: 128}
+	status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code}
 	return status
 }
 
@@ -52,6 +58,12 @@ func TestPodTrouble(t *testing.T) {
 			"pod shop-0, container app: CrashLoopBackOff; the user that it runs as may not execute its command: mend the image, or set runAsUser in spec.podTemplate.spec"},
 		"another processor's": {restarting("StartError", "exec /app/bin/shop: exec format error"), false,
 			"pod shop-0, container app: CrashLoopBackOff; its image is made for another kind of processor: check spec.image"},
+		"stopped by a probe": {endedWith("Completed", 0), false,
+			"pod shop-0, container app: CrashLoopBackOff; it ended with exit code 0, which is no crash: a probe that fails has it stopped (spec.probes.liveness, spec.probes.startup), or its command is no server; see `kubectl describe pod -n web shop-0`"},
+		"killed after a probe": {endedWith("Error", 137), false,
+			"pod shop-0, container app: CrashLoopBackOff; it ended with exit code 137, which is no crash: a probe that fails has it stopped (spec.probes.liveness, spec.probes.startup), or its command is no server; see `kubectl describe pod -n web shop-0`"},
+		"too little memory": {endedWith("OOMKilled", 137), false,
+			"pod shop-0, container app: CrashLoopBackOff; it took more memory than it may: raise spec.resources.limits.memory"},
 		"crashing, with a last word": {restarting("Error", "no such file or directory"), false,
 			"pod shop-0, container app: CrashLoopBackOff; see `kubectl logs -n web shop-0 -c app --previous`"},
 	}

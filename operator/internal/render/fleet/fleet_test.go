@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -126,6 +127,24 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 				t.Errorf("the error does not say %q: %v", c.says, err)
 			}
 		})
+	}
+}
+
+// The kubelet would restart a container again and again whose liveness port it cannot find.
+func TestProbesOfPortsThatAreNotThere(t *testing.T) {
+	cluster := rendertest.Cluster(t, "smallest")
+	named := func(port string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(port)}}}
+	}
+	cluster.Spec.Probes = &v1alpha1.ProbesSpec{Startup: named("http"), Liveness: named("admin")}
+	_, err := Render(cluster, rendertest.Inputs)
+	var invalid *render.SpecError
+	if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "spec.probes.liveness asks the port admin, which the container app does not have") {
+		t.Errorf("Render = %v", err)
+	}
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, `{"containers": [{"name": "app", "ports": [{"name": "admin", "containerPort": 7000}]}]}`)}
+	if _, err := Render(cluster, rendertest.Inputs); err != nil {
+		t.Errorf("with a port of that name, Render = %v", err)
 	}
 }
 

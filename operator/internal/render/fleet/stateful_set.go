@@ -26,6 +26,9 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 	if err != nil {
 		return nil, err
 	}
+	if err := checkProbes(template.Spec.Containers[0]); err != nil {
+		return nil, err
+	}
 	metadata := render.ObjectMeta(c, c.Name)
 	metadata.Annotations = annotations(in)
 	return &appsv1.StatefulSet{
