@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -95,4 +98,23 @@ func TestNULInAVariableIsNamed(t *testing.T) {
 	if strings.Contains(logs.String(), "s3cret") {
 		t.Error("the value is in the log")
 	}
+}
+
+// While pods are replaced, those of the old template have their agent where it was.
+func TestAgentsAreAskedWhereTheyListen(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, nil)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Agent.Port = 9700 })
+	suite.Eventually(t, func() error {
+		if got := fleetSet(t, cluster).Spec.Template.Spec.Containers[0].Ports; !slices.ContainsFunc(got, func(port corev1.ContainerPort) bool { return port.ContainerPort == 9700 }) {
+			return fmt.Errorf("the template has the ports %v", got)
+		}
+		return nil
+	})
+	suite.Must(t, api.Delete(t.Context(), pods[1], client.GracePeriodSeconds(0)))
+	renewed := fleetPod(t, cluster, 1, "b")
+	serves(t, renewed, wellAmong(2, renewed.Name))
+	agents.askedAt(t, renewed, 9700)
+	later(t, cluster, 0)
+	agents.askedAt(t, pods[0], 9568)
+	condition(t, cluster, v1alpha1.ConditionAgentHealthy, metav1.ConditionTrue, v1alpha1.ReasonAllAnswer)
 }
