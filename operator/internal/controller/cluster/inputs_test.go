@@ -118,3 +118,28 @@ func TestAgentsAreAskedWhereTheyListen(t *testing.T) {
 	agents.askedAt(t, pods[0], 9568)
 	condition(t, cluster, v1alpha1.ConditionAgentHealthy, metav1.ConditionTrue, v1alpha1.ReasonAllAnswer)
 }
+
+// The agent is well, and the application says 404 to the kubelet's question.
+func TestReadinessPathThatAnswersNothingIsNamed(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.HTTP.ReadinessPath = "/healthz" })
+	reconciled(t, cluster)
+	for ordinal := range 2 {
+		pod := fleetPod(t, cluster, ordinal, "a")
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		hasAddress(t, pod, wellAmong(2, pod.Name))
+	}
+	acted(t, cluster, "a", "a")
+	suite.Eventually(t, func() error {
+		later(t, cluster, tellAfter)
+		suite.Must(t, get(t, cluster))
+		for _, condition := range cluster.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionReady && strings.Contains(condition.Message, "(spec.http.readinessPath)") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions say %+v", cluster.Status.Conditions)
+	})
+	if pod := cluster.Status.Pods[0]; pod.Ready || !strings.Contains(pod.Problem, "/healthz") {
+		t.Errorf("the status says of the pod: %+v", pod)
+	}
+}

@@ -43,7 +43,7 @@ func whyUnready(c *v1alpha1.LiveStashCluster, m *member) string {
 	case m.agentPort != 0 && !m.answer.Status.Ready:
 		return "its agent says: " + m.answer.Status.Reason
 	case path != "": // nothing else is asked for: see podagent's readiness
-		return fmt.Sprintf("the application answers GET %s on port %d with neither 2xx nor 3xx (spec.http.readinessPath)", path, c.Spec.HTTP.Port)
+		return fmt.Sprintf("the application does not answer GET %s on port %d with 2xx or 3xx (spec.http.readinessPath)", path, c.Spec.HTTP.Port)
 	case m.agentPort == 0:
 		return fmt.Sprintf("the application does not listen on port %d (spec.http.port)", c.Spec.HTTP.Port)
 	}

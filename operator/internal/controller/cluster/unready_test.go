@@ -34,11 +34,11 @@ func TestWhyUnready(t *testing.T) {
 			want: "is not ready: its agent says: It boots."},
 		"a path that answers 404": {
 			spec: v1alpha1.LiveStashClusterSpec{HTTP: v1alpha1.HTTPSpec{Port: 4000, ReadinessPath: "/healthz"}}, waited: tellAfter,
-			want: "is not ready: the application answers GET /healthz on port 4000 with neither 2xx nor 3xx (spec.http.readinessPath)"},
+			want: "is not ready: the application does not answer GET /healthz on port 4000 with 2xx or 3xx (spec.http.readinessPath)"},
 		"a path, without an agent": {
 			spec: v1alpha1.LiveStashClusterSpec{HTTP: v1alpha1.HTTPSpec{Port: 4000, ReadinessPath: "/healthz"}}, waited: tellAfter,
 			change: func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} },
-			want:   "is not ready: the application answers GET /healthz on port 4000 with neither 2xx nor 3xx (spec.http.readinessPath)"},
+			want:   "is not ready: the application does not answer GET /healthz on port 4000 with 2xx or 3xx (spec.http.readinessPath)"},
 		"a port, without an agent": {
 			spec: v1alpha1.LiveStashClusterSpec{HTTP: v1alpha1.HTTPSpec{Port: 4000}}, waited: tellAfter,
 			change: func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} },
