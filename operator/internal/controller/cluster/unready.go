@@ -33,7 +33,7 @@ func whyUnready(c *v1alpha1.LiveStashCluster, m *member) string {
 	case scheduler != "":
 		return fmt.Sprintf("no scheduler named %s has looked at it: run one, or correct schedulerName in spec.podTemplate.spec", scheduler)
 	case m.unstarted():
-		return "its container has not started: " + seePod(m.Pod)
+		return "its container has not started (" + seePod(m.Pod) + ")"
 	case ptr.Deref(c.Spec.Probes, v1alpha1.ProbesSpec{}).Readiness != nil:
 		return "the probe of spec.probes.readiness fails"
 	case m.agentPort != 0 && m.answer.Err != nil:

@@ -23,7 +23,7 @@ func TestWhyUnready(t *testing.T) {
 	}{
 		"for a moment": {waited: tellAfter - 1, want: "is not ready"},
 		"not made yet": {waited: tellAfter, change: func(m *member) { m.Status.ContainerStatuses = nil },
-			want: "is not ready: its container has not started: see `kubectl describe pod -n web shop-0`"},
+			want: "is not ready: its container has not started (see `kubectl describe pod -n web shop-0`)"},
 		"no scheduler": {waited: tellAfter, change: func(m *member) { m.Status.ContainerStatuses, m.Spec.SchedulerName = nil, "nobody" },
 			want: "is not ready: no scheduler named nobody has looked at it: run one, or correct schedulerName in spec.podTemplate.spec"},
 		"on a node": {waited: tellAfter, change: func(m *member) { m.Spec.NodeName, m.Spec.SchedulerName = "node-1", "nobody" }, want: "is not ready"},
