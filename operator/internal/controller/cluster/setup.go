@@ -137,6 +137,9 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 			kept.State.Terminated = status.State.Terminated
 			kept.RestartCount = status.RestartCount
 		}
+		if isApp && !serves {
+			kept.Started = status.Started
+		}
 		if kept.State != (corev1.ContainerState{}) || kept.RestartCount > 0 || isApp && !serves {
 			slim = append(slim, kept)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
@@ -43,6 +44,18 @@ func TestWhyUnready(t *testing.T) {
 			spec: v1alpha1.LiveStashClusterSpec{HTTP: v1alpha1.HTTPSpec{Port: 4000}}, waited: tellAfter,
 			change: func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} },
 			want:   "is not ready: the application does not listen on port 4000 (spec.http.port)"},
+		"a startup probe of the user's own": {
+			spec: v1alpha1.LiveStashClusterSpec{Probes: &v1alpha1.ProbesSpec{Startup: &corev1.Probe{}}}, waited: tellAfter,
+			change: func(m *member) {
+				m.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", Started: ptr.To(false)}}
+			},
+			want: "is not ready: the probe of spec.probes.startup fails"},
+		"a startup probe that succeeded": {
+			spec: v1alpha1.LiveStashClusterSpec{Probes: &v1alpha1.ProbesSpec{Startup: &corev1.Probe{}}}, waited: tellAfter,
+			change: func(m *member) {
+				m.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", Started: ptr.To(true)}}
+			},
+			want: "is not ready"},
 		"a probe of the user's own": {
 			spec: v1alpha1.LiveStashClusterSpec{Probes: &v1alpha1.ProbesSpec{Readiness: &corev1.Probe{}}}, waited: tellAfter,
 			want: "is not ready: the probe of spec.probes.readiness fails"},
