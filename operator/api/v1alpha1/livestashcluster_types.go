@@ -132,7 +132,8 @@ type LiveStashClusterSpec struct {
 	Rollout RolloutSpec `json:"rollout,omitempty"`
 
 	// secretKeyBase is where SECRET_KEY_BASE comes from, with which Phoenix and LiveStash sign and encrypt. All pods
-	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes.
+	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes of text without control characters,
+	// such as a line break at its end.
 	// Default: generated once.
 	// +optional
 	SecretKeyBase *SecretSource `json:"secretKeyBase,omitempty"`
