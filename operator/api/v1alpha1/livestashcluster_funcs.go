@@ -67,6 +67,8 @@ const (
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"
 	ReasonSecretInvalid     = "SecretInvalid"
+	ReasonConfigMissing     = "ConfigMissing"
+	ReasonCookieChanged     = "CookieChanged"
 	ReasonNameConflict      = "NameConflict"
 	ReasonTakenBack         = "TakenBack"
 	ReasonInvalidSpec       = "InvalidSpec"

@@ -93,7 +93,7 @@ type BeforeSpec struct {
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="rollout.before.deadline must be a duration from 1s to 24h with a unit, for example 90s or 10m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="rollout.before.deadline must be a duration from 1s to 24h with a unit, for example 90s or 10m"
 	// +optional
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
@@ -124,7 +124,7 @@ type CanarySpec struct {
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duration must be from 1s to 24h with a unit, for example 5m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duration must be from 1s to 24h with a unit, for example 5m"
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
 

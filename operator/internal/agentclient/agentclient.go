@@ -120,7 +120,7 @@ type UnreachableError struct {
 func (e *UnreachableError) Error() string {
 	switch KindOf(e.Cause) {
 	case KindRefused:
-		return fmt.Sprintf("No agent listens on port %d: it gave up, or the image is no Elixir release that starts with ERL_AFLAGS. The container's log says which.", e.Port)
+		return fmt.Sprintf("No agent listens on port %d: it gave up, or what runs is no Elixir release that starts with ERL_AFLAGS (spec.image, or a command in spec.podTemplate.spec). The container's log says which.", e.Port)
 	case KindSilent:
 		return fmt.Sprintf("The agent on port %d does not answer in time: the node is frozen or overloaded, or a network policy keeps the operator out.", e.Port)
 	default:

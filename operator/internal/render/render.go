@@ -67,6 +67,9 @@ type Inputs struct {
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
 
+	// Cookie tells a change of the Erlang cookie, and nothing else about it.
+	Cookie string
+
 	// ConfigDigest changes when something changes that fleet.References names. Empty when there is nothing of that kind.
 	ConfigDigest string
 }

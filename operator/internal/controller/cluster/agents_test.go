@@ -30,11 +30,17 @@ import (
 type saidByAgents struct {
 	mutex    sync.Mutex
 	statuses map[string]agentclient.Status
+	// ports are those at which they were last asked.
+	ports map[string]int32
 }
 
 func (s *saidByAgents) Status(_ context.Context, podIP string, port int32) (agentclient.Status, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if s.ports == nil {
+		s.ports = map[string]int32{}
+	}
+	s.ports[podIP] = port
 	status, found := s.statuses[podIP]
 	if !found {
 		return status, &agentclient.UnreachableError{Port: port, Cause: errors.New("nobody is there")}
@@ -49,6 +55,19 @@ func (s *saidByAgents) say(podIP string, status agentclient.Status) {
 		s.statuses = map[string]agentclient.Status{}
 	}
 	s.statuses[podIP] = status
+}
+
+// askedAt waits until the agent of a pod is asked at that port.
+func (s *saidByAgents) askedAt(t *testing.T, pod *corev1.Pod, port int32) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		if got := s.ports[pod.Status.PodIP]; got != port {
+			return fmt.Errorf("the agent of %s is asked at port %d, want %d", pod.Name, got, port)
+		}
+		return nil
+	})
 }
 
 func nodeName(pod string) string { return "shop@" + pod + ".shop-nodes.web.svc.cluster.local" }

@@ -232,7 +232,11 @@ func failure(job *batchv1.Job, pods []corev1.Pod) string {
 	}
 	last := lastEnded(pods)
 	log := ""
-	if last != nil {
+	switch {
+	case last == nil:
+	case neverStarted(terminated(last)):
+		why = startAdvice(last, terminated(last).Message)
+	default:
 		log = lastLines(terminated(last).Message)
 		why = fmt.Sprintf("exit code %d", terminated(last).ExitCode)
 		if last.Status.Reason != "" {

@@ -123,7 +123,7 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 	case m.terminating():
 		return "is stopping"
 	case !podReady(m.Pod):
-		return "is not ready"
+		return o.unready(c, m)
 	case m.agentPort == 0:
 		return ""
 	case m.answer.Err != nil:

@@ -152,7 +152,7 @@ func (o *observation) longestAbsent(fleetName string) time.Duration {
 func (o *observation) turn() time.Duration {
 	var left []time.Duration
 	for _, waited := range o.waited {
-		left = append(left, soon-waited, patience-waited)
+		left = append(left, tellAfter-waited, soon-waited, patience-waited)
 	}
 	for i := range o.members {
 		if m := &o.members[i]; m.terminating() {

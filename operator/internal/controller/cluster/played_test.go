@@ -30,7 +30,7 @@ func fleetSet(t *testing.T, cluster *v1alpha1.LiveStashCluster) *appsv1.Stateful
 // that it has stopped before it is gone.
 func fleetPod(t *testing.T, cluster *v1alpha1.LiveStashCluster, ordinal int, revision string) *corev1.Pod {
 	t.Helper()
-	return fleetPodOn(t, cluster, ordinal, revision, "node-1")
+	return fleetPodOn(t, cluster, ordinal, revision, usualNode)
 }
 
 // fleetPodOn is fleetPod on that node.
@@ -107,10 +107,13 @@ func acted(t *testing.T, cluster *v1alpha1.LiveStashCluster, current, update str
 	})
 }
 
+// usualNode is where pods run, where it does not matter.
+const usualNode = "node-1"
+
 // fleetAtRest is a LiveStashCluster with that many pods of the revision a, and everything is well.
 func fleetAtRest(t *testing.T, replicas int32, change func(*v1alpha1.LiveStashClusterSpec)) (*v1alpha1.LiveStashCluster, []*corev1.Pod) {
 	t.Helper()
-	return fleetOn(t, replicas, "node-1", change)
+	return fleetOn(t, replicas, usualNode, change)
 }
 
 // fleetOn is fleetAtRest with all pods on that node.
@@ -122,15 +125,22 @@ func fleetOn(t *testing.T, replicas int32, node string, change func(*v1alpha1.Li
 			change(spec)
 		}
 	})
+	return cluster, comeToRest(t, cluster, node)
+}
+
+// comeToRest makes the pods of a LiveStashCluster, of the revision a, on that node, and waits until it is Ready.
+func comeToRest(t *testing.T, cluster *v1alpha1.LiveStashCluster, node string) []*corev1.Pod {
+	t.Helper()
 	var pods []*corev1.Pod
-	for i := range int(replicas) {
+	replicas := int(cluster.DesiredReplicas())
+	for i := range replicas {
 		pod := fleetPodOn(t, cluster, i, "a", node)
-		serves(t, pod, wellAmong(int(replicas), pod.Name))
+		serves(t, pod, wellAmong(replicas, pod.Name))
 		pods = append(pods, pod)
 	}
 	acted(t, cluster, "a", "a")
 	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllWell)
-	return cluster, pods
+	return pods
 }
 
 // replicasAre waits until the StatefulSet is to have that many pods.

@@ -71,14 +71,3 @@ func lastingTrouble(pod *corev1.Pod) string {
 func unschedulable(condition corev1.PodCondition) bool {
 	return condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable
 }
-
-func advice(pod *corev1.Pod, container corev1.ContainerStatus) string {
-	switch container.State.Waiting.Reason {
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
-		return fmt.Sprintf("the image %s cannot be had: check spec.image and spec.imagePullSecrets", container.Image)
-	case "CrashLoopBackOff":
-		return fmt.Sprintf("see `kubectl logs -n %s %s -c %s --previous`", pod.Namespace, pod.Name, container.Name)
-	default:
-		return container.State.Waiting.Message
-	}
-}

@@ -151,6 +151,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "hold the cookie", Run: r.holdCookie},
 		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "guard stashes", Run: r.guardStashes},
 		{Name: "prepare store", Run: r.prepareStore},

@@ -107,6 +107,7 @@ func slimPod(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	slim.Spec.NodeName = pod.Spec.NodeName
+	slim.Spec.SchedulerName = unseenBy(pod)
 	slim.Status.PodIP, slim.Status.Reason = pod.Status.PodIP, pod.Status.Reason
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
@@ -135,14 +136,30 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 		kept := corev1.ContainerStatus{Name: status.Name}
 		if waiting := status.State.Waiting; waiting != nil {
 			kept.Image, kept.State.Waiting = status.Image, waiting
+			kept.LastTerminationState.Terminated = slimEnd(status.LastTerminationState.Terminated)
 		}
 		if isApp {
 			kept.State.Terminated = status.State.Terminated
 			kept.RestartCount = status.RestartCount
 		}
+		if isApp && !serves {
+			kept.Started = status.Started
+		}
 		if kept.State != (corev1.ContainerState{}) || kept.RestartCount > 0 || isApp && !serves {
 			slim = append(slim, kept)
 		}
+	}
+	return slim
+}
+
+// slimEnd is how a container ended that waits for its next start. Only a runtime's words are looked at.
+func slimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
+	if ended == nil {
+		return nil
+	}
+	slim := &corev1.ContainerStateTerminated{Reason: ended.Reason, ExitCode: ended.ExitCode}
+	if neverStarted(ended) {
+		slim.Message = ended.Message
 	}
 	return slim
 }

@@ -19,7 +19,9 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	if err := checkNodeNames(c, in); err != nil {
 		return nil, err
 	}
-
+	if err := checkFlags(c); err != nil {
+		return nil, err
+	}
 	statefulSet, err := StatefulSet(c, in)
 	if err != nil {
 		return nil, err

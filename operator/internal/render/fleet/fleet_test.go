@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -129,6 +130,24 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 	}
 }
 
+// The kubelet would restart a container again and again whose liveness port it cannot find.
+func TestProbesOfPortsThatAreNotThere(t *testing.T) {
+	cluster := rendertest.Cluster(t, "smallest")
+	named := func(port string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(port)}}}
+	}
+	cluster.Spec.Probes = &v1alpha1.ProbesSpec{Startup: named("http"), Liveness: named("admin")}
+	_, err := Render(cluster, rendertest.Inputs)
+	var invalid *render.SpecError
+	if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "spec.probes.liveness asks the port admin, which the container app does not have") {
+		t.Errorf("Render = %v", err)
+	}
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, `{"containers": [{"name": "app", "ports": [{"name": "admin", "containerPort": 7000}]}]}`)}
+	if _, err := Render(cluster, rendertest.Inputs); err != nil {
+		t.Errorf("with a port of that name, Render = %v", err)
+	}
+}
+
 // A strategic merge patch may say how it is to be merged. That is no field of a pod spec.
 func TestOverrideMayHaveDirectives(t *testing.T) {
 	cases := map[string]struct {
@@ -229,6 +248,10 @@ func TestCheckSecretValue(t *testing.T) {
 		"a cookie of 256 characters": {cookie, strings.Repeat("c", 256), "up to 255"},
 		"a secret key base":          {base, long, ""},
 		"a short secret key base":    {base, long[:63], "has 63 bytes"},
+		"a base and a line break":    {base, long + "\n", "the key base of Secret own has a line break at its end"},
+		"a base with a NUL byte":     {base, long + "\x00" + long, "has a NUL byte"},
+		"a base with a tab":          {base, long + "\t" + long, "has a control character"},
+		"a base of random bytes":     {base, long + "\xff\xfe", "has bytes that are no UTF-8"},
 		"anything else":              {v1alpha1.SecretKeyReference{Name: "shop-redis", Key: "other"}, "-", ""},
 	}
 	for name, c := range cases {

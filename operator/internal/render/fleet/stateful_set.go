@@ -26,6 +26,9 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 	if err != nil {
 		return nil, err
 	}
+	if err := checkProbes(template.Spec.Containers[0]); err != nil {
+		return nil, err
+	}
 	metadata := render.ObjectMeta(c, c.Name)
 	metadata.Annotations = annotations(in)
 	return &appsv1.StatefulSet{
@@ -47,6 +50,9 @@ func annotations(in render.Inputs) map[string]string {
 	kept := render.Merged(nil, preparedAnnotation(in))
 	if in.Rejected != "" {
 		kept = render.Merged(kept, map[string]string{RejectedAnnotation: in.Rejected})
+	}
+	if in.Cookie != "" {
+		kept = render.Merged(kept, map[string]string{CookieAnnotation: in.Cookie})
 	}
 	return kept
 }

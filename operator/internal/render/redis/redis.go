@@ -234,8 +234,8 @@ func CheckSecretValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyRefere
 	if is(external.URLSecretRef, ref) {
 		return checkURL(external, ref, value)
 	}
-	if is(external.PasswordSecretRef, ref) && bytes.ContainsAny(value, "\r\n") {
-		return render.SpecErrorf("the key %s of Secret %s has a line break, and is used as the password as it is: remove it", ref.Key, ref.Name)
+	if unprintable := render.Unprintable(value); is(external.PasswordSecretRef, ref) && unprintable != "" {
+		return render.SpecErrorf("the key %s of Secret %s has %s, and is used as the password as it is: remove that", ref.Key, ref.Name, unprintable)
 	}
 	if is(external.CASecretRef, ref) {
 		block, _ := pem.Decode(value)
@@ -247,6 +247,7 @@ func CheckSecretValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyRefere
 	return nil
 }
 
+// checkURL tells no part of the URL: a password that is not percent-encoded may be anywhere in it.
 func checkURL(external *v1alpha1.ExternalRedis, ref v1alpha1.SecretKeyReference, value []byte) error {
 	const form = "redis://[[user]:password@]host[:port][/database], or rediss:// for TLS"
 	if bytes.ContainsAny(value, " \t\r\n") {
@@ -258,15 +259,24 @@ func checkURL(external *v1alpha1.ExternalRedis, ref v1alpha1.SecretKeyReference,
 		return render.SpecErrorf("the key %s of Secret %s is no URL of a Redis server: use %s; characters of the password like # and / are percent-encoded", ref.Key, ref.Name, form)
 	}
 	if parsed.Scheme != "redis" && parsed.Scheme != "rediss" {
-		return render.SpecErrorf("the URL in the key %s of Secret %s starts with %s://, which LiveStash does not know: use %s", ref.Key, ref.Name, parsed.Scheme, form)
+		return render.SpecErrorf("the URL in the key %s of Secret %s starts with neither redis:// nor rediss://, which is all that LiveStash knows: use %s", ref.Key, ref.Name, form)
+	}
+	if port := parsed.Port(); port != "" && !isPort(port) {
+		return render.SpecErrorf("the URL in the key %s of Secret %s has no port from 1 to 65535: correct it, or leave it out for %d", ref.Key, ref.Name, redisPort)
 	}
 	if !databasePath.MatchString(parsed.Path) {
-		return render.SpecErrorf("the URL in the key %s of Secret %s has the path %s, which is not the number of a database: use %s", ref.Key, ref.Name, parsed.Path, form)
+		return render.SpecErrorf("the URL in the key %s of Secret %s has a path that is not the number of a database: use %s; characters of the password like # and / are percent-encoded",
+			ref.Key, ref.Name, form)
 	}
 	if external.CASecretRef != nil && parsed.Scheme != "rediss" {
 		return render.SpecErrorf("the URL in the key %s of Secret %s is without TLS, and caSecretRef is only read with it: let the URL start with rediss://, or remove caSecretRef", ref.Key, ref.Name)
 	}
 	return nil
+}
+
+func isPort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && port > 0
 }
 
 // IsPassword is whether the fleet's password for Redis comes from that key, and reaches the pods in a URL.
