@@ -29,7 +29,7 @@ const (
 	ConditionStoreReady = "StoreReady"
 	// ConditionAgentHealthy: the agent answers on every pod that serves.
 	ConditionAgentHealthy = "AgentHealthy"
-	// ConditionStashesFit: no stash seen is too large for a browser to bring it back. With adapter BrowserMemory only.
+	// ConditionStashesFit: no browser has a stash that is too large to be brought back. With adapter BrowserMemory only.
 	ConditionStashesFit = "StashesFit"
 	// ConditionReconcileSucceeded: the fleet's objects are as the spec wants them.
 	ConditionReconcileSucceeded = "ReconcileSucceeded"
@@ -79,7 +79,9 @@ const (
 	ReasonAgentPortTaken    = "AgentPortTaken"
 	ReasonAgentBadAnswer    = "AgentBadAnswer"
 	ReasonStashesSmall      = "StashesSmall"
+	ReasonStashNearLimit    = "StashNearLimit"
 	ReasonStashTooLarge     = "StashTooLarge"
+	ReasonStashWasTooLarge  = "StashWasTooLarge"
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
 

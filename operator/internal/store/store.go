@@ -24,8 +24,8 @@ type Adapter interface {
 	// OwnSecrets are the names of the Secrets that the operator itself keeps for this adapter.
 	OwnSecrets(c *v1alpha1.LiveStashCluster) []string
 
-	// ReadsSpecRedis is whether spec.redis means anything to this adapter.
-	ReadsSpecRedis() bool
+	// OwnField is the field of the spec that only this adapter reads. Empty: there is none.
+	OwnField() string
 
 	// Recovers is whether a user who comes back may find what was stashed.
 	Recovers() bool
@@ -40,8 +40,8 @@ type Adapter interface {
 	// NetTickTime is after how long a silent peer is given up, unless the user says so: what needs a peer waits as long.
 	NetTickTime() time.Duration
 
-	// LargestStash is the size in bytes from which on a browser cannot bring a stash back. 0: any size will do.
-	LargestStash() int64
+	// LargestStash is the size in bytes above which a browser cannot bring a stash back. 0: any size will do.
+	LargestStash(c *v1alpha1.LiveStashCluster) int64
 }
 
 // Home is where stashes are.
@@ -74,6 +74,17 @@ func Of(name v1alpha1.Adapter) Adapter {
 	return adapters[name]
 }
 
+// Unread are the fields of the spec that only other adapters read.
+func Unread(name v1alpha1.Adapter) []string {
+	var fields []string
+	for other, adapter := range adapters {
+		if field := adapter.OwnField(); other != name && field != "" {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
 // storeless is embedded by the adapters that need nothing besides the pods.
 type storeless struct {
 	anySize
@@ -88,7 +99,7 @@ func (patient) NetTickTime() time.Duration { return 20 * time.Second }
 // anySize is embedded by the adapters that keep stashes of any size.
 type anySize struct{}
 
-func (anySize) LargestStash() int64 { return 0 }
+func (anySize) LargestStash(*v1alpha1.LiveStashCluster) int64 { return 0 }
 
 func (storeless) Env(*v1alpha1.LiveStashCluster) []corev1.EnvVar { return nil }
 
@@ -96,7 +107,7 @@ func (storeless) SecretRefs(*v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyRefe
 
 func (storeless) OwnSecrets(*v1alpha1.LiveStashCluster) []string { return nil }
 
-func (storeless) ReadsSpecRedis() bool { return false }
+func (storeless) OwnField() string { return "" }
 
 func (storeless) Recovers() bool { return true }
 

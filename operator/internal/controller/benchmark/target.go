@@ -73,8 +73,8 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured
 		return nil, fmt.Errorf("reading target.template: %w", err)
 	}
 	spec["adapter"], spec["ttl"] = string(run.Adapter), run.TTL.String()
-	if !store.Of(run.Adapter).ReadsSpecRedis() {
-		delete(spec, "redis") // it is said once for all runs, and read by one adapter
+	for _, field := range store.Unread(run.Adapter) {
+		delete(spec, field) // it is said once for all runs, and read by one adapter
 	}
 	keys := int32(loadtest.DefaultPayloadKeys)
 	if payload := b.Spec.Payload; payload != nil {
