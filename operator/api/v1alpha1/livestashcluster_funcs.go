@@ -19,7 +19,8 @@ const (
 	ConditionRolloutSafe = "RolloutSafe"
 	// ConditionUpToDate: the pods are as the operator that runs makes them. It takes no part in Ready.
 	ConditionUpToDate = "UpToDate"
-	// ConditionAvailable: the fleet serves; at most one pod is away.
+	// ConditionAvailable: the fleet serves; at most one pod is away. As with Deployments it says nothing of templates: that all
+	// pods are there and have the one that is wanted is ConditionReady.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
 	ConditionProgressing = "Progressing"

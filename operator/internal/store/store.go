@@ -1,5 +1,6 @@
-// Package store holds what each LiveStash adapter needs from Kubernetes, one file per adapter. It is the only place
-// that tells adapters apart.
+// Package store holds what each LiveStash adapter needs from Kubernetes, one file per adapter. Whoever makes or watches fleets asks it
+// and does not tell adapters apart. Two others do: the rules of the API (operator/api), which know Redis and BrowserMemory by name, and
+// the load tests' reports (operator/internal/loadtest), which have a colour and a sentence for each.
 package store
 
 import (

@@ -88,7 +88,7 @@ func (p *pass) turn() turn {
 	return now
 }
 
-// available: at most one pod is away.
+// available: at most one pod is away, as a rollout or a node drain takes them.
 func available(p *pass) metav1.Condition {
 	desired, ready := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status.ReadyReplicas
 	condition := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Message: podsReady(ready, desired)}
