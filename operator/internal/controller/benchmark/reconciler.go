@@ -121,6 +121,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "clean up", Run: r.cleanUp},
 		{Name: "finish", Run: r.finish},
 		{Name: "take turn", Run: r.takeTurn},
+		{Name: "check deadlines", Run: r.checkDeadlines},
 		{Name: "try template", Run: r.tryTemplate},
 		{Name: "begin", Run: r.begin},
 		{Name: "observe", Run: r.observe},
