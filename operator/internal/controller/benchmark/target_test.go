@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -84,5 +87,29 @@ func TestDeadlineThatNoRunKeeps(t *testing.T) {
 	})
 	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "lasts 35s, and spec.runDeadline of 1m0s leaves no time") || row.Runner != "" {
 		t.Errorf("the run is %s because %q, its runner is %q", row.Verdict, row.Message, row.Runner)
+	}
+}
+
+// So does an image of k6 that cannot be had, with k6-operator and with a Job.
+func TestRunnersThatDoNotStartAreNamed(t *testing.T) {
+	for kind, test := range map[v1alpha1.BenchmarkRunner]client.Object{v1alpha1.RunnerK6Operator: testRun(metav1.ObjectMeta{}), v1alpha1.RunnerJob: &batchv1.Job{}} {
+		t.Run(string(kind), func(t *testing.T) {
+			b := newBenchmark(t, suite.Namespace(t, api), "unpulled", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Runner = kind })
+			reaches(t, b, "begun", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return len(s.Runs) > 0 && s.Runs[0].Runner != "" })
+			suite.Eventually(t, func() error {
+				return api.Get(t.Context(), client.ObjectKey{Namespace: b.Namespace, Name: b.Status.Runs[0].Runner}, test)
+			})
+			pod := newPod(t, b, b.Status.Runs[0].Runner+"-initializer")
+			pod.Labels[batchv1.JobCompletionIndexAnnotation] = "0"
+			suite.Must(t, api.Update(t.Context(), pod))
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k6", State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "nowhere/k6:1: not found"},
+			}}}
+			suite.Must(t, api.Status().Update(t.Context(), pod))
+			reaches(t, b, "told what is wrong", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
+				complete := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionComplete)
+				return complete != nil && strings.Contains(complete.Message, "ErrImagePull: nowhere/k6:1: not found")
+			})
+		})
 	}
 }
