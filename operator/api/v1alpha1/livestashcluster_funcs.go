@@ -21,7 +21,8 @@ const (
 	ConditionPlaced = "Placed"
 	// ConditionUpToDate: the pods are as the operator that runs makes them. It takes no part in Ready.
 	ConditionUpToDate = "UpToDate"
-	// ConditionAvailable: the fleet serves; at most one pod is away.
+	// ConditionAvailable: the fleet serves; at most one pod is away. As with Deployments it says nothing of templates: that all
+	// pods are there and have the one that is wanted is ConditionReady.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
 	ConditionProgressing = "Progressing"
@@ -31,7 +32,7 @@ const (
 	ConditionStoreReady = "StoreReady"
 	// ConditionAgentHealthy: the agent answers on every pod that serves.
 	ConditionAgentHealthy = "AgentHealthy"
-	// ConditionStashesFit: no stash seen is too large for a browser to bring it back. With adapter BrowserMemory only.
+	// ConditionStashesFit: no browser has a stash that is too large to be brought back. With adapter BrowserMemory only.
 	ConditionStashesFit = "StashesFit"
 	// ConditionReconcileSucceeded: the fleet's objects are as the spec wants them.
 	ConditionReconcileSucceeded = "ReconcileSucceeded"
@@ -87,7 +88,9 @@ const (
 	ReasonAgentPortTaken    = "AgentPortTaken"
 	ReasonAgentBadAnswer    = "AgentBadAnswer"
 	ReasonStashesSmall      = "StashesSmall"
+	ReasonStashNearLimit    = "StashNearLimit"
 	ReasonStashTooLarge     = "StashTooLarge"
+	ReasonStashWasTooLarge  = "StashWasTooLarge"
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
 

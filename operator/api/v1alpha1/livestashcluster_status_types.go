@@ -30,6 +30,11 @@ type LiveStashClusterStatus struct {
 	// +optional
 	Stashes int64 `json:"stashes,omitempty"`
 
+	// largestStash is the largest stash that a browser may still have, with adapter BrowserMemory. Unset with others, and while
+	// nobody has stashed anything.
+	// +optional
+	LargestStash *LargestStash `json:"largestStash,omitempty"`
+
 	// pods are the fleet's pods, in the order of their ordinals. Of a fleet of more than 256, those that are not well go
 	// first, and the rest is left out: the metrics tell of all.
 	// +listType=atomic

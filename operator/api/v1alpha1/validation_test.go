@@ -212,6 +212,16 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.redis", "only read with adapter Redis: remove spec.redis"},
 		},
 		{
+			name: "browserMemory with another adapter",
+			spec: `{image: a, adapter: ETS, browserMemory: {maxStashBytes: 9000}}`,
+			says: []string{"spec.browserMemory", "only read with adapter BrowserMemory: remove spec.browserMemory"},
+		},
+		{
+			name: "stashes of no size",
+			spec: `{image: a, adapter: BrowserMemory, browserMemory: {maxStashBytes: 0}}`,
+			says: []string{"spec.browserMemory.maxStashBytes", "greater than or equal to 1000"},
+		},
+		{
 			name: "two Redis stores at once",
 			spec: `{image: a, adapter: Redis, redis: {managed: {}, external: {host: redis}}}`,
 			says: []string{"spec.redis", "at most one of managed", "remove the others"},
@@ -570,6 +580,7 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a canary of half the pods": `{image: a, adapter: ETS, replicas: 6, rollout: {canary: {pods: 3, duration: 1h30m, minRecovered: "0", maxCrashes: 2}}}`,
 		"a week for hidden tabs":    `{image: a, adapter: ETS, drain: {keepFor: 168h, keepBytes: 2Gi}}`,
 		"nothing for hidden tabs":   `{image: a, adapter: ETS, drain: {keepFor: 0s, keepBytes: 0}}`,
+		"stashes through no proxy":  `{image: a, adapter: BrowserMemory, browserMemory: {maxStashBytes: 9500}}`,
 		"a quarter unavailable":     `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "25%"}}`,
 		"all unavailable":           `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "100%"}}`,
 		"none unavailable":          `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: 0}}`,

@@ -156,7 +156,7 @@ func (r *Reconciler) checkScript(ctx context.Context, p *pass) (string, error) {
 	config := &corev1.ConfigMap{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.test.Namespace, Name: script.ConfigMap}, config)
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("There is no ConfigMap %s in namespace %s, which spec.script names: make it.", script.ConfigMap, p.test.Namespace), nil
+		return fmt.Sprintf("There is no ConfigMap %s in namespace %s, which spec.script names: make it, and then the LiveStashBenchmark anew.", script.ConfigMap, p.test.Namespace), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("looking up ConfigMap %s: %w", script.ConfigMap, err)

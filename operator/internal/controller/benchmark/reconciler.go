@@ -123,6 +123,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "clean up", Run: r.cleanUp},
 		{Name: "finish", Run: r.finish},
 		{Name: "take turn", Run: r.takeTurn},
+		{Name: "check deadlines", Run: r.checkDeadlines},
 		{Name: "try template", Run: r.tryTemplate},
 		{Name: "check names", Run: r.checkNames},
 		{Name: "begin", Run: r.begin},

@@ -442,19 +442,12 @@ func TestTemplate(t *testing.T) {
 		made.Spec.TopologySpread != v1alpha1.SpreadDisabled || len(made.Spec.Env) != 1 || made.Spec.Env[0].Value != "150" {
 		t.Errorf("the fleet is %+v", made.Spec)
 	}
-	made.Status.ObservedGeneration = made.Generation
-	for kind, status := range map[string]metav1.ConditionStatus{
-		v1alpha1.ConditionReconcileSucceeded: metav1.ConditionTrue, v1alpha1.ConditionAvailable: metav1.ConditionTrue,
-		v1alpha1.ConditionClustered: metav1.ConditionTrue, v1alpha1.ConditionStoreReady: metav1.ConditionTrue, v1alpha1.ConditionProgressing: metav1.ConditionFalse,
-	} {
-		meta.SetStatusCondition(&made.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test"})
-	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets-01-ets-0", Finalizers: []string{"livestash.dev/test"}, Labels: map[string]string{render.ClusterLabel: made.Name, render.ComponentLabel: render.FleetComponent}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	suite.Must(t, api.Create(t.Context(), pod))
-	suite.Must(t, api.Status().Update(t.Context(), made))
+	serves(t, made)
 
 	run := testRunOf(t, b)
 	if args := fmt.Sprint(run.Object["spec"]); !strings.Contains(args, "http://fleets-01-ets-0.fleets-01-ets-nodes."+space+".svc.cluster.local:4000") {

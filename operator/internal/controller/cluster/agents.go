@@ -60,11 +60,10 @@ func well(pod v1alpha1.PodStatus) int {
 }
 
 // setAgentConditions sets the conditions that only the agents can tell.
-func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen *observation) {
+func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen *observation, largest *v1alpha1.LargestStash) {
 	told := []metav1.Condition{clustered(c, seen), storeReady(c, seen), agentHealthy(seen.members)}
-	limit := store.For(c).LargestStash()
-	if limit > 0 {
-		told = append(told, stashesFit(seen.members, limit))
+	if store.For(c).LargestStash(c) > 0 {
+		told = append(told, stashesFit(c, largest))
 	} else {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStashesFit)
 	}
@@ -145,25 +144,6 @@ func agentReason(err error) string {
 		return v1alpha1.ReasonAgentBadAnswer
 	}
 	return v1alpha1.ReasonAgentUnreachable
-}
-
-// stashesFit: no stash seen is too large for a browser to bring it back.
-func stashesFit(members []member, limit int64) metav1.Condition {
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionStashesFit, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStashesSmall,
-		Message: fmt.Sprintf("no stash seen has more than %d bytes", limit),
-	}
-	for i := range members {
-		m := &members[i]
-		if largest := m.answer.Status.LargestStashBytes; largest > limit {
-			condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonStashTooLarge
-			condition.Message = fmt.Sprintf("%s made a stash of %d bytes: a browser sends it in the URL of its WebSocket, and servers refuse "+
-				"request lines of 10,000 bytes, so that user cannot reconnect at all: stash fewer assigns, or use another adapter",
-				m.Name, largest)
-			break
-		}
-	}
-	return condition
 }
 
 // few are the first of some sentences: a message must stay readable, and below 32 KiB.

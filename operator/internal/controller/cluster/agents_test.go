@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	stdcmp "cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,19 +185,6 @@ func TestAgentConditions(t *testing.T) {
 			want: map[string]string{"StoreReady": "False StoreNotReady", "Clustered": "True AllConnected"},
 			says: map[string]string{"StoreReady": "shop-1: The table is not loaded."},
 		},
-		"a stash too large for a browser": {
-			replicas: 2,
-			change:   func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterBrowserMemory },
-			seen:     fleetOf(2, func(m []member) { m[1].answer.Status.LargestStashBytes = 12_345 }),
-			want:     map[string]string{"StashesFit": "False StashTooLarge"},
-			says:     map[string]string{"StashesFit": "shop-1 made a stash of 12345 bytes"},
-		},
-		"stashes that fit": {
-			replicas: 2,
-			change:   func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterBrowserMemory },
-			seen:     fleetOf(2, func(m []member) { m[1].answer.Status.LargestStashBytes = 900 }),
-			want:     map[string]string{"StashesFit": "True StashesSmall"},
-		},
 		"no agent": {
 			replicas: 2, change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Agent.Enabled = ptr.To(false) },
 			want: map[string]string{"Clustered": "Unknown AgentDisabled", "StoreReady": "Unknown AgentDisabled", "AgentHealthy": "Unknown AgentDisabled"},
@@ -214,7 +202,7 @@ func TestAgentConditions(t *testing.T) {
 				c.change(&cluster.Spec)
 			}
 			var conditions []metav1.Condition
-			setAgentConditions(&conditions, cluster, &c.seen)
+			setAgentConditions(&conditions, cluster, &c.seen, nil)
 			for kind, want := range c.want {
 				got, message := "", ""
 				if found := meta.FindStatusCondition(conditions, kind); found != nil {
@@ -248,13 +236,18 @@ func TestPace(t *testing.T) {
 	for name, c := range map[string]struct {
 		p    pass
 		want observe.Pace
+		// kind is the adapter. Empty: ETS.
+		kind v1alpha1.Adapter
 	}{
-		"at rest":                             {pass{plan: resting}, observe.Resting},
-		"a rollout":                           {pass{plan: rolling}, observe.Rolling},
-		"at rest, but one is away":            {pass{plan: resting, seen: observation{waited: waited}}, observe.Rolling},
-		"at rest, one has been away for long": {pass{plan: resting, seen: observation{waited: long}}, observe.Resting},
-		"a rollout that is stuck":             {pass{plan: stuck, seen: observation{waited: long}}, observe.Resting},
+		"at rest":                             {pass{plan: resting}, observe.Resting, ""},
+		"a rollout":                           {pass{plan: rolling}, observe.Rolling, ""},
+		"at rest, but one is away":            {pass{plan: resting, seen: observation{waited: waited}}, observe.Rolling, ""},
+		"at rest, one has been away for long": {pass{plan: resting, seen: observation{waited: long}}, observe.Resting, ""},
+		"a rollout that is stuck":             {pass{plan: stuck, seen: observation{waited: long}}, observe.Resting, ""},
+		"stashes in browsers":                 {pass{plan: resting}, observe.Watching, v1alpha1.AdapterBrowserMemory},
+		"a rollout of those":                  {pass{plan: rolling}, observe.Rolling, v1alpha1.AdapterBrowserMemory},
 	} {
+		cluster.Spec.Adapter = stdcmp.Or(c.kind, v1alpha1.AdapterETS)
 		c.p.cluster = cluster
 		if got := c.p.pace(); got != c.want {
 			t.Errorf("%s: asked at pace %v, want %v", name, got, c.want)

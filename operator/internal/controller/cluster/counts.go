@@ -57,7 +57,7 @@ func (k *counts) forget(uid types.UID) { k.written.Delete(uid) }
 
 func withoutCounts(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
 	plain := *status.DeepCopy()
-	plain.Stashes = 0
+	plain.Stashes, plain.LargestStash = 0, lastingStash(status.LargestStash)
 	if plain.Redis != nil && plain.Redis.Server != nil {
 		plain.Redis.Server.Stashes = 0
 	}
@@ -69,10 +69,22 @@ func withoutCounts(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClu
 
 func withoutDetails(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
 	plain := *status.DeepCopy()
-	plain.Stashes, plain.Pods, plain.Revision = 0, nil, ""
+	plain.Stashes, plain.Pods, plain.Revision, plain.LargestStash = 0, nil, "", lastingStash(status.LargestStash)
 	plain.Replicas, plain.ReadyReplicas, plain.UpdatedReplicas = 0, 0, 0
 	for i := range plain.Conditions {
-		plain.Conditions[i].Reason, plain.Conditions[i].Message = "", ""
+		condition := &plain.Conditions[i]
+		condition.Message = ""
+		if condition.Type != v1alpha1.ConditionStashesFit { // its reason is a warning that is told at once
+			condition.Reason = ""
+		}
 	}
 	return plain
+}
+
+// lastingStash is the largest stash when it does not grow any more. Nil while it may.
+func lastingStash(largest *v1alpha1.LargestStash) *v1alpha1.LargestStash {
+	if largest == nil || largest.PodGone == nil {
+		return nil
+	}
+	return largest
 }

@@ -7,12 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // collectTimeout is how long one scrape may take to read the cache.
@@ -32,6 +34,9 @@ var (
 
 	clusterPaused    = describe("cluster_paused", "1 while spec.paused keeps the operator from changing anything, else 0.", fleetLabels...)
 	clusterCondition = describe("cluster_condition", "1 when the condition is True, 0 when it is False. Absent while it is Unknown.", append(fleetLabels, "type")...)
+
+	largestStashBytes = describe("cluster_largest_stash_bytes", "The largest stash that a browser may still have, with adapter BrowserMemory. Absent with others.", fleetLabels...)
+	maxStashBytes     = describe("cluster_max_stash_bytes", "What spec.browserMemory.maxStashBytes allows, with adapter BrowserMemory. Absent with others.", fleetLabels...)
 
 	rolloutStarted  = describe("cluster_rollout_started_timestamp_seconds", "When the last rollout began, in Unix time.", fleetLabels...)
 	rolloutFinished = describe("cluster_rollout_finished_timestamp_seconds", "When the last rollout ended, in Unix time. Absent while it goes on.", fleetLabels...)
@@ -64,7 +69,7 @@ type Metrics struct {
 // Describe implements prometheus.Collector.
 func (*Metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{
-		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition,
+		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition, largestStashBytes, maxStashBytes,
 		rolloutStarted, rolloutFinished, rolloutStashes, templateInfo, upgradeStarted, certificateExpiry,
 	} {
 		descriptions <- description
@@ -119,6 +124,9 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 		of(readyReplicas, float64(c.Status.ReadyReplicas)),
 		of(updatedReplicas, float64(c.Status.UpdatedReplicas)),
 		of(clusterPaused, flag(c.Spec.Paused)),
+	}
+	if limit := store.For(c).LargestStash(c); limit > 0 {
+		metrics = append(metrics, of(maxStashBytes, float64(limit)), of(largestStashBytes, float64(ptr.Deref(c.Status.LargestStash, v1alpha1.LargestStash{}).Bytes)))
 	}
 	for _, condition := range c.Status.Conditions {
 		switch condition.Status {

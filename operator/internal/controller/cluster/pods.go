@@ -42,8 +42,8 @@ func firstTrouble(pods []corev1.Pod) string {
 	return ""
 }
 
-// podTrouble says why a pod does not get on; empty when it does. Two texts differ only when the reason does, so that a
-// kubelet's counters cause no writes.
+// podTrouble says why a pod does not get on; empty when it does. Of crash loops and images it leaves out the kubelet's words, whose
+// counters would cause a write each; the scheduler's words, and the kubelet's for other reasons, are told as they are.
 func podTrouble(pod *corev1.Pod) string {
 	if !pod.DeletionTimestamp.IsZero() {
 		return ""

@@ -23,6 +23,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // Reconciler makes the cluster have what LiveStashClusters want.
@@ -248,10 +249,13 @@ func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pa
 	}
 }
 
-// pace is how often the agents are asked: often while somebody waits for them.
+// pace is how often the agents are asked: often while somebody waits for them, and where a stash may get too large.
 func (p *pass) pace() observe.Pace {
-	if p.waits() {
+	switch {
+	case p.waits():
 		return observe.Rolling
+	case store.For(p.cluster).LargestStash(p.cluster) > 0:
+		return observe.Watching
 	}
 	return observe.Resting
 }

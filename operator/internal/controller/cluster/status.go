@@ -52,7 +52,11 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired), min(set.UpdatedReplicas, desired)
 	if p.seen.heard() || len(status.Pods) == 0 {
 		status.Pods, status.Stashes = podStatuses(c, &p.seen)
-		setAgentConditions(&status.Conditions, c, &p.seen)
+		status.LargestStash = largestStash(c, &p.seen, p.drained)
+		if largest := status.LargestStash; largest != nil && largest.PodGone != nil {
+			p.DueIn(carriedUntil(c, largest).Sub(p.seen.now))
+		}
+		setAgentConditions(&status.Conditions, c, &p.seen, status.LargestStash)
 	}
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
@@ -89,7 +93,7 @@ func (p *pass) turn() turn {
 	return now
 }
 
-// available: at most one pod is away.
+// available: at most one pod is away, as a rollout or a node drain takes them.
 func available(p *pass) metav1.Condition {
 	desired, ready := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status.ReadyReplicas
 	condition := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Message: podsReady(ready, desired)}

@@ -70,6 +70,11 @@ func TestConditions(t *testing.T) {
 				c.change(p)
 			}
 			status := statusOf(p, c.outcome)
+			// Available says nothing of one pod that is away, and nothing of templates. Who waits for Ready is told of both.
+			ready := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
+			if want := c.progressing == "False Complete" && c.outcome == nil; ready != want {
+				t.Errorf("Ready is %t, want %t", ready, want)
+			}
 			for kind, want := range map[string]string{
 				v1alpha1.ConditionAvailable: c.available, v1alpha1.ConditionProgressing: c.progressing, v1alpha1.ConditionReconcileSucceeded: c.reconciled,
 			} {

@@ -84,7 +84,7 @@ func (p *pass) stashesIn(adapter v1alpha1.Adapter) string {
 		return ""
 	case used.Home() != store.Elsewhere:
 		return p.stashesInPods(adapter)
-	case !used.ReadsSpecRedis():
+	case !used.Renewed(): // nothing but the browsers has them
 		if serves {
 			return fmt.Sprintf("the stashes that users' browsers hold (adapter %s)", adapter)
 		}
