@@ -145,7 +145,9 @@ func (r *Reconciler) redisPlaces(ctx context.Context, c *v1alpha1.LiveStashClust
 			seen.Only = seen.Serves // its pods may still be there, and are taken over
 			continue
 		}
-		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == redis.PodName(c, place) && metav1.IsControlledBy(&pod, set) })
+		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool {
+			return pod.Name == redis.PodName(c, place) && metav1.IsControlledBy(&pod, set)
+		})
 		if i >= 0 {
 			places[place] = &pods[i]
 			seen.Servers[place] = redisServer(&pods[i], set.Status.UpdateRevision)
