@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // Header is in every answer of an agent; its value is the agent's version.
@@ -282,12 +284,21 @@ func readStatus(body []byte) (Status, error) {
 	if status.Node == "" {
 		return Status{}, errors.New("it names no node")
 	}
+	if !status.counts() {
+		return Status{}, errors.New("it counts what no node has: a number below zero, or an absurd one")
+	}
 	status.Version, status.OTP, status.Adapter = shortened(status.Version, maxWord), shortened(status.OTP, maxWord), shortened(status.Adapter, maxWord)
 	status.Node = shortened(status.Node, maxName)
 	status.Reason, status.Store.Reason = shortened(status.Reason, maxText), shortened(status.Store.Reason, maxText)
 	status.Peers.MissingNodes = fewNames(status.Peers.MissingNodes)
 	status.Versions = fewVersions(status.Versions)
 	return status, nil
+}
+
+// counts is whether the answer's numbers are believed: they are added up over pods, and told in a status.
+func (s *Status) counts() bool {
+	return plausible.Counts(s.Stashes, s.StashBytes, s.LargestStashBytes, s.UptimeSeconds, s.Handoffs.Sent, s.Handoffs.Received, s.Handoffs.Failed,
+		s.Returns.Recovered, s.Returns.NotRecovered, int64(s.Peers.Expected), int64(s.Peers.Connected), int64(s.Peers.Missing))
 }
 
 // fewNames is a copy that keeps nothing of a longer list in memory.

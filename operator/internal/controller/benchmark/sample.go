@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -133,8 +134,12 @@ func (r *Reconciler) recordingOf(ctx context.Context, p *pass) (*recording, erro
 		return nil, fmt.Errorf("reading the samples so far: %w", err)
 	}
 	if err == nil && metav1.IsControlledBy(kept, p.benchmark) && kept.Data[testKey] == made.test {
-		if err := json.Unmarshal([]byte(kept.Data[recorderKey]), made.recorder); err != nil {
-			return nil, fmt.Errorf("reading the samples so far: %w", err)
+		recorder, err := loadtest.ParseRecorder([]byte(kept.Data[recorderKey]))
+		if err != nil {
+			// Somebody has changed them. The run goes on, with fewer samples.
+			ctrl.LoggerFrom(ctx).Info("Beginning the samples anew", "configMap", kept.Name, "why", err.Error())
+		} else {
+			recorder.StartedAt, made.recorder = made.recorder.StartedAt, recorder
 		}
 	}
 	r.recordings.put(key, made)
