@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -402,6 +403,7 @@ func TestJob(t *testing.T) {
 	for i := range 2 {
 		pod := newPod(t, b, fmt.Sprintf("%s-%d", job.Name, i))
 		pod.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(i)
+		suite.Must(t, controllerutil.SetControllerReference(job, pod, scheme()))
 		suite.Must(t, api.Update(t.Context(), pod))
 		pod.Status.PodIP = "10.0.0.1"
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k6", Ready: true}}
