@@ -42,6 +42,8 @@ const (
 	dialTime = 2 * time.Second
 	// idleTime is shorter than the 15 seconds after which an agent closes an idle connection.
 	idleTime = 10 * time.Second
+	// readAtOnce is how many answers are read at the same time: what is read of a hostile one may take a hundred times its bytes.
+	readAtOnce = 4
 	// maxIdle bounds the idle connections to all pods together.
 	maxIdle = 256
 )
@@ -192,11 +194,15 @@ func KindOf(err error) Kind {
 }
 
 // Client asks agents. It is safe for concurrent use.
-type Client struct{ http http.Client }
+type Client struct {
+	http http.Client
+	// reading has room for readAtOnce.
+	reading chan struct{}
+}
 
 // New makes a client. It keeps a connection open for a moment: in a rollout a pod is asked every second.
 func New() *Client {
-	return &Client{http: http.Client{
+	return &Client{reading: make(chan struct{}, readAtOnce), http: http.Client{
 		// No proxy of the environment: pods are reached directly.
 		Transport: &http.Transport{
 			DialContext:            (&net.Dialer{Timeout: dialTime}).DialContext,
@@ -243,6 +249,8 @@ func get[T any](ctx context.Context, c *Client, podIP string, port int32, path s
 	if err != nil {
 		return nothing, &BadAnswerError{port, version, err}
 	}
+	c.reading <- struct{}{}
+	defer func() { <-c.reading }()
 	answer, err := read(body)
 	if err != nil {
 		return nothing, &BadAnswerError{port, version, err}
