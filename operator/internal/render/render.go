@@ -39,6 +39,9 @@ type Inputs struct {
 	// Readers are the namespaces whose pods may read what agents and exporters tell, besides the operator's. AllNamespaces: anybody.
 	Readers []string
 
+	// AllowPrivileged is whether pods may have what is more than their namespace's, such as the node's files.
+	AllowPrivileged bool
+
 	// StoreDigest tells which store the pods use.
 	StoreDigest string
 
