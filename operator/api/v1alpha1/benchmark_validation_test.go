@@ -257,7 +257,22 @@ func TestBadBenchmarksAreRefused(t *testing.T) {
 		{
 			name: "a deadline of a second",
 			spec: `{` + template + `, runDeadline: 1s, ` + small + `}`,
-			says: []string{"spec.runDeadline", "at least 1m with a unit"},
+			says: []string{"spec.runDeadline", "from 1m to 192h with a unit"},
+		},
+		{
+			name: "a deadline of ages",
+			spec: `{` + template + `, runDeadline: 193h, ` + small + `}`,
+			says: []string{"spec.runDeadline", "from 1m to 192h with a unit"},
+		},
+		{
+			name: "a run of ages",
+			spec: `{` + template + `, matrix: {runs: [{users: 40, ttl: 10s, duration: 169h}]}}`,
+			says: []string{"duration", "at most 168h"},
+		},
+		{
+			name: "a ramp of ages",
+			spec: `{` + template + `, matrix: {runs: [{users: 40, ttl: 10s, duration: 168h, ramp: 169h}]}}`,
+			says: []string{"ramp", "at most 168h"},
 		},
 		{
 			name: "remote write to nowhere",

@@ -141,10 +141,10 @@ type LiveStashBenchmarkSpec struct {
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
 
 	// runDeadline is how long one run may take, from making its fleet to the last runner's report. A run that takes longer is
-	// stopped and Errored. Default: the run's duration + 10m.
+	// stopped and Errored. At most 192h. Default: the run's duration + 10m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m')",message="runDeadline must be a duration of at least 1m with a unit, for example 30m: it includes the start of the fleet and of the runners"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('192h')",message="runDeadline must be a duration from 1m to 192h with a unit, for example 30m: it includes the start of the fleet and of the runners"
 	// +optional
 	RunDeadline *metav1.Duration `json:"runDeadline,omitempty"`
 
@@ -202,18 +202,18 @@ type BenchmarkRun struct {
 	// +required
 	TTL metav1.Duration `json:"ttl"`
 
-	// duration of the run, ramp included. Default 3 x ttl, as published; with scenario Visits at least ttl + 25s.
+	// duration of the run, ramp included. Default 3 x ttl, as published; with scenario Visits at least ttl + 25s. At most 168h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s')",message="duration must be whole seconds with a unit, for example 3m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="duration must be whole seconds of at most 168h with a unit, for example 3m"
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
 	// ramp is the time in which the users arrive, evenly. Default 3/4 of ttl; the published runs had 45s, 3m45s and 11m25s
-	// with TTLs of 1m, 5m and 15m.
+	// with TTLs of 1m, 5m and 15m. At most 168h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$')",message="ramp must be whole seconds with a unit, for example 45s; 0s for all users at once"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) <= duration('168h')",message="ramp must be whole seconds of at most 168h with a unit, for example 45s; 0s for all users at once"
 	// +optional
 	Ramp *metav1.Duration `json:"ramp,omitempty"`
 }

@@ -478,6 +478,20 @@ func TestTemplate(t *testing.T) {
 	suite.Eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(next), next) })
 }
 
+// A namespace's benchmark holds up no other namespace's on the same URL, and neither learns of the other.
+func TestTurnsAreOfOneNamespace(t *testing.T) {
+	sameURL := func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Target.URL = "http://everybodys.example" }
+	first := newBenchmark(t, suite.Namespace(t, api), "first", sameURL)
+	testRunOf(t, first)
+	second := newBenchmark(t, suite.Namespace(t, api), "second", sameURL)
+	testRunOf(t, second)
+	for _, condition := range second.Status.Conditions {
+		if strings.Contains(condition.Message, first.Namespace) || strings.Contains(condition.Message, "first") {
+			t.Errorf("it tells of the other: %s", condition.Message)
+		}
+	}
+}
+
 // What the API server does not take as a fleet ends the benchmark before anything is made.
 func TestRefusedTemplate(t *testing.T) {
 	space := suite.Namespace(t, api)

@@ -25,7 +25,9 @@ func TestPrivilegedPodsAreNotMade(t *testing.T) {
 	if !strings.Contains(message, "volumes[root]") || !strings.Contains(message, "allowPrivilegedPodTemplates") {
 		t.Errorf("the condition says %q", message)
 	}
-	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name} }
+	named := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}
+	}
 	if err := get(t, &appsv1.StatefulSet{ObjectMeta: named("shop")}); !apierrors.IsNotFound(err) {
 		t.Errorf("there is a StatefulSet: %v", err)
 	}

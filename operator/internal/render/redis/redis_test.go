@@ -271,3 +271,14 @@ func TestAccessIsKept(t *testing.T) {
 		t.Errorf("kept is %v, want %v", kept, access)
 	}
 }
+
+// The exporter logs in to Redis. Whoever reaches it must not have it log in to a server of their own, nor read what is stashed.
+func TestExporterServesMetricsAlone(t *testing.T) {
+	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{})
+	container := exporter(cluster, &v1alpha1.ManagedRedis{}, rendertest.Inputs)
+	for _, name := range []string{"REDIS_EXPORTER_DISABLE_SCRAPE_ENDPOINT", "REDIS_EXPORTER_DISABLE_EXPORTING_KEY_VALUES"} {
+		if !slices.ContainsFunc(container.Env, func(one corev1.EnvVar) bool { return one.Name == name && one.Value == "true" }) {
+			t.Errorf("the exporter is not told %s", name)
+		}
+	}
+}
