@@ -248,6 +248,7 @@ func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *a
 		ClusterDomain: domain,
 		RunnerImage:   opts.runnerImage,
 		StarterImage:  opts.starterImage,
+		Namespace:     ownNamespace(),
 		Version:       version,
 		Clock:         clock.RealClock{},
 	}

@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -396,6 +397,11 @@ func TestJob(t *testing.T) {
 		}
 		return api.Get(t.Context(), client.ObjectKey{Namespace: b.Namespace, Name: b.Status.Runs[0].Runner}, job)
 	})
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: job.Name}}
+	refresh(t, policy)
+	if !metav1.IsControlledBy(policy, b) || policy.Spec.PodSelector.MatchLabels[runner.TestLabel] != job.Name {
+		t.Errorf("the runners' NetworkPolicy is %+v", policy)
+	}
 	if !metav1.IsControlledBy(job, b) || *job.Spec.BackoffLimitPerIndex != 0 || *job.Spec.Completions != 2 {
 		t.Errorf("the Job is %+v", job)
 	}
@@ -420,6 +426,9 @@ func TestJob(t *testing.T) {
 	}
 	if row := finished(t, b); row.Verdict != v1alpha1.VerdictPassed || row.Recovered != "1.0000" {
 		t.Errorf("the run ended as %+v", row)
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
+		t.Errorf("the runners' NetworkPolicy outlives them: %v", err)
 	}
 }
 
