@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -228,7 +229,7 @@ func TestCheckSecretValue(t *testing.T) {
 		"a cookie and a line break":  {cookie, "monster\n", "no line break"},
 		"a cookie of 256 characters": {cookie, strings.Repeat("c", 256), "up to 255"},
 		"a secret key base":          {base, long, ""},
-		"a short secret key base":    {base, long[:63], "has 63 bytes"},
+		"a short secret key base":    {base, long[:63], "needs at least 64 bytes"},
 		"anything else":              {v1alpha1.SecretKeyReference{Name: "shop-redis", Key: "other"}, "-", ""},
 	}
 	for name, c := range cases {
@@ -239,6 +240,10 @@ func TestCheckSecretValue(t *testing.T) {
 			}
 			if err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.value)) {
 				t.Errorf("the error does not say %q, or tells the value: %v", c.says, err)
+			}
+			// Whoever may name a Secret need not be allowed to read it.
+			if err != nil && regexp.MustCompile(`\b63\b`).MatchString(err.Error()) {
+				t.Errorf("the error tells how long the value is: %v", err)
 			}
 		})
 	}

@@ -253,15 +253,15 @@ func checkURL(external *v1alpha1.ExternalRedis, ref v1alpha1.SecretKeyReference,
 		return render.SpecErrorf("the key %s of Secret %s has a space or a line break: remove it, and percent-encode those of the password", ref.Key, ref.Name)
 	}
 	parsed, err := url.Parse(string(value))
-	if err != nil || parsed.Hostname() == "" {
-		// The parser's own words would tell the value.
+	if err != nil || parsed.Hostname() == "" || strings.Contains(parsed.Path+parsed.RawQuery+parsed.Fragment, "@") {
+		// The parser's own words would tell the value, and what it takes for the path of a URL may be the rest of a password.
 		return render.SpecErrorf("the key %s of Secret %s is no URL of a Redis server: use %s; characters of the password like # and / are percent-encoded", ref.Key, ref.Name, form)
 	}
 	if parsed.Scheme != "redis" && parsed.Scheme != "rediss" {
-		return render.SpecErrorf("the URL in the key %s of Secret %s starts with %s://, which LiveStash does not know: use %s", ref.Key, ref.Name, parsed.Scheme, form)
+		return render.SpecErrorf("the URL in the key %s of Secret %s starts with neither redis:// nor rediss://: use %s", ref.Key, ref.Name, form)
 	}
 	if !databasePath.MatchString(parsed.Path) {
-		return render.SpecErrorf("the URL in the key %s of Secret %s has the path %s, which is not the number of a database: use %s", ref.Key, ref.Name, parsed.Path, form)
+		return render.SpecErrorf("the URL in the key %s of Secret %s has a path that is not the number of a database: use %s", ref.Key, ref.Name, form)
 	}
 	if external.CASecretRef != nil && parsed.Scheme != "rediss" {
 		return render.SpecErrorf("the URL in the key %s of Secret %s is without TLS, and caSecretRef is only read with it: let the URL start with rediss://, or remove caSecretRef", ref.Key, ref.Name)
