@@ -204,7 +204,7 @@ func (r *Reconciler) describe(ctx context.Context, so *report.Report, p *pass) {
 			Name:    name,
 			CPU:     node.Status.Capacity.Cpu().AsApproximateFloat64(),
 			Memory:  node.Status.Capacity.Memory().Value(),
-			Kernel:  node.Status.NodeInfo.KernelVersion,
+			// Not the kernel's version, which is not for whoever may read a namespace's ConfigMaps.
 			Kubelet: node.Status.NodeInfo.KubeletVersion,
 		})
 	}
