@@ -201,9 +201,9 @@ func (r *Reconciler) describe(ctx context.Context, so *report.Report, p *pass) {
 			continue
 		}
 		so.Machine.Nodes = append(so.Machine.Nodes, report.Node{
-			Name:    name,
-			CPU:     node.Status.Capacity.Cpu().AsApproximateFloat64(),
-			Memory:  node.Status.Capacity.Memory().Value(),
+			Name:   name,
+			CPU:    node.Status.Capacity.Cpu().AsApproximateFloat64(),
+			Memory: node.Status.Capacity.Memory().Value(),
 			// Not the kernel's version, which is not for whoever may read a namespace's ConfigMaps.
 			Kubelet: node.Status.NodeInfo.KubeletVersion,
 		})

@@ -116,8 +116,7 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := rendertest.Cluster(t, "smallest")
-			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			cluster := patched(t, c.spec)
 			_, err := Render(cluster, rendertest.Inputs)
 			var invalid *render.SpecError
 			if !errors.As(err, &invalid) {
@@ -153,8 +152,7 @@ func TestOverrideMayHaveDirectives(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := rendertest.Cluster(t, "smallest")
-			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			cluster := patched(t, c.spec)
 			set, err := StatefulSet(cluster, rendertest.Inputs)
 			if err != nil {
 				t.Fatal(err)
@@ -178,6 +176,14 @@ func TestOperatorLabelsWinOverOverride(t *testing.T) {
 	if got := set.Spec.Template.Labels; got[render.ClusterLabel] != "shop" || got["team"] != "web" {
 		t.Errorf("labels of the pods: %v", got)
 	}
+}
+
+// patched is a LiveStashCluster with that podTemplate.spec.
+func patched(t *testing.T, patch string) *v1alpha1.LiveStashCluster {
+	t.Helper()
+	cluster := rendertest.Cluster(t, "smallest")
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, patch)}
+	return cluster
 }
 
 // override is a podTemplate.spec as the API server hands it to the operator.

@@ -47,8 +47,7 @@ func TestPrivilegedPodTemplates(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := rendertest.Cluster(t, "smallest")
-			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			cluster := patched(t, c.spec)
 			_, err := Render(cluster, rendertest.Inputs)
 			var invalid *render.SpecError
 			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "allowPrivilegedPodTemplates") {
@@ -78,9 +77,7 @@ func TestOrdinaryPodTemplates(t *testing.T) {
 		"another user":      `{"securityContext": {"runAsUser": 1000, "seLinuxOptions": {"level": "s0:c1"}, "seccompProfile": {"type": "Localhost", "localhostProfile": "x"}}}`,
 		"a place":           `{"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "gold"}`,
 	} {
-		cluster := rendertest.Cluster(t, "smallest")
-		cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, spec)}
-		if _, err := Render(cluster, rendertest.Inputs); err != nil {
+		if _, err := Render(patched(t, spec), rendertest.Inputs); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
