@@ -77,6 +77,11 @@ test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a 
 	@command -v chromium chromium-browser google-chrome >/dev/null || $(STEP) deps-browser "A browser for the report's tests" hack/deps browser
 	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && BROWSER_NEEDED=1 KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
 
+.PHONY: test-security
+FUZZ ?= 5s
+test-security: $(AGENT) ## Fuzz everything that reads what others write (FUZZ=5s for each); the first run compiles for minutes.
+	@$(STEP) test-security "Fuzz what reads from others" hack/fuzz $(FUZZ)
+
 .PHONY: test-agent
 test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP and on Debian's newest.
 	@$(STEP) deps-agent "Packages for the agent" hack/deps agent

@@ -260,6 +260,11 @@ func TestBadBenchmarksAreRefused(t *testing.T) {
 			says: []string{"spec.runDeadline", "at least 1m with a unit"},
 		},
 		{
+			name: "a ramp of ages",
+			spec: `{` + template + `, matrix: {runs: [{users: 40, ttl: 10s, duration: 72h, ramp: 73h}]}}`,
+			says: []string{"ramp", "at most 72h"},
+		},
+		{
 			name: "a deadline that the run cannot keep",
 			spec: `{` + template + `, runDeadline: 3m29s, matrix: {runs: [{users: 1, ttl: 10s}, {users: 2, ttl: 1m}]}}`,
 			says: []string{"spec.runDeadline", "at least 30s longer than the longest run"},

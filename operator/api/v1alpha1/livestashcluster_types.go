@@ -213,6 +213,11 @@ type LiveStashClusterSpec struct {
 	// +optional
 	PodTemplate *PodTemplateOverride `json:"podTemplate,omitempty"`
 
+	// serviceAccount is the identity of the pods: the ServiceAccount of the LiveStashCluster's name, which the operator makes and gives
+	// no rights. Bind what the application needs to it.
+	// +optional
+	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitempty"`
+
 	// upgrade is when the fleet's pods, and those of a Redis that the operator runs, get what a new version of the operator makes of the
 	// same spec: the agent, Redis' image, every detail of the pods. WithNextRollout: with the next rollout of their own, when the spec
 	// or a Secret that they read changes; the operator's upgrade touches nobody. Immediately: as soon as it is the fleet's turn, of

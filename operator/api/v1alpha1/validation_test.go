@@ -338,6 +338,21 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.podTemplate.spec", "must not set hostname"},
 		},
 		{
+			name: "podTemplate with another's rights",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {serviceAccountName: admin}}}`,
+			says: []string{"spec.podTemplate.spec", "set a cloud's identity in spec.serviceAccount.annotations"},
+		},
+		{
+			name: "podTemplate with another's rights, the old way",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {serviceAccount: admin}}}`,
+			says: []string{"spec.podTemplate.spec", "bind what they need to that one"},
+		},
+		{
+			name: "an annotation of the operator's on the ServiceAccount",
+			spec: `{image: a, adapter: ETS, serviceAccount: {annotations: {livestash.dev/prepared: x}}}`,
+			says: []string{"spec.serviceAccount.annotations", "those are the operator's"},
+		},
+		{
 			name: "podTemplate on the host's network",
 			spec: `{image: a, adapter: ETS, podTemplate: {spec: {hostNetwork: true}}}`,
 			says: []string{"spec.podTemplate.spec", "hostNetwork"},

@@ -1,6 +1,10 @@
 package agentclient
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
+)
 
 const (
 	reportFormat = 1
@@ -39,7 +43,7 @@ func ParseReport(message []byte) (Report, bool) {
 		return Report{}, false
 	}
 	r := report.Report
-	if min(r.SessionsBefore, r.SocketsClosed, r.HandedOff, r.NotHandedOff, r.OtherVersion, r.LargestStashBytes) < 0 || r.Seconds < 0 {
+	if !plausible.Counts(r.SessionsBefore, r.SocketsClosed, r.HandedOff, r.NotHandedOff, r.OtherVersion, r.LargestStashBytes) || !plausible.Seconds(r.Seconds) {
 		return Report{}, false
 	}
 	r.Reason = shortened(r.Reason, maxText)

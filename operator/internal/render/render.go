@@ -46,6 +46,9 @@ type Inputs struct {
 	// MovesPods is whether the operator itself takes pods off nodes that are to be emptied.
 	MovesPods bool
 
+	// AllowPrivileged is whether pods may have what is more than their namespace's, such as the node's files.
+	AllowPrivileged bool
+
 	// StoreDigest tells which store the pods use.
 	StoreDigest string
 

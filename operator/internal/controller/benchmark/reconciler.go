@@ -58,6 +58,9 @@ type Reconciler struct {
 	// RunnerImage and StarterImage are the images of k6 and of k6-operator's starter.
 	RunnerImage, StarterImage string
 
+	// Namespace is the operator's own. Empty when it runs outside of the cluster.
+	Namespace string
+
 	// Version is the operator's own, for reports.
 	Version string
 
@@ -141,6 +144,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/status,verbs=patch
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=create;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=k6.io,resources=testruns,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get

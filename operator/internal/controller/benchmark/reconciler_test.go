@@ -9,12 +9,14 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -334,24 +336,6 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// Two benchmarks on one target take turns, and the one that waits says for whom.
-func TestTurns(t *testing.T) {
-	space := suite.Namespace(t, api)
-	sameURL := func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Target.URL = "http://shared." + space }
-	first := newBenchmark(t, space, "zebra", sameURL)
-	testRunOf(t, first)
-	second := newBenchmark(t, space, "ant", sameURL)
-	reaches(t, second, "waiting", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
-		complete := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionComplete)
-		return s.Phase == v1alpha1.BenchmarkWaiting && complete != nil && strings.Contains(complete.Message, "LiveStashBenchmark zebra")
-	})
-	other := newBenchmark(t, space, "elsewhere", nil)
-	testRunOf(t, other)
-
-	suite.Must(t, api.Delete(t.Context(), first))
-	testRunOf(t, second)
-}
-
 // spec.suspend stops the run that is under way; afterwards it is run again, under another name.
 func TestSuspend(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "paused", nil)
@@ -398,6 +382,11 @@ func TestJob(t *testing.T) {
 		}
 		return api.Get(t.Context(), client.ObjectKey{Namespace: b.Namespace, Name: b.Status.Runs[0].Runner}, job)
 	})
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: job.Name}}
+	refresh(t, policy)
+	if !metav1.IsControlledBy(policy, b) || policy.Spec.PodSelector.MatchLabels[runner.TestLabel] != job.Name {
+		t.Errorf("the runners' NetworkPolicy is %+v", policy)
+	}
 	if !metav1.IsControlledBy(job, b) || *job.Spec.BackoffLimitPerIndex != 0 || *job.Spec.Completions != 2 {
 		t.Errorf("the Job is %+v", job)
 	}
@@ -405,6 +394,7 @@ func TestJob(t *testing.T) {
 	for i := range 2 {
 		pod := newPod(t, b, fmt.Sprintf("%s-%d", job.Name, i))
 		pod.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(i)
+		suite.Must(t, controllerutil.SetControllerReference(job, pod, scheme()))
 		suite.Must(t, api.Update(t.Context(), pod))
 		pod.Status.PodIP = "10.0.0.1"
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k6", Ready: true}}
@@ -421,6 +411,9 @@ func TestJob(t *testing.T) {
 	}
 	if row := finished(t, b); row.Verdict != v1alpha1.VerdictPassed || row.Recovered != "1.0000" {
 		t.Errorf("the run ended as %+v", row)
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
+		t.Errorf("the runners' NetworkPolicy outlives them: %v", err)
 	}
 }
 

@@ -24,8 +24,6 @@ const (
 	reasonMissing    = "Missing"
 	reasonServes     = "Serves"
 	reasonWritten    = "Written"
-
-	reasonReportUnreadable = "ReportUnreadable"
 )
 
 // overhead is about what a run takes besides its load: its fleet and its runners start and stop.

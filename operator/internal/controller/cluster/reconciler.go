@@ -64,6 +64,9 @@ type Reconciler struct {
 	// Readers are the namespaces that may read the metrics of fleets, and what their agents tell. render.AllNamespaces: anybody.
 	Readers []string
 
+	// AllowPrivileged lets the pods of all fleets have what is more than their namespace's: see fleet.StatefulSet.
+	AllowPrivileged bool
+
 	// Version is this operator's, as the fleets' status tells it.
 	Version string
 
@@ -245,6 +248,7 @@ func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pa
 			OperatorNamespace:  r.Namespace,
 			Readers:            r.Readers,
 			MovesPods:          r.SeesNodes,
+			AllowPrivileged:    r.AllowPrivileged,
 		},
 	}
 }

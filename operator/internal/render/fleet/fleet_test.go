@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -116,8 +117,7 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := rendertest.Cluster(t, "smallest")
-			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			cluster := patched(t, c.spec)
 			_, err := Render(cluster, rendertest.Inputs)
 			var invalid *render.SpecError
 			if !errors.As(err, &invalid) {
@@ -171,8 +171,7 @@ func TestOverrideMayHaveDirectives(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := rendertest.Cluster(t, "smallest")
-			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			cluster := patched(t, c.spec)
 			set, err := StatefulSet(cluster, rendertest.Inputs)
 			if err != nil {
 				t.Fatal(err)
@@ -196,6 +195,14 @@ func TestOperatorLabelsWinOverOverride(t *testing.T) {
 	if got := set.Spec.Template.Labels; got[render.ClusterLabel] != "shop" || got["team"] != "web" {
 		t.Errorf("labels of the pods: %v", got)
 	}
+}
+
+// patched is a LiveStashCluster with that podTemplate.spec.
+func patched(t *testing.T, patch string) *v1alpha1.LiveStashCluster {
+	t.Helper()
+	cluster := rendertest.Cluster(t, "smallest")
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, patch)}
+	return cluster
 }
 
 // override is a podTemplate.spec as the API server hands it to the operator.
@@ -247,7 +254,7 @@ func TestCheckSecretValue(t *testing.T) {
 		"a cookie and a line break":  {cookie, "monster\n", "no line break"},
 		"a cookie of 256 characters": {cookie, strings.Repeat("c", 256), "up to 255"},
 		"a secret key base":          {base, long, ""},
-		"a short secret key base":    {base, long[:63], "has 63 bytes"},
+		"a short secret key base":    {base, long[:63], "needs at least 64 bytes"},
 		"a base and a line break":    {base, long + "\n", "the key base of Secret own has a line break at its end"},
 		"a base with a NUL byte":     {base, long + "\x00" + long, "has a NUL byte"},
 		"a base with a tab":          {base, long + "\t" + long, "has a control character"},
@@ -262,6 +269,10 @@ func TestCheckSecretValue(t *testing.T) {
 			}
 			if err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.value)) {
 				t.Errorf("the error does not say %q, or tells the value: %v", c.says, err)
+			}
+			// Whoever may name a Secret need not be allowed to read it.
+			if err != nil && regexp.MustCompile(`\b63\b`).MatchString(err.Error()) {
+				t.Errorf("the error tells how long the value is: %v", err)
 			}
 		})
 	}

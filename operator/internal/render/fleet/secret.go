@@ -78,8 +78,8 @@ func CheckSecretValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyRefere
 			ref.Key, ref.Name, unprintable)
 	}
 	if isBase && len(value) < leastSecretKeyBase {
-		return render.SpecErrorf("the key %s of Secret %s has %d bytes: SECRET_KEY_BASE needs at least %d; `mix phx.gen.secret` makes one",
-			ref.Key, ref.Name, len(value), leastSecretKeyBase)
+		return render.SpecErrorf("the key %s of Secret %s is too short: SECRET_KEY_BASE needs at least %d bytes; `mix phx.gen.secret` makes one",
+			ref.Key, ref.Name, leastSecretKeyBase)
 	}
 	return redis.CheckSecretValue(c, ref, value)
 }

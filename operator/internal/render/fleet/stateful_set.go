@@ -122,7 +122,11 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in render.Inputs) (corev1.PodTemp
 	if c.AgentEnabled() {
 		withAgent(&template.Spec, c, in)
 	}
-	return withOverride(template, c)
+	template, err := withOverride(template, c)
+	if err != nil || in.AllowPrivileged {
+		return template, err
+	}
+	return template, checkPrivileges(&template, c.Name)
 }
 
 func appContainer(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container {

@@ -254,8 +254,8 @@ func checkURL(external *v1alpha1.ExternalRedis, ref v1alpha1.SecretKeyReference,
 		return render.SpecErrorf("the key %s of Secret %s has a space or a line break: remove it, and percent-encode those of the password", ref.Key, ref.Name)
 	}
 	parsed, err := url.Parse(string(value))
-	if err != nil || parsed.Hostname() == "" {
-		// The parser's own words would tell the value.
+	if err != nil || parsed.Hostname() == "" || strings.Contains(parsed.Path+parsed.RawQuery+parsed.Fragment, "@") {
+		// The parser's own words would tell the value, and what it takes for the path of a URL may be the rest of a password.
 		return render.SpecErrorf("the key %s of Secret %s is no URL of a Redis server: use %s; characters of the password like # and / are percent-encoded", ref.Key, ref.Name, form)
 	}
 	if parsed.Scheme != "redis" && parsed.Scheme != "rediss" {

@@ -163,6 +163,9 @@ func exporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in ren
 				LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
 				Key:                  exporterPasswordKey,
 			}}},
+			// /scrape?target= would take these to any server. Variables and no flags: an older exporter does not start with flags it does not know.
+			render.Value("REDIS_EXPORTER_DISABLE_SCRAPE_ENDPOINT", "true"),
+			render.Value("REDIS_EXPORTER_DISABLE_EXPORTING_KEY_VALUES", "true"),
 		},
 		Ports: []corev1.ContainerPort{{Name: ExporterPortName, ContainerPort: exporterPort, Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{
