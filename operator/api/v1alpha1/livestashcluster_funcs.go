@@ -83,6 +83,8 @@ const (
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
 
+	ReasonReturnsNotRecovered = "ReturnsNotRecovered"
+
 	ReasonTemplateCurrent = "TemplateCurrent"
 	ReasonTemplateKept    = "TemplateKept"
 	ReasonUpgrading       = "Upgrading"
