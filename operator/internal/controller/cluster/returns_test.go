@@ -18,7 +18,7 @@ func TestReturnsAreCounted(t *testing.T) {
 	at := func(seconds int) time.Time { return said.Add(time.Duration(seconds) * time.Second) }
 	pod := func(uid types.UID, recovered, lost int64) member {
 		m := fleetOf(1, func([]member) {}).members[0]
-		m.Pod = m.Pod.DeepCopy()
+		m.Pod = m.DeepCopy()
 		m.UID, m.answer.At = uid, said
 		m.answer.Status.Returns = agentclient.Returns{Recovered: recovered, NotRecovered: lost}
 		return m
