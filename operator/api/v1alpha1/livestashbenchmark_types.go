@@ -211,7 +211,7 @@ type BenchmarkRun struct {
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
 	// ramp is the time in which the users arrive, evenly. Default 3/4 of ttl; the published runs had 45s, 3m45s and 11m25s
-	// with TTLs of 1m, 5m and 15m. At most 168h.
+	// with TTLs of 1m, 5m and 15m. At most 72h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) <= duration('72h')",message="ramp must be whole seconds of at most 72h with a unit, for example 45s; 0s for all users at once"

@@ -94,6 +94,8 @@ const (
 	ReasonPodDrained        = "PodDrained"
 	ReasonStashesLost       = "StashesLost"
 
+	ReasonReturnsNotRecovered = "ReturnsNotRecovered"
+
 	ReasonTemplateCurrent = "TemplateCurrent"
 	ReasonTemplateKept    = "TemplateKept"
 	ReasonUpgrading       = "Upgrading"

@@ -13,7 +13,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="Adapter",type=string,JSONPath=`.spec.adapter`,description="Where the state is stashed"
-// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="How long a stash outlives its last use"
+// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="For how long a state can be given back: from the last connection on, with BrowserMemory from the last stash on"
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that serve"
 // +kubebuilder:printcolumn:name="Clustered",type=string,JSONPath=`.status.conditions[?(@.type=="Clustered")].status`,description="Whether every BEAM node sees every other"
@@ -97,10 +97,15 @@ type LiveStashClusterSpec struct {
 	// +required
 	Adapter Adapter `json:"adapter"`
 
-	// ttl is how long a stash outlives its last use, as a duration with a unit ("90s", "5m", "1h"), rounded up to
-	// whole seconds. A page that is connected uses its stash. With BrowserMemory it does not: there, ttl is how old a
-	// stash may be, and should be as long as a session. A drain keeps stashes longer: see drain.keepFor. From 1s to 720h; with
-	// BrowserMemory at most 24h. Default 5m, LiveStash's own.
+	// ttl is for how long a user's state can be given back, as a duration with a unit ("90s", "5m", "1h"), rounded up to whole
+	// seconds. From when on it counts depends on the adapter.
+	// ETS, Mnesia, Redis: from when the page was last connected. A connected page renews its stash four times per ttl, so what is
+	// left when it goes is between three quarters of ttl and all of it. A drain keeps the stashes of the sockets that it closes for longer:
+	// see drain.keepFor.
+	// BrowserMemory: from the user's last stash, also while the page is connected. Nothing renews it and no drain keeps it, so make ttl as
+	// long as a session; at most 24h.
+	// None: without effect.
+	// From 1s to 720h. Default 5m, LiveStash's own.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

@@ -226,9 +226,10 @@ func TestCanaryGoesBack(t *testing.T) {
 		return nil
 	})
 	last := cluster.Status.Rollouts[0]
-	if last.Outcome != v1alpha1.RolloutRolledBack || !strings.HasPrefix(last.Message, "1 of 12 users") || last.PodsReported != 2 {
+	if last.Outcome != v1alpha1.RolloutRolledBack || !strings.HasPrefix(last.Message, "1 of 12 users") || last.PodsReported != 2 || last.Returned != 12 || last.NotRecovered != 11 {
 		t.Errorf("the rollout is %+v", last)
 	}
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonReturnsNotRecovered, "11 of 12 users who came back")
 	looks(t, cluster, "once the template has been rejected")
 	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRolledBack)
 

@@ -41,6 +41,7 @@ var (
 	rolloutStarted  = describe("cluster_rollout_started_timestamp_seconds", "When the last rollout began, in Unix time.", fleetLabels...)
 	rolloutFinished = describe("cluster_rollout_finished_timestamp_seconds", "When the last rollout ended, in Unix time. Absent while it goes on.", fleetLabels...)
 	rolloutStashes  = describe("cluster_rollout_stashes", "Stashes in the pods that the last rollout replaced: held when each was told to stop, handed over to peers, lost.", append(fleetLabels, "outcome")...)
+	rolloutReturns  = describe("cluster_rollout_returns", "Users who came back since the last rollout began, until two minutes after its end: all, those who did not get their state back, and as many of those as are a loss.", append(fleetLabels, "outcome")...)
 
 	templateInfo   = describe("cluster_template_info", "The operator that made the template of the fleet's pods, or of those of its Redis. Always 1.", append(fleetLabels, "component", "version")...)
 	upgradeStarted = describe("cluster_upgrade_started_timestamp_seconds", "When the operator began to replace the fleet's pods because it is another version, in Unix time. Absent when it does not.", fleetLabels...)
@@ -70,7 +71,7 @@ type Metrics struct {
 func (*Metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{
 		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition, largestStashBytes, maxStashBytes,
-		rolloutStarted, rolloutFinished, rolloutStashes, templateInfo, upgradeStarted, certificateExpiry,
+		rolloutStarted, rolloutFinished, rolloutStashes, rolloutReturns, templateInfo, upgradeStarted, certificateExpiry,
 	} {
 		descriptions <- description
 	}
@@ -155,6 +156,9 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 		of(rolloutStashes, float64(rollout.StashesBefore), "held"),
 		of(rolloutStashes, float64(rollout.HandedOver), "handed_over"),
 		of(rolloutStashes, float64(rollout.Lost), "lost"),
+		of(rolloutReturns, float64(rollout.Returned), "returned"),
+		of(rolloutReturns, float64(rollout.NotRecovered), "not_recovered"),
+		of(rolloutReturns, float64(lostReturns(&rollout)), "lost"),
 	)
 	if rollout.Finished != nil {
 		metrics = append(metrics, of(rolloutFinished, unix(rollout.Finished.Time)))

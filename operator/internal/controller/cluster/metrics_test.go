@@ -74,7 +74,7 @@ func everything() []client.Object {
 		UpdatedReplicas: 1,
 		OperatorVersion: "1.2.2", UpgradeStarted: ptr.To(metav1.Unix(900, 0)), Redis: &v1alpha1.RedisStatus{OperatorVersion: "1.2.1"},
 		Rollouts: []v1alpha1.RolloutStatus{
-			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1},
+			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1, Returned: 20, NotRecovered: 12, UsuallyNotRecovered: 5},
 			{To: "a", Started: metav1.Unix(500, 0), Finished: ptr.To(metav1.Unix(560, 0)), StashesBefore: 90},
 		},
 		Conditions: []metav1.Condition{
@@ -119,6 +119,12 @@ livestash_cluster_ready_replicas{livestash_cluster="cart",namespace="web"} 0
 livestash_cluster_ready_replicas{livestash_cluster="page",namespace="web"} 0
 livestash_cluster_ready_replicas{livestash_cluster="shop",namespace="web"} 2
 livestash_cluster_rollout_finished_timestamp_seconds{livestash_cluster="shop",namespace="web"} 1060
+livestash_cluster_rollout_returns{livestash_cluster="cart",namespace="web",outcome="lost"} 0
+livestash_cluster_rollout_returns{livestash_cluster="cart",namespace="web",outcome="not_recovered"} 0
+livestash_cluster_rollout_returns{livestash_cluster="cart",namespace="web",outcome="returned"} 0
+livestash_cluster_rollout_returns{livestash_cluster="shop",namespace="web",outcome="lost"} 12
+livestash_cluster_rollout_returns{livestash_cluster="shop",namespace="web",outcome="not_recovered"} 12
+livestash_cluster_rollout_returns{livestash_cluster="shop",namespace="web",outcome="returned"} 20
 livestash_cluster_rollout_started_timestamp_seconds{livestash_cluster="cart",namespace="web"} 2000
 livestash_cluster_rollout_started_timestamp_seconds{livestash_cluster="shop",namespace="web"} 1000
 livestash_cluster_rollout_stashes{livestash_cluster="cart",namespace="web",outcome="handed_over"} 0

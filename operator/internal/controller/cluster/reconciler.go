@@ -85,6 +85,8 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
+	// returns counts who comes back during rollouts.
+	returns returns
 	// contents are the digests of what users have their pods read.
 	contents contents
 	// redisWaits is since when servers of Redis are waited for, redisAccesses how the operator logs in to them.
@@ -228,6 +230,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Agents.Forget(cluster)
 	r.waits.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
+	r.returns.forget(cluster)
 	r.turns.end(cluster)
 	r.redisWaits.since(cluster, nil, time.Time{})
 	r.redisAbsent.since(cluster, nil, time.Time{})

@@ -25,6 +25,13 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 	before := p.cluster.DeepCopy()
 	p.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster), p.cluster.CreationTimestamp.Time)
 	p.cluster.Status = statusOf(p, outcome)
+	again := r.returns.count(client.ObjectKeyFromObject(p.cluster), &p.cluster.Status, &p.seen)
+	if p.rolls() {
+		again = countAgain
+	}
+	if again > 0 {
+		p.DueIn(again)
+	}
 	if wait := r.counts.wait(before, p.cluster, p.seen.now); wait > 0 {
 		p.DueIn(wait)
 		p.cluster.Status = before.Status
@@ -36,6 +43,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 			return client.IgnoreNotFound(err)
 		}
 		r.tellTransitions(before, p.cluster)
+		r.tellReturns(before, p.cluster)
 	}
 	r.tellDrained(p.cluster, p.drained)
 	return nil
@@ -84,7 +92,7 @@ func setConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster,
 
 // turn is what the history is told.
 func (p *pass) turn() turn {
-	now := turn{reports: p.drained, now: p.seen.now}
+	now := turn{returns: counted(p.seen.members), reports: p.drained, now: p.seen.now}
 	if p.seen.settled() {
 		now.revision, now.before = p.seen.statefulSet.Status.UpdateRevision, p.seen.statefulSet.Status.CurrentRevision
 		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0
