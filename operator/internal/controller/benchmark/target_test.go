@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -101,6 +102,7 @@ func TestRunnersThatDoNotStartAreNamed(t *testing.T) {
 			})
 			pod := newPod(t, b, b.Status.Runs[0].Runner+"-initializer")
 			pod.Labels[batchv1.JobCompletionIndexAnnotation] = "0"
+			suite.Must(t, controllerutil.SetControllerReference(test, pod, scheme()))
 			suite.Must(t, api.Update(t.Context(), pod))
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k6", State: corev1.ContainerState{
 				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "nowhere/k6:1: not found"},

@@ -21,6 +21,9 @@ func largestStash(c *v1alpha1.LiveStashCluster, seen *observation, gone []draine
 	for _, d := range gone {
 		known = larger(known, d.pod, d.report.LargestStashBytes, now)
 	}
+	if !seen.heard() {
+		return known // what the others have is not known
+	}
 	for i := range seen.members {
 		m := &seen.members[i]
 		there = larger(there, m.Name, m.answer.Status.LargestStashBytes, nil)

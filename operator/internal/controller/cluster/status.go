@@ -58,9 +58,9 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	// An autoscaler must not see the pod that is there for a rollout only.
 	desired := c.DesiredReplicas()
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired), min(set.UpdatedReplicas, desired)
+	status.LargestStash = largestStash(c, &p.seen, p.drained)
 	if p.seen.heard() || len(status.Pods) == 0 {
 		status.Pods, status.Stashes = podStatuses(c, &p.seen)
-		status.LargestStash = largestStash(c, &p.seen, p.drained)
 		if largest := status.LargestStash; largest != nil && largest.PodGone != nil {
 			p.DueIn(carriedUntil(c, largest).Sub(p.seen.now))
 		}

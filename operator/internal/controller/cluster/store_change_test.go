@@ -138,7 +138,7 @@ func TestAnEmptyVolumeWaitsForAWord(t *testing.T) {
 	redisRevision(t, cluster, "a")
 	server, address := redisPod(t, cluster, 0, "a")
 	suite.Must(t, redisServers.tell(address, func(says *succession.Says) error { says.Stashes = 7; return nil }))
-	later(t, cluster, time.Minute)
+	later(t, cluster, 2*time.Minute) // both the question and the status are due then
 	redisServes(t, cluster, server, 7)
 	changeSpec(t, cluster, onAVolume(t))
 	held(t, cluster, "all stashes in the Redis at "+redisAddress(cluster)+" (7 when it was last asked), which begins again on an empty volume")

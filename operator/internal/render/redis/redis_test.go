@@ -118,7 +118,7 @@ func TestCheckSecretValue(t *testing.T) {
 		"a URL with a path":                 {byURL, "redis://redis/shop", "not the number of a database"},
 		"a URL with a port that is none":    {byURL, "redis://redis:99999", "has no port from 1 to 65535"},
 		"a URL with port 0":                 {byURL, "redis://redis:0", "has no port from 1 to 65535"},
-		"a URL with a password for a path":  {byURL, "redis://shop/s3cret@redis", "not the number of a database"},
+		"a URL with a password for a path":  {byURL, "redis://shop/s3cret@redis", "is no URL of a Redis server"},
 		"a URL with a password for a kind":  {byURL, "s3cret://redis", "starts with neither redis:// nor rediss://"},
 		"a URL without TLS and authorities": {byURLWithCA, "redis://redis", "let the URL start with rediss://"},
 		"an external password":              {byHost, "any thing goes", ""},
