@@ -406,7 +406,7 @@ type DisruptionBudgetSpec struct {
 	// see nodes and spec.rollout.surge is not Never. '100%' lets evictions take it at once. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }

@@ -493,6 +493,11 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.disruptionBudget.maxUnavailable", "a number of pods from 0 on"},
 		},
 		{
+			name: "more pods unavailable than can be counted",
+			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: 1099511627776}}`,
+			says: []string{"spec.disruptionBudget.maxUnavailable", "a number of pods from 0 on"},
+		},
+		{
 			name: "a number in quotes unavailable",
 			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "1"}}`,
 			says: []string{"spec.disruptionBudget.maxUnavailable", "for example 1 or '25%'"},
