@@ -184,7 +184,7 @@ func run(opts options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	configs, err := cluster.NewConfigsCache(mgr, cacheOptions(opts.namespaces).DefaultNamespaces)
+	named, err := cluster.NewNamed(mgr)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func run(opts options) error {
 		ctrl.Log.Info("Nodes may not be seen: pods leave a cordoned node only when they are evicted. A ClusterRole that may get, list and watch nodes changes that")
 	}
 	reconciler := &cluster.Reconciler{
-		Configs:            configs,
+		Named:              named,
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
