@@ -224,17 +224,10 @@ func run(opts options) error {
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
 		return err
 	}
-	if verifiable(opts, certificate) {
-		certificate.Reader, certificate.Writer = mgr.GetAPIReader(), mgr.GetClient()
-		if err := mgr.Add(certificate); err != nil {
-			return err
-		}
-	}
 	if err := setUpBenchmarks(mgr, opts, domain, agents); err != nil {
 		return err
 	}
-	fleets := &cluster.Metrics{Reader: mgr.GetClient(), Version: version, Elected: mgr.Elected()}
-	if err := metrics.Registry.Register(fleets); err != nil {
+	if err := setUpMetrics(mgr, opts, certificate); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -245,6 +238,19 @@ func run(opts options) error {
 	}
 	ctrl.Log.Info("Starting", "version", version, "clusterDomain", domain, "namespaces", opts.namespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// setUpMetrics has the fleets told of, and the metrics' certificate made.
+func setUpMetrics(mgr manager.Manager, opts options, certificate *metricscert.Certificate) error {
+	fleets := &cluster.Metrics{Reader: mgr.GetClient(), Version: version, Elected: mgr.Elected()}
+	if err := metrics.Registry.Register(fleets); err != nil {
+		return err
+	}
+	if !verifiable(opts, certificate) {
+		return nil
+	}
+	certificate.Reader, certificate.Writer = mgr.GetAPIReader(), mgr.GetClient()
+	return mgr.Add(certificate)
 }
 
 func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *agentclient.Client) error {
