@@ -189,7 +189,7 @@ func run(opts options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	named, err := cluster.NewNamed(mgr)
+	named, err := cluster.NewNamed(mgr, names(opts.namespaces)...)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,11 @@ type object struct {
 	err   error
 }
 
+// newObject is one of which nothing is known yet.
+func newObject(changed func()) *object {
+	return &object{stop: func() {}, told: make(chan struct{}), changed: changed}
+}
+
 // now is the object as it was last told, nil when there is none.
 func (o *object) now() (*metav1.PartialObjectMetadata, error) {
 	o.mutex.Lock()

@@ -26,13 +26,13 @@ import (
 )
 
 // NewNamed makes what watches the ConfigMaps and Secrets that users name, and has the manager end it. It is not the manager's cache, which
-// holds what carries the fleets' label.
-func NewNamed(mgr ctrl.Manager) (*named.Watcher, error) {
+// holds what carries the fleets' label. No namespaces: all.
+func NewNamed(mgr ctrl.Manager, namespaces ...string) (*named.Watcher, error) {
 	client, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("client of metadata: %w", err)
 	}
-	watcher := named.New(client)
+	watcher := named.New(client, namespaces...)
 	return watcher, mgr.Add(watcher)
 }
 
