@@ -1,11 +1,12 @@
 // Command manager runs the LiveStash operator.
 //
-//	manager [flags]     run the operator
-//	manager check URL   exit 0 when URL answers 200, for `helm test`
+//	manager [flags]           run the operator
+//	manager check URL [CA]    exit 0 when URL answers 200, for `helm test`; over https, when an authority in the file CA vouches for the server
 package main
 
 import (
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"os"
@@ -32,6 +33,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/metricsauth"
+	"github.com/livestash-dev/livestash/operator/internal/metricscert"
 	"github.com/livestash-dev/livestash/operator/internal/observe"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 )
@@ -62,6 +64,7 @@ type options struct {
 	electionID       string
 	metricsAddress   string
 	metricsSecure    bool
+	metricsService   string
 	healthAddress    string
 	logging          zap.Options
 	printVersionOnly bool
@@ -71,8 +74,8 @@ type options struct {
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=system
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == "check" {
-		os.Exit(check(os.Args[2]))
+	if len(os.Args) >= 3 && os.Args[1] == "check" {
+		os.Exit(check(os.Args[2], strings.Join(os.Args[3:], " ")))
 	}
 	opts := parse()
 	if opts.printVersionOnly {
@@ -123,7 +126,8 @@ func parse() options {
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
 	flag.StringVar(&opts.electionID, "leader-election-id", "livestash-operator", "Name of that Lease. Two operators of one namespace need two, else one of them waits for ever.")
 	flag.StringVar(&opts.metricsAddress, "metrics-bind-address", ":8443", "Address of /metrics. 0 turns it off.")
-	flag.BoolVar(&opts.metricsSecure, "metrics-secure", true, "Serve /metrics over TLS, with a certificate made at the start, to those only whose token may get /metrics. False: over HTTP, to all.")
+	flag.BoolVar(&opts.metricsSecure, "metrics-secure", true, "Serve /metrics over TLS, to those only whose token may get /metrics. False: over HTTP, to all.")
+	flag.StringVar(&opts.metricsService, "metrics-service", "", "Name of the Service that leads to /metrics, for whose DNS name the certificate is made. Its authority is in the ConfigMap of that name and -metrics-ca, the authority's key in the Secret of that name and -metrics; both must be there, empty. Empty, or outside a pod: with a certificate made at the start, which nobody can verify.")
 	flag.StringVar(&opts.healthAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz.")
 	flag.BoolVar(&opts.printVersionOnly, "version", false, "Print the version and stop.")
 	opts.logging.BindFlags(flag.CommandLine)
@@ -160,10 +164,11 @@ func run(opts options) error {
 	}
 	config.UserAgent = "livestash-operator/" + version
 
+	certificate := &metricscert.Certificate{Namespace: ownNamespace(), Service: opts.metricsService, Clock: clock.RealClock{}}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(opts.namespaces),
-		Metrics:                       metricsOptions(opts),
+		Metrics:                       metricsOptions(opts, certificate),
 		HealthProbeBindAddress:        opts.healthAddress,
 		LeaderElection:                opts.leaderElection,
 		LeaderElectionID:              opts.electionID,
@@ -184,7 +189,7 @@ func run(opts options) error {
 	if err := mgr.Add(observer); err != nil {
 		return err
 	}
-	configs, err := cluster.NewConfigsCache(mgr, cacheOptions(opts.namespaces).DefaultNamespaces)
+	named, err := cluster.NewNamed(mgr, names(opts.namespaces)...)
 	if err != nil {
 		return err
 	}
@@ -196,7 +201,7 @@ func run(opts options) error {
 		ctrl.Log.Info("Nodes may not be seen: pods leave a cordoned node only when they are evicted. A ClusterRole that may get, list and watch nodes changes that")
 	}
 	reconciler := &cluster.Reconciler{
-		Configs:            configs,
+		Named:              named,
 		Client:             mgr.GetClient(),
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
@@ -222,8 +227,7 @@ func run(opts options) error {
 	if err := setUpBenchmarks(mgr, opts, domain, agents); err != nil {
 		return err
 	}
-	fleets := &cluster.Metrics{Reader: mgr.GetClient(), Version: version, Elected: mgr.Elected()}
-	if err := metrics.Registry.Register(fleets); err != nil {
+	if err := setUpMetrics(mgr, opts, certificate); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -234,6 +238,19 @@ func run(opts options) error {
 	}
 	ctrl.Log.Info("Starting", "version", version, "clusterDomain", domain, "namespaces", opts.namespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// setUpMetrics has the fleets told of, and the metrics' certificate made.
+func setUpMetrics(mgr manager.Manager, opts options, certificate *metricscert.Certificate) error {
+	fleets := &cluster.Metrics{Reader: mgr.GetClient(), Version: version, Elected: mgr.Elected()}
+	if err := metrics.Registry.Register(fleets); err != nil {
+		return err
+	}
+	if !verifiable(opts, certificate) {
+		return nil
+	}
+	certificate.Reader, certificate.Writer = mgr.GetAPIReader(), mgr.GetClient()
+	return mgr.Add(certificate)
 }
 
 func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *agentclient.Client) error {
@@ -274,12 +291,20 @@ func ownNamespace() string {
 }
 
 // metricsOptions protects the metrics: they tell the names of all fleets.
-func metricsOptions(opts options) server.Options {
+func metricsOptions(opts options, certificate *metricscert.Certificate) server.Options {
 	metrics := server.Options{BindAddress: opts.metricsAddress, SecureServing: opts.metricsSecure}
 	if opts.metricsSecure {
 		metrics.FilterProvider = metricsauth.Filter
 	}
+	if verifiable(opts, certificate) {
+		metrics.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = certificate.Get }}
+	}
 	return metrics
+}
+
+// verifiable is whether the metrics have a certificate that others can verify.
+func verifiable(opts options, certificate *metricscert.Certificate) bool {
+	return opts.metricsSecure && opts.metricsAddress != "0" && certificate.Service != "" && certificate.Namespace != ""
 }
 
 // names are those of a comma-separated list.

@@ -16,6 +16,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -163,8 +164,12 @@ func emptyOf(t *testing.T, object *unstructured.Unstructured) metav1.Object {
 		return &corev1.ConfigMap{}
 	case "v1 Service":
 		return &corev1.Service{}
+	case "v1 Secret":
+		return &corev1.Secret{}
 	case "v1 ServiceAccount":
 		return &corev1.ServiceAccount{}
+	case "networking.k8s.io/v1 NetworkPolicy":
+		return &networkingv1.NetworkPolicy{}
 	case "apps/v1 Deployment":
 		return &appsv1.Deployment{}
 	case "policy/v1 PodDisruptionBudget":

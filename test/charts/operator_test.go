@@ -215,12 +215,12 @@ func TestMetricsOff(t *testing.T) {
 // TestTestPods: what `helm test` runs reaches the Service by a port that the Service has.
 func TestTestPods(t *testing.T) {
 	found := render(t, operatorChart, "")
-	for name, url := range map[string]string{
-		"ready":   "http://livestash-operator.livestash-system:8081/readyz",
-		"metrics": "https://livestash-operator.livestash-system:8443/metrics",
+	for name, args := range map[string][]string{
+		"ready":   {"check", "http://livestash-operator.livestash-system:8081/readyz"},
+		"metrics": {"check", "https://livestash-operator.livestash-system.svc:8443/metrics", "/etc/livestash/ca.crt"},
 	} {
 		pod := typed[corev1.Pod](t, found, "Pod livestash-system/livestash-operator-test-"+name)
-		if diff := cmp.Diff([]string{"check", url}, pod.Spec.Containers[0].Args); diff != "" {
+		if diff := cmp.Diff(args, pod.Spec.Containers[0].Args); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		if pod.Annotations["helm.sh/hook"] != "test" {
@@ -244,7 +244,7 @@ func TestOpenMetrics(t *testing.T) {
 		t.Errorf("arguments %q: metrics are not open", container.Args)
 	}
 	pod := typed[corev1.Pod](t, found, "Pod livestash-system/livestash-operator-test-metrics")
-	if diff := cmp.Diff([]string{"check", "http://livestash-operator.livestash-system:8080/metrics"}, pod.Spec.Containers[0].Args); diff != "" {
+	if diff := cmp.Diff([]string{"check", "http://livestash-operator.livestash-system.svc:8080/metrics"}, pod.Spec.Containers[0].Args); diff != "" {
 		t.Errorf("helm test (-want +got):\n%s", diff)
 	}
 	if pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken {
@@ -270,7 +270,11 @@ func TestServiceMonitor(t *testing.T) {
   port: metrics
   scheme: https
   tlsConfig:
-    insecureSkipVerify: true
+    ca:
+      configMap:
+        key: ca.crt
+        name: livestash-operator-metrics-ca
+    serverName: livestash-operator.livestash-system.svc
 `,
 		"metrics: {secure: false, serviceMonitor: {enabled: true, labels: {release: stack}, interval: 15s}}": `endpoints:
 - honorLabels: true

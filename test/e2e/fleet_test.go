@@ -10,7 +10,9 @@ import (
 // A fleet becomes one BEAM cluster, keeps its names and secrets through restarts, and scales.
 func TestFleet(t *testing.T) {
 	s := newSpace(t, "fleet")
-	s.apply("adapter: ETS\nreplicas: 2")
+	s.apply(`adapter: ETS
+replicas: 2
+podTemplate: {spec: {containers: [{name: app, securityContext: {readOnlyRootFilesystem: true}}]}}`)
 	s.settled()
 
 	t.Run("its nodes see each other", func(t *testing.T) {
@@ -26,6 +28,14 @@ func TestFleet(t *testing.T) {
 		names := s.must("", "exec", "shop-0", "-c", "app", "--", "sh", "-c", "$(find / -name epmd -type f 2>/dev/null | head -n 1) -names")
 		if !strings.Contains(names, "name shop at port 9100") {
 			t.Errorf("epmd says %q, want the node shop at port 9100", names)
+		}
+	})
+
+	t.Run("it can do with a read-only root file system", func(t *testing.T) {
+		s := s.in(t)
+		s.must("", "exec", "shop-0", "-c", "app", "--", "sh", "-c", "echo > /tmp/written")
+		if out, err := s.kubectl("", "exec", "shop-0", "-c", "app", "--", "sh", "-c", "echo > /written"); err == nil || !strings.Contains(out, "Read-only file system") {
+			t.Errorf("it may write elsewhere: %v, %s", err, out)
 		}
 	})
 

@@ -136,7 +136,8 @@ func (s space) prometheus() prometheus {
 		s.must("", "create", "clusterrolebinding", binding, "--clusterrole="+role, "--serviceaccount="+s.name+":prometheus")
 		s.t.Cleanup(func() { _, _ = s.kubectl("", "delete", "clusterrolebinding", binding) })
 	}
-	fill := strings.NewReplacer("@REGISTRY@", registry, "@VERSION@", version, "@OPERATOR@", releaseNamespace)
+	authority := s.must("", "get", "configmap", "-n", releaseNamespace, "livestash-operator-metrics-ca", `-o=jsonpath={.data.ca\.crt}`)
+	fill := strings.NewReplacer("@REGISTRY@", registry, "@VERSION@", version, "@OPERATOR@", releaseNamespace, "@CA@", strconv.Quote(authority))
 	s.must(fill.Replace(string(manifest)), "apply", "-f", "-")
 	s.must("", "wait", "pod/prometheus", "--for=condition=Ready", "--timeout=2m")
 

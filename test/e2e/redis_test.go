@@ -269,7 +269,7 @@ func (s space) redisImage() string {
 // custom resource is made by hand. The real one was tried too, see docs/reference/verified.md.
 func TestOperatedRedis(t *testing.T) {
 	s := newSpace(t, "redis-op")
-	s.apply("adapter: Redis\nredis: {operator: {mode: Standalone}}")
+	s.apply("adapter: Redis\nredis: {operator: {image: redis, mode: Standalone}}")
 	s.eventually(time.Minute, func() error {
 		if condition := s.condition("ReconcileSucceeded"); !strings.HasPrefix(condition, "False RedisOperatorMissing") || !strings.Contains(condition, "install redis-operator") {
 			return fmt.Errorf("ReconcileSucceeded is %s", condition)

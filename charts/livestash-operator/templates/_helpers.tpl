@@ -66,7 +66,7 @@ The rules of a role, from a file that hack/charts/sync copied. Takes a dict of c
 
 {{/*
 A pod for `helm test` that asks the operator's own image whether a URL answers. Takes a dict of context, name and url.
-Over https it shows the operator's own token. It tries for a minute, because `helm install` without --wait returns before the operator is up.
+Over https it shows the token of the test's own ServiceAccount, to nobody but the operator. It tries for a minute, because `helm install` without --wait returns before the operator is up.
 */}}
 {{- define "livestash-operator.testPod" -}}
 {{- $ := .context -}}
@@ -86,7 +86,7 @@ spec:
   activeDeadlineSeconds: 60
   {{- $secure := hasPrefix "https:" .url }}
   {{- if $secure }}
-  serviceAccountName: {{ include "livestash-operator.serviceAccountName" $ }}
+  serviceAccountName: {{ include "livestash-operator.fullname" $ }}-test
   {{- end }}
   automountServiceAccountToken: {{ $secure }}
   {{- with $.Values.imagePullSecrets }}
@@ -107,7 +107,15 @@ spec:
   - name: check
     image: {{ include "livestash-operator.image" $ }}
     imagePullPolicy: {{ $.Values.image.pullPolicy }}
+    {{- if $secure }}
+    args: [check, {{ .url | quote }}, /etc/livestash/ca.crt]
+    volumeMounts:
+    - name: authority
+      mountPath: /etc/livestash
+      readOnly: true
+    {{- else }}
     args: [check, {{ .url | quote }}]
+    {{- end }}
     resources:
       requests:
         cpu: 10m
@@ -116,4 +124,10 @@ spec:
         memory: 64Mi
     securityContext:
       {{- toYaml $.Values.securityContext | nindent 6 }}
+  {{- if $secure }}
+  volumes:
+  - name: authority
+    configMap:
+      name: {{ include "livestash-operator.fullname" $ }}-metrics-ca
+  {{- end }}
 {{- end -}}

@@ -411,16 +411,6 @@ type DisruptionBudgetSpec struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// NetworkPolicySpec restricts who reaches the pods. It works where the cluster's network plugin enforces NetworkPolicies.
-type NetworkPolicySpec struct {
-	// enabled makes a NetworkPolicy: the HTTP port is open, the agent's is open to the operator's namespace and to those that the operator
-	// was told (agentReaders of its chart, Prometheus'), epmd and Erlang distribution to the fleet's own pods only, everything else is
-	// closed. What the pods themselves connect to is not restricted. Default true.
-	// +kubebuilder:default=true
-	// +optional
-	Enabled *bool `json:"enabled,omitempty"`
-}
-
 // TopologySpread says how strictly pods are spread over nodes and zones.
 //
 // +kubebuilder:validation:Enum=ScheduleAnyway;DoNotSchedule;Disabled

@@ -117,6 +117,8 @@ type RedisExporter struct {
 
 // OperatedRedis is Redis run by OT redis-operator.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.image)",message="image is needed: name the image of the Redis servers, of a version without known holes, for example of quay.io/opstree/redis",fieldPath=".image"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Standalone' || has(self.sentinelImage)",message="sentinelImage is needed with mode Replication: name the image of the Sentinels, for example of quay.io/opstree/redis-sentinel",fieldPath=".sentinelImage"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || !has(self.replicas)",message="replicas is only read with mode Replication: remove it, or set mode to Replication",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode cannot change, because the stashes would be lost in silence: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".mode"
 // +kubebuilder:validation:XValidation:rule="has(self.persistence) == has(oldSelf.persistence)",message="persistence cannot be added or removed, because redis-operator cannot do it either: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".persistence"
@@ -136,15 +138,14 @@ type OperatedRedis struct {
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// image of the Redis servers. It must suit the redis-operator that is installed. Default quay.io/opstree/redis:v7.0.15.
-	// +kubebuilder:default="quay.io/opstree/redis:v7.0.15"
+	// image of the Redis servers, for example of quay.io/opstree/redis. It must suit the redis-operator that is installed. There is no
+	// default: you choose a version, and renew it when holes in it become known.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a Redis image without spaces"
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// sentinelImage is the image of the Sentinels. Default quay.io/opstree/redis-sentinel:v7.0.15.
-	// +kubebuilder:default="quay.io/opstree/redis-sentinel:v7.0.15"
+	// sentinelImage is the image of the Sentinels, for example of quay.io/opstree/redis-sentinel. Needed with mode Replication, no default.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="sentinelImage must be the reference of a Redis image without spaces"
 	// +optional

@@ -242,19 +242,29 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.redis.managed.password", "exactly one of generate: true"},
 		},
 		{
+			name: "a Redis of redis-operator without an image",
+			spec: `{image: a, adapter: Redis, redis: {operator: {}}}`,
+			says: []string{"spec.redis.operator.image", "without known holes", "spec.redis.operator.sentinelImage"},
+		},
+		{
+			name: "egress without a NetworkPolicy",
+			spec: `{image: a, adapter: ETS, networkPolicy: {enabled: false, egress: {}}}`,
+			says: []string{"spec.networkPolicy", "set it, or remove egress"},
+		},
+		{
 			name: "replication with two replicas",
-			spec: `{image: a, adapter: Redis, redis: {operator: {replicas: 2}}}`,
+			spec: `{image: a, adapter: Redis, redis: {operator: {image: r, sentinelImage: s, replicas: 2}}}`,
 			says: []string{"spec.redis.operator.replicas", "at least 3", "use mode Standalone"},
 		},
 		{
 			name:   "a name too long for redis-operator",
 			object: strings.Repeat("a", 42),
-			spec:   `{image: a, adapter: Redis, redis: {operator: {}}}`,
+			spec:   `{image: a, adapter: Redis, redis: {operator: {image: r, sentinelImage: s}}}`,
 			says:   []string{"at most 41 characters with spec.redis.operator"},
 		},
 		{
 			name: "replicas of a single server",
-			spec: `{image: a, adapter: Redis, redis: {operator: {mode: Standalone, replicas: 3}}}`,
+			spec: `{image: a, adapter: Redis, redis: {operator: {image: r, mode: Standalone, replicas: 3}}}`,
 			says: []string{"spec.redis.operator.replicas", "only read with mode Replication"},
 		},
 		{
@@ -569,7 +579,9 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"redis":                     `{image: a, adapter: Redis}`,
 		"empty redis":               `{image: a, adapter: Redis, redis: {}}`,
 		"managed redis":             `{image: a, adapter: Redis, redis: {managed: {memory: 1Gi, persistence: {size: 2Gi}, password: {secretRef: {name: s, key: k}}}}}`,
-		"operated redis":            `{image: a, adapter: Redis, redis: {operator: {replicas: 5, persistence: {storageClassName: fast}}}}`,
+		"one operated redis":        `{image: a, adapter: Redis, redis: {operator: {image: r, mode: Standalone}}}`,
+		"egress":                    `{image: a, adapter: ETS, networkPolicy: {egress: {allow: [{ports: [{port: 5432}], to: [{podSelector: {}}]}]}}}`,
+		"operated redis":            `{image: a, adapter: Redis, redis: {operator: {image: r, sentinelImage: s, replicas: 5, persistence: {storageClassName: fast}}}}`,
 		"external redis by its URL": `{image: a, adapter: Redis, redis: {external: {urlSecretRef: {name: r, key: url}, caSecretRef: {name: r, key: ca}}}}`,
 		"external redis":            `{image: a, adapter: Redis, redis: {external: {host: redis.example.com, port: 6380, database: 3, username: shop, passwordSecretRef: {name: r, key: p}, tls: {enabled: true}}}}`,
 		"external redis on IPv6":    `{image: a, adapter: Redis, redis: {external: {host: "fd00::1"}}}`,
@@ -668,12 +680,12 @@ func TestTLSChangesOnlyWithoutPods(t *testing.T) {
 // What exists for a store cannot be changed in every way.
 func TestRedisChanges(t *testing.T) {
 	cases := map[string]struct{ before, after, says string }{
-		"another mode of redis-operator":           {`{operator: {}}`, `{operator: {mode: Standalone}}`, "make a new LiveStashCluster"},
-		"a volume for redis-operator":              {`{operator: {}}`, `{operator: {persistence: {}}}`, "persistence cannot be added or removed"},
+		"another mode of redis-operator":           {`{operator: {image: r, sentinelImage: s}}`, `{operator: {image: r, sentinelImage: s, mode: Standalone}}`, "make a new LiveStashCluster"},
+		"a volume for redis-operator":              {`{operator: {image: r, sentinelImage: s}}`, `{operator: {image: r, sentinelImage: s, persistence: {}}}`, "persistence cannot be added or removed"},
 		"another StorageClass":                     {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {storageClassName: b}}}`, "storageClassName cannot change"},
 		"the default StorageClass":                 {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {}}}`, "storageClassName cannot change"},
 		"a smaller volume, of which there is none": {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 2000Mi}}}`, ""},
-		"a smaller volume for redis-operator":      {`{operator: {persistence: {size: 2Gi}}}`, `{operator: {persistence: {size: 1Gi}}}`, "size cannot become smaller"},
+		"a smaller volume for redis-operator":      {`{operator: {image: r, sentinelImage: s, persistence: {size: 2Gi}}}`, `{operator: {image: r, sentinelImage: s, persistence: {size: 1Gi}}}`, "size cannot become smaller"},
 		"a larger volume":                          {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 3Gi}}}`, ""},
 		"no volume":                                {`{managed: {persistence: {}}}`, `{managed: {}}`, ""},
 		"another store":                            {`{managed: {persistence: {}}}`, `{external: {host: redis}}`, ""},

@@ -126,6 +126,7 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 		}
 		return r.end(ctx, p, loadtest.Errored(problem))
 	}
+	p.test.UsersImage = p.test.Image != "" && p.test.Image != r.RunnerImage
 	p.test.Image = cmp.Or(p.test.Image, r.RunnerImage)
 	p.test.StarterImage = r.StarterImage
 	p.test.Env = p.run.Options(p.test.Name, p.bases, p.benchmark.Spec.Thresholds)

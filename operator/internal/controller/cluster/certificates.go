@@ -20,8 +20,10 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
+	"github.com/livestash-dev/livestash/operator/internal/named"
 	"github.com/livestash-dev/livestash/operator/internal/pki"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
@@ -217,7 +219,7 @@ func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, p *pass, certi
 		return err
 	}
 	p.certificate = certificate.GetName()
-	secret, err := r.secretMetadata(ctx, c.Namespace, tls.SecretName(c))
+	secret, err := r.Named.Get(ctx, named.Key{Kind: fleet.SecretReference, Namespace: c.Namespace, Name: tls.SecretName(c)})
 	if err != nil || secret != nil {
 		return err
 	}
@@ -283,7 +285,10 @@ func (r *Reconciler) readSecret(ctx context.Context, c *v1alpha1.LiveStashCluste
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	return secret, r.applier().CheckOwner(c, secret)
+	if err := r.applier().CheckOwner(c, secret); err != nil {
+		return secret, err
+	}
+	return secret, r.label(ctx, c, secret)
 }
 
 // writeSecret makes a Secret, or changes the one that was read before. When that has changed meanwhile, the error is a

@@ -293,7 +293,7 @@ func TestCachedSecretsHoldNoValues(t *testing.T) {
 		t.Errorf("slimMetadata = %v, %v", other, err)
 	}
 
-	made := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: suite.Namespace(t, api), Name: "own", Annotations: map[string]string{"a": "b", "livestash.dev/url": "c"}}}
+	made := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: suite.Namespace(t, api), Name: "own", Labels: map[string]string{render.ClusterLabel: "shop"}, Annotations: map[string]string{"a": "b", "livestash.dev/url": "c"}}}
 	suite.Must(t, api.Create(t.Context(), made))
 	suite.Eventually(t, func() error {
 		cached, err := underTest.secretMetadata(t.Context(), made.Namespace, made.Name)

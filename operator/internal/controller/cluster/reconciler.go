@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/named"
 	"github.com/livestash-dev/livestash/operator/internal/observe"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -34,8 +34,8 @@ type Reconciler struct {
 	// Live reads from the API server. It is used for the user's own Secrets, whose values are never cached.
 	Live client.Reader
 
-	// Configs reads the metadata of ConfigMaps from a cache.
-	Configs cache.Cache
+	// Named watches the ConfigMaps and Secrets that users name.
+	Named *named.Watcher
 
 	// Recorder tells users what happened.
 	Recorder recorder.EventRecorder
@@ -156,6 +156,7 @@ func (p *pass) postpone(err error) { p.unfinished = reconcile.Worse(p.unfinished
 func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
+		{Name: "watch what is named", Run: r.watchNamed},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
 		{Name: "hold the cookie", Run: r.holdCookie},
 		{Name: "resolve references", Run: r.resolveReferences},
@@ -229,6 +230,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // forget drops all that is remembered of a fleet whose LiveStashCluster is gone.
 func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Agents.Forget(cluster)
+	r.Named.Watch(cluster, nil)
 	r.waits.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
 	r.returns.forget(cluster)

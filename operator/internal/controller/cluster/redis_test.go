@@ -409,7 +409,7 @@ func TestPersistenceNeedsAStorageClass(t *testing.T) {
 func TestRedisOperatorAppears(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
-		spec.Redis = &v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}
+		spec.Redis = &v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{Image: "redis:8", SentinelImage: "redis-sentinel:8"}}
 	})
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisOperatorMissing, "redis.redis.opstreelabs.in/v1beta2 RedisReplication", "install redis-operator")
 	await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})

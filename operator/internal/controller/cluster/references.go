@@ -11,32 +11,49 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/named"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
 
-// NewConfigsCache makes the cache of the metadata of ConfigMaps, and has the manager run it. It is not the manager's own, which holds
-// those of fleets alone: a cache has one label per kind.
-func NewConfigsCache(mgr ctrl.Manager, namespaces map[string]cache.Config) (cache.Cache, error) {
-	configs, err := cache.New(mgr.GetConfig(), cache.Options{
-		Scheme:            mgr.GetScheme(),
-		Mapper:            mgr.GetRESTMapper(),
-		DefaultNamespaces: namespaces,
-		DefaultTransform:  slimMetadata,
-	})
+// NewNamed makes what watches the ConfigMaps and Secrets that users name, and has the manager end it. It is not the manager's cache, which
+// holds what carries the fleets' label. No namespaces: all.
+func NewNamed(mgr ctrl.Manager, namespaces ...string) (*named.Watcher, error) {
+	client, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("client of metadata: %w", err)
 	}
-	return configs, mgr.Add(configs)
+	watcher := named.New(client, namespaces...)
+	return watcher, mgr.Add(watcher)
+}
+
+// watchNamed has exactly those objects watched by name that somebody else made and this fleet reads.
+func (r *Reconciler) watchNamed(_ context.Context, p *pass) error {
+	c := p.cluster
+	var keys []named.Key
+	add := func(kind, name string) {
+		keys = append(keys, named.Key{Kind: kind, Namespace: c.Namespace, Name: name})
+	}
+	for _, ref := range fleet.SecretRefs(c) {
+		add(fleet.SecretReference, ref.Name)
+	}
+	for _, ref := range fleet.References(c) {
+		add(ref.Kind, ref.Name)
+	}
+	if c.TLSEnabled() && tls.IssuedCertificate(c, p.inputs) != nil {
+		add(fleet.SecretReference, tls.SecretName(c))
+	}
+	r.Named.Watch(client.ObjectKeyFromObject(c), keys)
+	return nil
 }
 
 // contents remembers what was read of ConfigMaps and Secrets: digests, never values. An object is read again when it has another
@@ -121,18 +138,13 @@ func (o *observation) configDigest() string {
 // digestOf is a text that changes with what the reference names, and what pods need of that and is missing. Objects of the fleet's own,
 // such as its certificate, change without a rollout.
 func (r *Reconciler) digestOf(ctx context.Context, p *pass, ref fleet.Reference) (text, missing string, err error) {
-	reader := client.Reader(r.Client)
-	if ref.Kind == fleet.ConfigMapReference {
-		reader = r.Configs
-	}
-	known := metadataObject(ref.Kind)
 	key := types.NamespacedName{Namespace: p.cluster.Namespace, Name: ref.Name}
-	err = reader.Get(ctx, key, known)
-	if apierrors.IsNotFound(err) {
-		return ref.Kind + " " + ref.Name + " is missing\n", missingOf(ref, nil), nil
-	}
+	known, err := r.Named.Get(ctx, named.Key{Kind: ref.Kind, Namespace: key.Namespace, Name: key.Name})
 	if err != nil {
 		return "", "", fmt.Errorf("looking up %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	if known == nil {
+		return ref.Kind + " " + ref.Name + " is missing\n", missingOf(ref, nil), nil
 	}
 	if metav1.IsControlledBy(known, p.cluster) {
 		return "", "", nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
+	"github.com/livestash-dev/livestash/operator/internal/named"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
@@ -63,23 +64,57 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 		return "", err
 	}
 	if found != nil && !metav1.IsControlledBy(found, c) {
-		return "", &reconcile.Problem{
-			Reason: v1alpha1.ReasonNameConflict,
-			Message: fmt.Sprintf("Secret %[1]s exists and does not belong to this LiveStashCluster: give the LiveStashCluster another name, or delete the Secret. "+
-				"If it is the fleet's own, as after a restore, whoever deletes it loses every session: have it taken over instead, with `kubectl label secret -n %[2]s %[1]s %[3]s=%[4]s %[5]s=%[6]s`",
-				found.Name, c.Namespace, render.ClusterLabel, c.Name, render.ManagedByLabel, render.Operator),
-			Watched: true,
-		}
+		return "", notOurs(c, found.Name)
 	}
 	if found != nil {
 		return found.UID, nil
 	}
 
 	secret := fleet.GeneratedSecret(c)
-	if err := r.Create(ctx, secret, apply.FieldOwner); err != nil {
+	err = r.Create(ctx, secret, apply.FieldOwner)
+	if apierrors.IsAlreadyExists(err) {
+		return r.generatedBefore(ctx, c, secret.Name)
+	}
+	if err != nil {
 		return "", fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
 	return secret.UID, r.tellGenerated(ctx, c, secret.Name)
+}
+
+// generatedBefore is the generated Secret that the cache does not have: it has lost its label, or the cache lags behind. One that is
+// somebody else's is left alone.
+func (r *Reconciler) generatedBefore(ctx context.Context, c *v1alpha1.LiveStashCluster, name string) (types.UID, error) {
+	live := &corev1.Secret{}
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, live); err != nil {
+		return "", fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	if !metav1.IsControlledBy(live, c) {
+		return "", notOurs(c, name)
+	}
+	return live.UID, r.label(ctx, c, live)
+}
+
+// label gives a Secret of the fleet's back the label without which the cache does not have it.
+func (r *Reconciler) label(ctx context.Context, c *v1alpha1.LiveStashCluster, live *corev1.Secret) error {
+	if live.Labels[render.ClusterLabel] == c.Name {
+		return nil
+	}
+	live.Labels = render.Merged(live.Labels, map[string]string{render.ClusterLabel: c.Name, render.ManagedByLabel: render.Operator})
+	if err := r.Update(ctx, live, apply.FieldOwner); err != nil {
+		return fmt.Errorf("labelling Secret %s: %w", live.Name, err)
+	}
+	return nil
+}
+
+// notOurs says what to do about a Secret in the place of the generated one. Without the fleets' label it is not watched: somebody looks
+// again.
+func notOurs(c *v1alpha1.LiveStashCluster, name string) error {
+	return &reconcile.Problem{
+		Reason: v1alpha1.ReasonNameConflict,
+		Message: fmt.Sprintf("Secret %[1]s exists and does not belong to this LiveStashCluster: give the LiveStashCluster another name, or delete the Secret. "+
+			"If it is the fleet's own, as after a restore, whoever deletes it loses every session: have it taken over instead, with `kubectl label secret -n %[2]s %[1]s %[3]s=%[4]s %[5]s=%[6]s`",
+			name, c.Namespace, render.ClusterLabel, c.Name, render.ManagedByLabel, render.Operator),
+	}
 }
 
 // tellGenerated says that values are new; when the fleet already runs, what that costs.
@@ -100,9 +135,9 @@ func (r *Reconciler) tellGenerated(ctx context.Context, c *v1alpha1.LiveStashClu
 
 // secretValue reads one key of a user's Secret.
 func (r *Reconciler) secretValue(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) ([]byte, error) {
-	found, err := r.secretMetadata(ctx, namespace, ref.Name)
+	found, err := r.Named.Get(ctx, named.Key{Kind: fleet.SecretReference, Namespace: namespace, Name: ref.Name})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("looking up Secret %s: %w", ref.Name, err)
 	}
 	if found == nil {
 		return nil, secretMissing("Secret %s does not exist in namespace %s: create it with the key %s", ref.Name, namespace, ref.Key)
@@ -120,7 +155,7 @@ func (r *Reconciler) secretValue(ctx context.Context, namespace string, ref v1al
 	return value, nil
 }
 
-// secretMetadata is what the cache knows of a Secret: never its data. Nil when there is none.
+// secretMetadata is what the cache knows of a Secret that carries the fleets' label: never its data. Nil when there is none.
 func (r *Reconciler) secretMetadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	found := secretMetadataObject()
 	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found)

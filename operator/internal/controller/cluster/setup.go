@@ -32,23 +32,17 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
-	"github.com/livestash-dev/livestash/operator/internal/render/tls"
-	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
-	// secretRefsIndex finds the LiveStashClusters that read a Secret.
-	secretRefsIndex = "secretRefs"
-	// configRefsIndex finds those that read a ConfigMap.
-	configRefsIndex = "configRefs"
 	// podClusterIndex finds the pods of a LiveStashCluster.
 	podClusterIndex = "cluster"
 	// podNodeIndex finds the pods of a node, emptiedIndex the nodes that are to be emptied.
 	podNodeIndex, emptiedIndex = "node", "emptied"
 )
 
-// CacheOptions restricts the cache to the objects of fleets and leaves out what the operator does not read. Secrets are
-// cached too, but only their metadata: see secretMetadata.
+// CacheOptions restricts the cache to the objects of fleets and leaves out what the operator does not read. Of Secrets only the
+// metadata is cached: see secretMetadata. Those that users name are not in it: see package named.
 func CacheOptions() cache.Options {
 	exists, err := labels.NewRequirement(render.ClusterLabel, selection.Exists, nil)
 	if err != nil {
@@ -63,7 +57,7 @@ func CacheOptions() cache.Options {
 			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: alike.Transform(slimPods, firstOwner)},
 			&corev1.Node{}:                  {Transform: slimNode},
-			&corev1.Secret{}:                {Transform: alike.Transform(slimMetadata, nil)},
+			&corev1.Secret{}:                {Label: ours.Label, Transform: alike.Transform(slimMetadata, nil)},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
@@ -183,15 +177,7 @@ func slimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTermi
 // SetupWithManager registers the reconciler with its watches. concurrency is how many LiveStashClusters are reconciled
 // at once.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LiveStashCluster{}, secretRefsIndex, secretNames)
-	if err != nil {
-		return err
-	}
-	err = mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.LiveStashCluster{}, configRefsIndex, configNames)
-	if err != nil {
-		return err
-	}
-	err = mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, podClusterIndex, clusterName)
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, podClusterIndex, clusterName)
 	if err != nil {
 		return err
 	}
@@ -212,8 +198,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&networkingv1.NetworkPolicy{}).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notOnlyStatus())).
-		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(r.readersBy(secretRefsIndex))).
-		WatchesRawSource(source.Kind(r.Configs, client.Object(metadataObject(fleet.ConfigMapReference)), handler.EnqueueRequestsFromMapFunc(r.readersBy(configRefsIndex)))).
+		WatchesMetadata(secretMetadataObject(), handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		WatchesRawSource(source.Channel(r.Named.Changed, &handler.EnqueueRequestForObject{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(podNewsChanged())).
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
@@ -235,55 +221,8 @@ func notOnlyStatus() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-func secretNames(object client.Object) []string {
-	cluster := object.(*v1alpha1.LiveStashCluster)
-	refs := fleet.SecretRefs(cluster)
-	names := make([]string, 0, len(refs)+5)
-	for _, ref := range refs {
-		names = append(names, ref.Name)
-	}
-	names = append(names, fleet.SecretName(cluster))
-	names = append(names, store.For(cluster).OwnSecrets(cluster)...)
-	if cluster.TLSEnabled() {
-		names = append(names, tls.AuthorityName(cluster), tls.SecretName(cluster))
-	}
-	return append(names, namesOf(cluster, fleet.SecretReference)...)
-}
-
-func configNames(object client.Object) []string {
-	return namesOf(object.(*v1alpha1.LiveStashCluster), fleet.ConfigMapReference)
-}
-
-// namesOf are the names of what the user has the pods read.
-func namesOf(c *v1alpha1.LiveStashCluster, kind string) []string {
-	var names []string
-	for _, ref := range fleet.References(c) {
-		if ref.Kind == kind {
-			names = append(names, ref.Name)
-		}
-	}
-	return names
-}
-
 func clusterName(object client.Object) []string {
 	return []string{object.GetLabels()[render.ClusterLabel]}
-}
-
-// readersBy finds, with an index, the LiveStashClusters whose pods read an object.
-func (r *Reconciler) readersBy(index string) handler.MapFunc {
-	return func(ctx context.Context, object client.Object) []ctrl.Request {
-		readers := &v1alpha1.LiveStashClusterList{}
-		err := r.List(ctx, readers, client.InNamespace(object.GetNamespace()), client.MatchingFields{index: object.GetName()})
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Looking up the LiveStashClusters that read an object", "name", object.GetName())
-			return nil
-		}
-		requests := make([]ctrl.Request, 0, len(readers.Items))
-		for i := range readers.Items {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&readers.Items[i])})
-		}
-		return requests
-	}
 }
 
 // podGone keeps the last words of a pod for the next pass.

@@ -27,6 +27,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/named"
 	"github.com/livestash-dev/livestash/operator/internal/observe"
 )
 
@@ -36,6 +37,8 @@ var (
 	// api is a client of the tests' own, without a cache, and connection is how it reaches the API server: with all rights.
 	api        client.Client
 	connection *rest.Config
+	// newNamed is what watches named objects for a reconciler of a test's own.
+	newNamed func() (*named.Watcher, error)
 	// underTest is the reconciler that the manager runs.
 	underTest *Reconciler
 	// operatorTime is what the operator takes for the time.
@@ -44,6 +47,8 @@ var (
 	requests atomic.Int64
 	// written is what the operator has written, in its order: "PATCH /apis/apps/v1/namespaces/web/statefulsets/shop".
 	written lockedList
+	// secretsAsked are the queries with which the operator has listed and watched Secrets.
+	secretsAsked lockedList
 	// agents is what the agents say, to an observer like the operator's.
 	agents = &saidByAgents{}
 	// redisServers are the Redis servers that the operator talks to.
@@ -98,12 +103,13 @@ func runSuite(m *testing.M) (code int, err error) {
 	if err := mgr.Add(observer); err != nil {
 		return 0, err
 	}
-	configs, err := NewConfigsCache(mgr, nil)
+	newNamed = func() (*named.Watcher, error) { return NewNamed(mgr) }
+	watcher, err := newNamed()
 	if err != nil {
 		return 0, err
 	}
 	underTest = &Reconciler{
-		Configs:            configs,
+		Named:              watcher,
 		Client:             leaves{mgr.GetClient()},
 		Live:               mgr.GetAPIReader(),
 		Recorder:           mgr.GetEventRecorder("livestash-operator"),
@@ -137,6 +143,9 @@ func countRequests(next http.RoundTripper) http.RoundTripper {
 		isEvent := bytes.Contains([]byte(r.URL.Path), []byte("/events"))
 		if r.URL.Query().Get("watch") == "" && !isEvent {
 			requests.Add(1)
+		}
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/secrets") {
+			secretsAsked.add(r.URL.Path + "?" + r.URL.RawQuery)
 		}
 		if r.Method != http.MethodGet && !isEvent {
 			written.add(r.Method + " " + r.URL.Path)

@@ -43,8 +43,12 @@ type release struct{ *Reconciler }
 
 // installed is an operator of that version, with images of that version.
 func installed(version string, change func(*Reconciler)) release {
+	watcher, err := newNamed()
+	if err != nil {
+		panic(err)
+	}
 	r := &Reconciler{
-		Client: underTest.Client.(leaves).Client, Live: underTest.Live, Recorder: underTest.Recorder, Clock: underTest.Clock,
+		Named: watcher, Client: underTest.Client.(leaves).Client, Live: underTest.Live, Recorder: underTest.Recorder, Clock: underTest.Clock,
 		ClusterDomain: "cluster.local", Agents: underTest.Agents, Redis: redisServers,
 		Version: version, AgentImage: "agent:" + version, RedisImage: "valkey:" + version, RedisExporterImage: "exporter:" + version,
 		Upgrade: v1alpha1.UpgradeWithNextRollout, UpgradesAtOnce: 1,

@@ -131,13 +131,12 @@ func live(ctx context.Context, api *rest.Config, scheme *runtime.Scheme, l *life
 	if err != nil {
 		return err
 	}
-	configs, err := cluster.NewConfigsCache(mgr, nil)
+	named, err := cluster.NewNamed(mgr)
 	if err != nil {
 		return err
 	}
 	reconciler := &cluster.Reconciler{
-		Configs: configs,
-		Client:  mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("livestash-operator"),
+		Named: named, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain: "cluster.local", Agents: silent{}, AgentImage: "operator", Clock: clock.RealClock{},
 	}
 	if err := reconciler.SetupWithManager(mgr, 1); err != nil {

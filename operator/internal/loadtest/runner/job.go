@@ -70,12 +70,13 @@ func (*Job) Object(test Test) client.Object {
 			Args:            args,
 			Env:             test.environment(),
 			Resources:       test.Resources,
-			SecurityContext: containerSecurity(),
+			SecurityContext: test.runnerSecurity(),
 			ReadinessProbe:  readinessProbe(),
 			// A script that k6 cannot read ends with a sentence in the log, and no report.
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
 	}
+	pod.Volumes, pod.Containers[0].VolumeMounts = test.scratch()
 	if test.Script.ConfigMap != "" {
 		pod.Volumes = []corev1.Volume{{Name: "script", VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: test.Script.ConfigMap}},

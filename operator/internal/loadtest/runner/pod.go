@@ -31,6 +31,27 @@ func containerSecurity() *corev1.SecurityContext {
 	}
 }
 
+// scratchVolume is the only place where a runner of ours may write, besides its termination message.
+const scratchVolume = "scratch"
+
+// runnerSecurity is containerSecurity, and no more to write to than the scratch volume, where that is known to do.
+func (t Test) runnerSecurity() *corev1.SecurityContext {
+	security := containerSecurity()
+	if !t.ownFiles() {
+		security.ReadOnlyRootFilesystem = ptr.To(true)
+	}
+	return security
+}
+
+// scratch is the volume with which a read-only root file system goes, and where it is. None without one.
+func (t Test) scratch() ([]corev1.Volume, []corev1.VolumeMount) {
+	if t.ownFiles() {
+		return nil, nil
+	}
+	return []corev1.Volume{{Name: scratchVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		[]corev1.VolumeMount{{Name: scratchVolume, MountPath: "/tmp"}}
+}
+
 // process is what a runner's pod tells.
 func process(number int, pod *corev1.Pod) Process {
 	seen := Process{Number: number, State: Pending, Pod: pod.Name, IP: pod.Status.PodIP}

@@ -38,8 +38,10 @@ type Test struct {
 	Owner metav1.OwnerReference
 	// Image holds k6 and the scenarios, StarterImage the sh and curl of k6-operator's starter.
 	Image, StarterImage string
-	PullPolicy          corev1.PullPolicy
-	PullSecrets         []corev1.LocalObjectReference
+	// UsersImage is whether the image is the user's, of which nobody knows where it writes.
+	UsersImage  bool
+	PullPolicy  corev1.PullPolicy
+	PullSecrets []corev1.LocalObjectReference
 	// Runners is how many processes share the test.
 	Runners int32
 	Script  Script
@@ -54,6 +56,9 @@ type Test struct {
 	// Limit is after how long the test stops even when nobody is there to stop it.
 	Limit time.Duration
 }
+
+// ownFiles is whether image and script may write wherever they like: those of users do as they always did.
+func (t Test) ownFiles() bool { return t.UsersImage || t.Script.ConfigMap != "" }
 
 // Script is what k6 runs: a file of the image, or one of a ConfigMap.
 type Script struct {

@@ -79,6 +79,8 @@ type testRunPod struct {
 	Tolerations                  []corev1.Toleration           `json:"tolerations,omitempty"`
 	SecurityContext              *corev1.PodSecurityContext    `json:"securityContext"`
 	ContainerSecurityContext     *corev1.SecurityContext       `json:"containerSecurityContext"`
+	Volumes                      []corev1.Volume               `json:"volumes,omitempty"`
+	VolumeMounts                 []corev1.VolumeMount          `json:"volumeMounts,omitempty"`
 	ReadinessProbe               *corev1.Probe                 `json:"readinessProbe,omitempty"`
 	LivenessProbe                *corev1.Probe                 `json:"livenessProbe,omitempty"`
 }
@@ -102,6 +104,9 @@ func (*TestRun) Object(test Test) client.Object {
 	// The initializer counts the VUs, which are a function of the options.
 	runner.Env, initializer.Env = test.environment(), test.environment()
 	runner.Resources = &test.Resources
+	// The initializer writes to /tmp, and some versions of k6-operator give it a volume there, others none.
+	runner.ContainerSecurityContext = test.runnerSecurity()
+	runner.Volumes, runner.VolumeMounts = test.scratch()
 	// k6-operator's own asks every ten seconds, and it waits for the answer.
 	runner.ReadinessProbe = readinessProbe()
 	// Its own liveness probe kills a k6 that is busy for three seconds.

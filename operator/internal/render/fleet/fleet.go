@@ -41,6 +41,9 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	if config := redis.OperatedConfig(c); config != nil {
 		objects = append(objects, config)
 	}
+	if policy := redis.OperatedNetworkPolicy(c); policy != nil {
+		objects = append(objects, policy)
+	}
 	objects = append(objects, statefulSet, ClientService(c))
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
 	if budget := PodDisruptionBudget(c, in, &statefulSet.Spec.Template.Spec); budget != nil {

@@ -3,12 +3,17 @@ package fleet
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 )
+
+// dnsPort is that of DNS servers.
+const dnsPort = 53
 
 // NetworkPolicy opens the HTTP port to all, the agent's to the operator and to Prometheus, and epmd and Erlang distribution to the
 // fleet's own pods: whoever reaches those two and knows the cookie can run code in the pods. Ports that pods of another template still listen on stay open as long.
@@ -24,7 +29,7 @@ func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1
 		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: render.PolicyPorts(read...), From: render.ReadersOnly(in)})
 	}
 	between := distinct(append([]int32{epmdPort, c.Spec.Clustering.DistributionPort}, in.HeldPorts.Distribution...))
-	return &networkingv1.NetworkPolicy{
+	policy := &networkingv1.NetworkPolicy{
 		TypeMeta:   render.NetworkPolicyType,
 		ObjectMeta: render.ObjectMeta(c, c.Name),
 		Spec: networkingv1.NetworkPolicySpec{
@@ -35,6 +40,22 @@ func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1
 				From:  []networkingv1.NetworkPolicyPeer{{PodSelector: render.Selector(c)}},
 			}),
 		},
+	}
+	if egress := c.Spec.NetworkPolicy.Egress; egress != nil {
+		policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+		policy.Spec.Egress = append(ownEgress(c, between), egress.Allow...)
+	}
+	return policy
+}
+
+// ownEgress is what no fleet can do without: DNS, which has other addresses in each cluster, the nodes of the fleet, and its Redis.
+func ownEgress(c *v1alpha1.LiveStashCluster, between []int32) []networkingv1.NetworkPolicyEgressRule {
+	dns := render.PolicyPorts(dnsPort, dnsPort)
+	dns[0].Protocol = ptr.To(corev1.ProtocolUDP)
+	return []networkingv1.NetworkPolicyEgressRule{
+		{Ports: dns},
+		{Ports: render.PolicyPorts(between...), To: []networkingv1.NetworkPolicyPeer{{PodSelector: render.Selector(c)}}},
+		redis.Egress(c),
 	}
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
 )
@@ -96,4 +98,42 @@ func TestNetworkPolicy(t *testing.T) {
 			t.Errorf("got %v, want none", policy)
 		}
 	})
+}
+
+// Restricted pods reach DNS, each other and their Redis, and what the user allows. What is open to them does not change by that.
+func TestEgress(t *testing.T) {
+	cluster, in := rendertest.Cluster(t, "smallest"), rendertest.Inputs
+	in.HeldPorts = render.Ports{Distribution: []int32{9200}}
+	free := NetworkPolicy(cluster, in)
+	if len(free.Spec.PolicyTypes) != 1 || free.Spec.Egress != nil {
+		t.Errorf("a fleet that asks for nothing may connect to %v", free.Spec.Egress)
+	}
+	database := networkingv1.NetworkPolicyEgressRule{Ports: render.PolicyPorts(5432)}
+	cluster.Spec.NetworkPolicy.Egress = &v1alpha1.EgressSpec{Allow: []networkingv1.NetworkPolicyEgressRule{database}}
+	policy := NetworkPolicy(cluster, in)
+	if diff := cmp.Diff([]networkingv1.PolicyType{"Ingress", "Egress"}, policy.Spec.PolicyTypes); diff != "" {
+		t.Errorf("types (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(free.Spec.Ingress, policy.Spec.Ingress); diff != "" {
+		t.Errorf("what is open changes (-want +got):\n%s", diff)
+	}
+	type open struct {
+		Ports []string
+		To    int
+	}
+	var got []open
+	for _, rule := range policy.Spec.Egress {
+		now := open{To: len(rule.To)}
+		for _, port := range rule.Ports {
+			now.Ports = append(now.Ports, fmt.Sprint(*port.Protocol, " ", port.Port.IntVal))
+		}
+		got = append(got, now)
+	}
+	want := []open{{[]string{"UDP 53", "TCP 53"}, 0}, {[]string{"TCP 4369", "TCP 9100", "TCP 9200"}, 1}, {[]string{"TCP 6379"}, 2}, {[]string{"TCP 5432"}, 0}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the pods may connect to (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(render.Selector(cluster), policy.Spec.Egress[1].To[0].PodSelector); diff != "" {
+		t.Errorf("the peers (-want +got):\n%s", diff)
+	}
 }

@@ -30,6 +30,54 @@ func Service(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in rend
 	}
 }
 
+// sentinelPort is that of the Sentinels of redis-operator.
+const sentinelPort = 26379
+
+// OperatedNetworkPolicy opens the Redis that redis-operator runs to the fleet's pods, and to redis-operator, which may be in any namespace.
+// Servers and Sentinels reach each other: Sentinels have no password. Nil when there is none, or spec.networkPolicy is disabled.
+func OperatedNetworkPolicy(c *v1alpha1.LiveStashCluster) *networkingv1.NetworkPolicy {
+	if store.OperatedRedis(c) == nil || !ptr.Deref(c.Spec.NetworkPolicy.Enabled, true) {
+		return nil
+	}
+	own := metav1.LabelSelector{MatchLabels: operatedLabels(c)}
+	managers := []networkingv1.NetworkPolicyPeer{{PodSelector: &own}}
+	// The labels of its chart's pods, of the same in other versions, and of its bundle for the Operator Lifecycle Manager.
+	for _, label := range []string{"name", "app.kubernetes.io/name", "control-plane"} {
+		managers = append(managers, networkingv1.NetworkPolicyPeer{
+			NamespaceSelector: &metav1.LabelSelector{},
+			PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{label: "redis-operator"}},
+		})
+	}
+	return &networkingv1.NetworkPolicy{
+		TypeMeta:   render.NetworkPolicyType,
+		ObjectMeta: operatedMeta(c),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: own,
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{
+				{Ports: render.PolicyPorts(redisPort), From: []networkingv1.NetworkPolicyPeer{{PodSelector: render.Selector(c)}}},
+				{Ports: render.PolicyPorts(redisPort, sentinelPort), From: managers},
+			},
+		},
+	}
+}
+
+// operatedLabels select the servers and Sentinels of the Redis that redis-operator runs.
+func operatedLabels(c *v1alpha1.LiveStashCluster) map[string]string {
+	return map[string]string{"app.kubernetes.io/name": operatedBy, render.ClusterLabel: c.Name}
+}
+
+// Egress is what the fleet's pods may connect to for their Redis: that of either operator, because pods of before use the Redis of before.
+func Egress(c *v1alpha1.LiveStashCluster) networkingv1.NetworkPolicyEgressRule {
+	return networkingv1.NetworkPolicyEgressRule{
+		Ports: render.PolicyPorts(redisPort),
+		To: []networkingv1.NetworkPolicyPeer{
+			{PodSelector: &metav1.LabelSelector{MatchLabels: selectorLabels(c)}},
+			{PodSelector: &metav1.LabelSelector{MatchLabels: operatedLabels(c)}},
+		},
+	}
+}
+
 // NetworkPolicy opens Redis to the fleet's pods, to the server that takes its place, and to the operator, which tells both. Its exporter is open
 // to those who may read the fleet's metrics. Nil when spec.networkPolicy is disabled.
 func NetworkPolicy(c *v1alpha1.LiveStashCluster, in render.Inputs) *networkingv1.NetworkPolicy {

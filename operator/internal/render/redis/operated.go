@@ -27,6 +27,9 @@ const (
 // operatedConfigFile is the file that redis-operator includes into its own configuration, at the end of it.
 const operatedConfigFile = "redis-additional.conf"
 
+// operatedBy is the application's name in the labels of what redis-operator runs.
+const operatedBy = "redis-operated"
+
 // operatedUser is the user of redis-operator's images.
 const operatedUser int64 = 1000
 
@@ -39,7 +42,7 @@ func OperatedName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis
 // selectors must not match.
 func operatedMeta(c *v1alpha1.LiveStashCluster) metav1.ObjectMeta {
 	meta := objectMeta(c, OperatedName(c))
-	meta.Labels["app.kubernetes.io/name"] = "redis-operated"
+	meta.Labels["app.kubernetes.io/name"] = operatedBy
 	return meta
 }
 

@@ -1,0 +1,136 @@
+package named
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata/fake"
+)
+
+// The tests of the controllers watch by name, on a real API server. These are about what happens when many are named.
+
+var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
+func secret(name, version string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name), ResourceVersion: version},
+	}
+}
+
+// crowded watches all Secrets, because two are named and one would be too many.
+func crowded(t *testing.T, there ...runtime.Object) (*Watcher, fake.MetadataClient) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewSimpleMetadataClient(scheme, there...)
+	w := New(api)
+	w.most = 1
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- w.Start(ctx) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"a", "b"} {
+		w.Watch(types.NamespacedName{Namespace: "web", Name: "shop-" + name}, []Key{{"Secret", "web", name}})
+	}
+	return w, api.Resource(secrets).Namespace("web").(fake.MetadataClient)
+}
+
+func (w *Watcher) versionOf(t *testing.T, name string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	live, err := w.Get(ctx, Key{"Secret", "web", name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if live == nil {
+		return ""
+	}
+	return live.ResourceVersion
+}
+
+// tells waits for the next LiveStashCluster that is told of a change.
+func (w *Watcher) tells(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case event := <-w.Changed:
+		if event.Object.GetName() != want {
+			t.Errorf("%s is told, want %s", event.Object.GetName(), want)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s is not told", want)
+	}
+}
+
+func TestManyAreWatchedTogether(t *testing.T) {
+	w, api := crowded(t, secret("a", "1"), secret("bystander", "1"))
+	if a, b := w.versionOf(t, "a"), w.versionOf(t, "b"); a != "1" || b != "" {
+		t.Fatalf("a is %q and b is %q, want 1 and none", a, b)
+	}
+	for _, change := range []func() error{
+		func() error {
+			_, err := api.UpdateFake(secret("bystander", "2"), metav1.UpdateOptions{})
+			return err
+		},
+		func() error { _, err := api.UpdateFake(secret("a", "3"), metav1.UpdateOptions{}); return err },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.tells(t, "shop-a")
+	if _, err := api.CreateFake(secret("b", "4"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.tells(t, "shop-b")
+	if err := api.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.tells(t, "shop-a")
+	if a, b := w.versionOf(t, "a"), w.versionOf(t, "b"); a != "" || b != "4" {
+		t.Errorf("a is %q and b is %q, want none and 4", a, b)
+	}
+
+	w.Watch(types.NamespacedName{Namespace: "web", Name: "late"}, []Key{{"Secret", "web", "bystander"}})
+	if version := w.versionOf(t, "bystander"); version != "2" {
+		t.Errorf("what is named later is %q, want 2", version)
+	}
+	w.Watch(types.NamespacedName{Namespace: "web", Name: "late"}, nil)
+	if _, err := w.Get(t.Context(), Key{"Secret", "web", "bystander"}); err == nil {
+		t.Error("what nobody names any more is still watched")
+	}
+}
+
+// An API server that refuses is no reason to wait: the pass ends with its words, and comes again when it answers.
+func TestRefusal(t *testing.T) {
+	told := make(chan struct{}, 1)
+	watched := newObject(func() { told <- struct{}{} })
+	watched.failed(nil)
+	watched.failed(context.DeadlineExceeded)
+	<-watched.told
+	if live, err := watched.now(); live != nil || err == nil {
+		t.Errorf("now = %v, %v, want the error", live, err)
+	}
+	watched.becomes(nil)
+	select {
+	case <-told:
+	default:
+		t.Error("nobody is told that it answers now")
+	}
+	if live, err := watched.now(); live != nil || err != nil {
+		t.Errorf("now = %v, %v, want neither", live, err)
+	}
+}
