@@ -12,13 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
@@ -134,7 +134,7 @@ func (r *Reconciler) digestOf(ctx context.Context, p *pass, ref fleet.Reference)
 	if err != nil {
 		return "", "", fmt.Errorf("looking up %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	if metav1.IsControlledBy(known, p.cluster) {
+	if apply.Owns(p.cluster, known) {
 		return "", "", nil
 	}
 	now, err := r.contentOf(ctx, key, ref.Kind, known)

@@ -62,7 +62,7 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 	if err != nil {
 		return "", err
 	}
-	if found != nil && !metav1.IsControlledBy(found, c) {
+	if found != nil && !apply.Owns(c, found) {
 		return "", &reconcile.Problem{
 			Reason: v1alpha1.ReasonNameConflict,
 			Message: fmt.Sprintf("Secret %[1]s exists and does not belong to this LiveStashCluster: give the LiveStashCluster another name, or delete the Secret. "+
