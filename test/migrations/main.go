@@ -34,6 +34,7 @@ const patience = 10 * time.Minute
 
 func main() {
 	rounds := flag.Int("rounds", 200, "How many templates are asked for, one after the other.")
+	atMost := flag.Duration("at-most", 0, "End after the round that is under way then, with fewer rounds. 0: never.")
 	operator := flag.String("operator", filepath.Join("..", "bin", "manager"), "The operator's program.")
 	life := flag.Duration("life", 8*time.Second, "How long an operator lives in the mean. With less than it takes to start nothing gets on.")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "What chance begins with.")
@@ -41,13 +42,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *rounds, *operator, *life, *seed, *logPath); err != nil {
+	if err := run(ctx, *rounds, *atMost, *operator, *life, *seed, *logPath); err != nil {
 		fmt.Fprintln(os.Stderr, "migrations:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int, program string, life time.Duration, seed uint64, logPath string) error {
+func run(ctx context.Context, rounds int, atMost time.Duration, program string, life time.Duration, seed uint64, logPath string) error {
 	var log io.Writer
 	if logPath != "" {
 		file, err := os.Create(logPath)
@@ -71,7 +72,7 @@ func run(ctx context.Context, rounds int, program string, life time.Duration, se
 	go func() { ended <- operators.live(living) }()
 	begun := time.Now()
 	say("%d rounds with seed %d", rounds, seed)
-	problem := s.roll(ctx, rounds)
+	done, problem := s.roll(ctx, rounds, atMost)
 	lines, err := s.ledger(ctx)
 	stop()
 	for _, err := range []error{<-ended, problem, err} {
@@ -79,12 +80,12 @@ func run(ctx context.Context, rounds int, program string, life time.Duration, se
 			return err
 		}
 	}
-	counted, faults := ledger{lines: lines, rounds: rounds, waited: s.waited}.audit()
+	counted, faults := ledger{lines: lines, rounds: done, waited: s.waited}.audit()
 	for _, fault := range faults {
 		say("%s", fault)
 	}
 	line, err := json.Marshal(map[string]any{
-		"rounds": rounds, "once": counted.Once, "none": counted.None, "replaced": counted.Replaced, "back": s.backs,
+		"rounds": done, "once": counted.Once, "none": counted.None, "replaced": counted.Replaced, "back": s.backs,
 		"kills": operators.kills, "faults": len(faults), "minutes": int(time.Since(begun).Minutes() + 0.5), "seed": seed,
 	})
 	if err != nil {
@@ -126,30 +127,34 @@ func (s *subject) prepare(ctx context.Context) error {
 
 // roll asks for one template after the other. Of each four, three are waited for until a pod serves; the fourth is soon replaced. Sometimes
 // somebody goes back to an earlier one in between, which must run nothing.
-func (s *subject) roll(ctx context.Context, rounds int) error {
+func (s *subject) roll(ctx context.Context, rounds int, atMost time.Duration) (done int, err error) {
+	begun := time.Now()
 	for round := 1; round <= rounds; round++ {
+		if atMost > 0 && time.Since(begun) > atMost {
+			rounds = round // the last one, which is waited for
+		}
 		if len(s.served) > 0 && s.chance.IntN(5) == 0 {
 			recent := s.served[max(0, len(s.served)-5):]
 			if err := s.change(ctx, recent[s.chance.IntN(len(recent))], s.moment()); err != nil {
-				return err
+				return round, err
 			}
 			s.backs++
 		}
 		if err := s.change(ctx, round, s.moment()); err != nil {
-			return err
+			return round, err
 		}
 		if s.chance.IntN(4) == 0 && round < rounds {
 			continue
 		}
 		if err := fleet.Eventually(ctx, patience, func(ctx context.Context) error { return s.serves(ctx, round) }); err != nil {
-			return fmt.Errorf("round %d: %w", round, err)
+			return round, fmt.Errorf("round %d: %w", round, err)
 		}
 		s.waited[round], s.served = true, append(s.served, round)
 		if round%10 == 0 {
 			say("round %d", round)
 		}
 	}
-	return nil
+	return rounds, nil
 }
 
 // moment is up to three seconds, mostly less.
