@@ -86,7 +86,7 @@ func run(ctx context.Context, rounds int, atMost time.Duration, program string, 
 	}
 	line, err := json.Marshal(map[string]any{
 		"rounds": done, "once": counted.Once, "none": counted.None, "replaced": counted.Replaced, "back": s.backs,
-		"kills": operators.kills, "faults": len(faults), "minutes": int(time.Since(begun).Minutes() + 0.5), "seed": seed,
+		"kills": operators.kills, "ended": operators.ends, "faults": len(faults), "minutes": int(time.Since(begun).Minutes() + 0.5), "seed": seed,
 	})
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ type subject struct {
 // prepare makes what the fleet needs. Its commands write into a volume that its pods share.
 func (s *subject) prepare(ctx context.Context) error {
 	if running, err := s.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--selector", "app.kubernetes.io/name=livestash-operator", "-o", "name"); err != nil || strings.TrimSpace(running) != "" {
-		return fmt.Errorf("an operator runs in the cluster, which nobody kills: %s (%w)", running, err)
+		return fmt.Errorf("an operator runs in the cluster, which nobody kills: %s (%v)", running, err)
 	}
 	if _, err := s.Kubectl(ctx, "", "apply", "--server-side", "-f", filepath.Join("..", "config", "crd", "bases")); err != nil {
 		return err
@@ -185,7 +185,11 @@ func (s *subject) change(ctx context.Context, round int, wait time.Duration) err
 	if err != nil {
 		return err
 	}
-	if _, err := s.Kubectl(ctx, string(manifest), "--namespace", namespace, "apply", "-f", "-"); err != nil {
+	err = fleet.Eventually(ctx, patience, func(ctx context.Context) error {
+		_, err := s.Kubectl(ctx, string(manifest), "--namespace", namespace, "apply", "-f", "-")
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return fleet.Pause(ctx, wait)
@@ -217,7 +221,11 @@ func variable(pod *corev1.Pod, name string) string {
 
 // ledger is what the commands have written.
 func (s *subject) ledger(ctx context.Context) ([]string, error) {
-	text, err := s.Kubectl(ctx, "", "--namespace", namespace, "exec", fleet.Name+"-0", "-c", fleet.AppContainer, "--", "cat", "/ledger/runs")
+	var text string
+	err := fleet.Eventually(ctx, patience, func(ctx context.Context) (err error) {
+		text, err = s.Kubectl(ctx, "", "--namespace", namespace, "exec", fleet.Name+"-0", "-c", fleet.AppContainer, "--", "cat", "/ledger/runs")
+		return err
+	})
 	return strings.Split(strings.TrimSpace(text), "\n"), err
 }
 

@@ -17,8 +17,8 @@ type mortal struct {
 	life   time.Duration
 	chance *rand.Rand
 	log    io.Writer
-	// kills is how many were killed so far.
-	kills int
+	// kills is how many were killed so far, ends how many have ended by themselves, because the API server did not answer.
+	kills, ends int
 }
 
 // live runs one operator after the other until the context ends, each until it is killed with SIGKILL.
@@ -33,7 +33,12 @@ func (m *mortal) live(ctx context.Context) error {
 		go func() { ended <- operator.Wait() }()
 		select {
 		case err := <-ended:
-			return fmt.Errorf("the operator has ended by itself: %w", err)
+			if err == nil {
+				return errors.New("the operator has ended by itself, and well")
+			}
+			m.ends++
+			time.Sleep(time.Second)
+			continue
 		case <-ctx.Done():
 		case <-time.After(time.Duration(m.chance.Int64N(2 * int64(m.life)))):
 			m.kills++
