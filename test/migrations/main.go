@@ -111,8 +111,12 @@ type subject struct {
 
 // prepare makes what the fleet needs. Its commands write into a volume that its pods share.
 func (s *subject) prepare(ctx context.Context) error {
-	if running, err := s.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--selector", "app.kubernetes.io/name=livestash-operator", "-o", "name"); err != nil || strings.TrimSpace(running) != "" {
-		return fmt.Errorf("an operator runs in the cluster, which nobody kills: %s (%v)", running, err)
+	running, err := s.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--selector", "app.kubernetes.io/name=livestash-operator", "-o", "name")
+	if err != nil {
+		return err
+	}
+	if running = strings.TrimSpace(running); running != "" {
+		return fmt.Errorf("an operator runs in the cluster that nobody kills: %s", running)
 	}
 	if _, err := s.Kubectl(ctx, "", "apply", "--server-side", "-f", filepath.Join("..", "config", "crd", "bases")); err != nil {
 		return err
@@ -121,7 +125,7 @@ func (s *subject) prepare(ctx context.Context) error {
 		return err
 	}
 	claim := `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"ledger"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Mi"}}}}`
-	_, err := s.Kubectl(ctx, claim, "--namespace", namespace, "apply", "-f", "-")
+	_, err = s.Kubectl(ctx, claim, "--namespace", namespace, "apply", "-f", "-")
 	return err
 }
 

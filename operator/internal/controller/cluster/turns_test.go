@@ -7,9 +7,11 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -92,5 +94,22 @@ func TestUpgradeOfAFleetThatNeverGetsReady(t *testing.T) {
 			return fmt.Errorf("%d fleets are being upgraded, the bad one is %+v", len(now), bad.Status.Conditions)
 		}
 		return nil
+	})
+	noTurnsAreLeft(t, clusters)
+}
+
+// noTurnsAreLeft removes the fleets: turns are those of all fleets, also of other tests'.
+func noTurnsAreLeft(t *testing.T, clusters []*v1alpha1.LiveStashCluster) {
+	t.Helper()
+	for _, cluster := range clusters {
+		suite.Must(t, api.Delete(t.Context(), fleetSet(t, cluster)))
+	}
+	suite.Eventually(t, func() error {
+		left := &appsv1.StatefulSetList{}
+		err := underTest.List(t.Context(), left, client.MatchingFields{upgradingIndex: "yes"})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("%d StatefulSets are still known as being upgraded", len(left.Items))
+		}
+		return err
 	})
 }
