@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// yamlBlock is a block of YAML in a page.
-var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+// yamlBlock is a block of YAML in a page, or in a list on it.
+var yamlBlock = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```")
 
 // shown are the objects of this API that a block of YAML shows. Where it shows the spec of a LiveStashCluster alone, what it leaves out is added.
 func shown(t *testing.T, block string, specs bool) []*unstructured.Unstructured {
