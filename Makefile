@@ -133,7 +133,7 @@ test-e2e: $(CLUSTER_NEEDS) prometheus-image ## End-to-end tests (CLUSTER=local, 
 	@hack/test-e2e
 
 .PHONY: survival
-survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS= PERSISTENCE=).
+survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS= PERSISTENCE= COPIES= AT_ONCE=).
 	@hack/survival
 
 .PHONY: test-survival
@@ -143,6 +143,10 @@ test-survival: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test
 .PHONY: soak
 soak: $(CLUSTER_NEEDS) survival-image ## Random events and a ledger of every stash (ADAPTERS= MINUTES=10 SEED= USERS=300 PODS=3 FAULTS=on WORKLOAD= TLS=).
 	@hack/soak
+
+.PHONY: migrations
+migrations: $(CLUSTER_NEEDS) survival-image ## How often the command before a rollout runs while the operator is killed at random (ROUNDS=200 LIFE=8s SEED= AT_MOST=).
+	@hack/migrations
 
 .PHONY: matrix
 matrix: $(CLUSTER_NEEDS) ## The published benchmark, users and times divided by SCALE= (WORKLOAD= OUT= KEEP=1).

@@ -29,7 +29,9 @@ type options struct {
 	maxP99     time.Duration
 	// together does each event to the fleets of all adapters at once. It saves time, and makes the times worthless.
 	together bool
-	keep     bool
+	// copies is how many fleets of each adapter there are, atOnce how many of them are upgraded at the same time.
+	copies, atOnce int
+	keep           bool
 }
 
 // notesShown is how many sessions of a result are spoken of.
@@ -60,12 +62,10 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 	}
 	var groups [][]*fleet.Fleet
 	for _, adapter := range o.adapters {
-		f := fleet.New(c, o.Options, "survival", adapter)
-		if o.together && len(groups) > 0 {
-			groups[0] = append(groups[0], f)
-			continue
+		if !o.together || len(groups) == 0 {
+			groups = append(groups, nil)
 		}
-		groups = append(groups, []*fleet.Fleet{f})
+		groups[len(groups)-1] = append(groups[len(groups)-1], copies(c, o, adapter)...)
 	}
 	var results []result
 	for i, fleets := range groups {
@@ -87,6 +87,18 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 	return results, errors.Join(err, ctx.Err())
 }
 
+// copies are the fleets with an adapter.
+func copies(c *fleet.Cluster, o options, adapter string) []*fleet.Fleet {
+	fleets := make([]*fleet.Fleet, o.copies)
+	for i := range fleets {
+		fleets[i] = fleet.New(c, o.Options, "survival", adapter)
+		if i > 0 {
+			fleets[i].Namespace += fmt.Sprintf("-%d", i+1)
+		}
+	}
+	return fleets
+}
+
 // subjects are the fleets that an event is done to.
 func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 	return slices.DeleteFunc(slices.Clone(fleets), func(f *fleet.Fleet) bool {
@@ -98,7 +110,7 @@ func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 // choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
 	all := events(o)
-	known := []string{plain, paired, single, hidden, forgotten, tried}
+	known := []string{plain, paired, single, hidden, forgotten, tried, upgraded}
 	var chosen []event
 	for _, e := range all {
 		known = append(known, e.name)
@@ -124,9 +136,9 @@ func choose(o options) ([]event, error) {
 	return chosen, nil
 }
 
-// installOperator installs or upgrades the operator, with its image under this tag.
-func (d *driver) installOperator(ctx context.Context, tag string) error {
-	err := fleet.InstallOperator(ctx, tag)
+// installOperator installs or upgrades the operator, with its image under this tag, and with these values of the chart.
+func (d *driver) installOperator(ctx context.Context, tag string, sets ...string) error {
+	err := fleet.InstallOperator(ctx, tag, sets...)
 	if err == nil {
 		d.operatorTag = tag
 	}
@@ -162,7 +174,7 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []resul
 		}
 		results[i] = r
 	}
-	return results
+	return merged(results)
 }
 
 // skips is why an event is not done to fleets with an adapter; empty when it is.

@@ -52,6 +52,8 @@ const (
 	forgotten = "forgotten"
 	// tried are rollouts with a canary.
 	tried = "tried"
+	// upgraded are upgrades of the operator under many fleets: see options.copies.
+	upgraded = "upgrades"
 )
 
 // event is something that happens to a fleet.
@@ -103,7 +105,7 @@ func (e event) is(name string) bool { return name == e.name || name == e.group }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents())
+	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), upgradeEvents())
 }
 
 // plainEvents are in an order of their own: the worst ones late.
@@ -367,11 +369,7 @@ func (s *subject) midway(ctx context.Context, before map[string]types.UID) error
 // upgradeOperator installs the operator under its other tag. It would render other pods, because their template names the operator's image
 // for the agent, and must not touch those that there are.
 func upgradeOperator(ctx context.Context, d *driver, fleets []*subject) error {
-	tag := d.options.NextTag
-	if d.operatorTag == tag {
-		tag = d.options.Tag
-	}
-	install := sync.OnceValue(func() error { return d.installOperator(ctx, tag) })
+	install := sync.OnceValue(func() error { return d.installOperator(ctx, d.otherTag()) })
 	try(fleets, func(s *subject) error { return s.Upgrade(ctx, install) })
 	return nil
 }

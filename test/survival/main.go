@@ -27,7 +27,7 @@ func main() {
 	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
 	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
 	flag.StringVar(&eventNames, "events", strings.Join(o.events, " "),
-		"The events, by name or by group (plain, single, pairs, hidden, forgotten, tried), separated by spaces or commas.")
+		"The events, by name or by group (plain, single, pairs, hidden, forgotten, tried, upgrades), separated by spaces or commas.")
 	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
 	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
 	flag.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled.")
@@ -37,6 +37,8 @@ func main() {
 	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event; after two things at once at least 1 s. 0: not judged.")
 	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
+	flag.IntVar(&o.copies, "copies", o.copies, "How many fleets of each adapter there are, to all of which an event is done at once. Their numbers are added up; the times are the worst of them.")
+	flag.IntVar(&o.atOnce, "at-once", o.atOnce, "How many fleets the operator may upgrade at the same time, for the event upgrade-now.")
 	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
 	flag.Parse()
 	o.adapters, o.events = words(adapterNames), words(eventNames)
@@ -48,6 +50,9 @@ func main() {
 	}
 	if o.Redis != fleet.Managed && o.Redis != fleet.Operated {
 		fail(fmt.Errorf("-redis is %q, but must be %s or %s", o.Redis, fleet.Managed, fleet.Operated))
+	}
+	if o.copies < 1 || o.atOnce < 1 {
+		fail(fmt.Errorf("-copies is %d and -at-once is %d, but both must be at least 1", o.copies, o.atOnce))
 	}
 	o.Agent, o.Persistence = agent == "on", persistence == "on"
 
@@ -79,7 +84,7 @@ func fail(err error) {
 func defaults() options {
 	return options{
 		Options:  fleet.Defaults(),
-		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, stashEvery: 5 * time.Second,
+		sessions: 500, copies: 1, atOnce: 1, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, stashEvery: 5 * time.Second,
 		// All pairs take longer than all else. This one lost everything.
 		events: []string{plain, single, hidden, "evict-change-2"},
 	}

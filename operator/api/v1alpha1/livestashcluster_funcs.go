@@ -145,6 +145,11 @@ func (c *LiveStashCluster) TLSEnabled() bool {
 	return c.Spec.Clustering.TLS.Enabled
 }
 
+// Retains is whether what no session goes on without outlives the LiveStashCluster.
+func (c *LiveStashCluster) Retains() bool {
+	return c.Spec.WhenDeleted == DeletionRetain
+}
+
 // Ref is the user's Secret, or nil when the value is generated.
 func (s *SecretSource) Ref() *SecretKeyReference {
 	if s == nil {

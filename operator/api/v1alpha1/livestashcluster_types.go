@@ -61,6 +61,7 @@ type LiveStashClusterList struct {
 // +kubebuilder:validation:XValidation:rule="self.clustering.tls == oldSelf.clustering.tls || (has(self.replicas) && self.replicas == 0) || (has(oldSelf.replicas) && oldSelf.replicas == 0)",message="clustering.tls cannot change while there are pods, because nodes with and without TLS, or of two issuers, cannot talk to each other: scale to 0 replicas first, or make a new LiveStashCluster",fieldPath=".clustering"
 // +kubebuilder:validation:XValidation:rule="self.agent.enabled || !has(self.monitoring.podMonitor.enabled) || !self.monitoring.podMonitor.enabled",message="monitoring.podMonitor scrapes the agents, and agent.enabled is false: enable the agent, or remove monitoring.podMonitor",fieldPath=".monitoring"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout.canary) || (has(oldSelf.rollout.canary) && oldSelf.rollout.canary.pods == self.rollout.canary.pods) || self.rollout.canary.pods < (has(self.replicas) && self.replicas > 2 ? self.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".rollout.canary"
+// +kubebuilder:validation:XValidation:rule="!has(self.whenDeleted) || self.whenDeleted != 'Retain' || !has(self.redis) || !has(self.redis.operator) || !has(self.redis.operator.persistence)",message="whenDeleted cannot be Retain with redis.operator.persistence, because redis-operator deletes its volumes with the Redis: remove whenDeleted, or take redis.managed",fieldPath=".whenDeleted"
 type LiveStashClusterSpec struct {
 	// image is the container image of an Elixir release (`mix release`, for example one made by
 	// `mix phx.gen.release --docker`). Its own command is run. Changing it rolls the fleet.
@@ -231,10 +232,33 @@ type LiveStashClusterSpec struct {
 	// +optional
 	Upgrade UpgradePolicy `json:"upgrade,omitempty"`
 
+	// whenDeleted is what becomes of that without which no session goes on, when the LiveStashCluster is deleted. Delete: it goes with
+	// everything else. Retain: what stays is the Secret <name>-secrets (the generated SECRET_KEY_BASE and cookie), the volume of a
+	// managed Redis (PersistentVolumeClaim <name>-redis-data) and, with TLS between nodes, the fleet's authority (Secret
+	// <name>-distribution-ca). A LiveStashCluster of the same name in the same namespace takes them back: users who come back within the TTL have
+	// their session, and with BrowserMemory and a Redis with a volume their state. What then becomes of them, that one's whenDeleted says.
+	// A change is carried out when ReconcileSucceeded is True for it, and then for the next deletion; it restarts nothing. Nothing outlives a
+	// namespace that is deleted. Volumes that redis-operator makes are refused here, because that operator deletes them. Default Delete.
+	// +optional
+	WhenDeleted DeletionPolicy `json:"whenDeleted,omitempty"`
+
 	// paused stops the operator from changing anything for this LiveStashCluster; its status goes on. Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
+
+// DeletionPolicy is what becomes of Secrets and volumes when the LiveStashCluster is deleted.
+//
+// +kubebuilder:validation:Enum=Delete;Retain
+type DeletionPolicy string
+
+// The policies.
+const (
+	// DeletionDelete: they go with it.
+	DeletionDelete DeletionPolicy = "Delete"
+	// DeletionRetain: they stay, for another LiveStashCluster of its name.
+	DeletionRetain DeletionPolicy = "Retain"
+)
 
 // Adapter is a LiveStash adapter: where a user's state is stashed.
 //

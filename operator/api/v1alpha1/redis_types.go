@@ -82,7 +82,7 @@ type RedisScheduling struct {
 }
 
 // RedisPersistence keeps stashes on a volume, in an append-only file that is written to disk every second: a restart loses
-// nothing, a crash up to a second. The volume is deleted with the LiveStashCluster, and when persistence is removed.
+// nothing, a crash up to a second. The volume is deleted with the LiveStashCluster (see spec.whenDeleted), and when persistence is removed.
 // Removing it loses all stashes, and so does adding it to a Redis that has served: both wait for spec.acceptLossOf: Redis.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot change, because the volume exists: remove persistence, wait until Redis runs without it, and add it again with the other class; the stashes are lost by that",fieldPath=".storageClassName"

@@ -263,6 +263,16 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says:   []string{"at most 41 characters with spec.redis.operator"},
 		},
 		{
+			name: "what redis-operator deletes is to stay",
+			spec: `{image: a, adapter: Redis, whenDeleted: Retain, redis: {operator: {persistence: {}}}}`,
+			says: []string{"spec.whenDeleted", "redis-operator deletes its volumes", "remove whenDeleted"},
+		},
+		{
+			name: "an unknown word for what becomes of it",
+			spec: `{image: a, adapter: ETS, whenDeleted: Keep}`,
+			says: []string{"spec.whenDeleted", `"Delete", "Retain"`},
+		},
+		{
 			name: "replicas of a single server",
 			spec: `{image: a, adapter: Redis, redis: {operator: {image: r, mode: Standalone, replicas: 3}}}`,
 			says: []string{"spec.redis.operator.replicas", "only read with mode Replication"},

@@ -177,9 +177,9 @@ func (a Applier) empty(kind schema.GroupVersionKind) (client.Object, error) {
 	return empty.(client.Object), nil
 }
 
-// CheckOwner returns a ConflictError unless the owner controls the object.
+// CheckOwner returns a ConflictError unless the object is the owner's.
 func (a Applier) CheckOwner(owner, object client.Object) error {
-	if metav1.IsControlledBy(object, owner) {
+	if Owns(owner, object) {
 		return nil
 	}
 	ownerKind, err := apiutil.GVKForObject(owner, a.Writer.Scheme())

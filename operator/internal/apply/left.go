@@ -1,7 +1,10 @@
 package apply
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // `kubectl delete --cascade=orphan` deletes an owner and leaves what it owned, without an owner. When the owner is made again, it is a new
@@ -19,6 +22,12 @@ func IsLeft(object client.Object, labels map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// Owns is whether an object is the owner's, which controls it, or has it kept.
+func Owns(owner, object client.Object) bool {
+	kept := owner.GetUID() != "" && object.GetAnnotations()[render.KeptAnnotation] == string(owner.GetUID())
+	return metav1.IsControlledBy(object, owner) || kept && len(object.GetOwnerReferences()) == 0
 }
 
 // checkOwner returns a ConflictError unless the owner controls the object, or may take it back.

@@ -53,14 +53,14 @@ func (a Applier) prune(ctx context.Context, owner client.Object, of client.Match
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(client.Object)
-		if !metav1.IsControlledBy(object, owner) || kept(object) {
+		if !Owns(owner, object) || kept(object) {
 			return nil
 		}
 		return a.delete(ctx, kind, object)
 	})
 }
 
-// Remove deletes one object that is known, if the owner controls it, and returns whether there is none of the owner's any more. Without
+// Remove deletes one object that is known, if it is the owner's, and returns whether there is none of the owner's any more. Without
 // something to delete it costs no request. When the kind is not served, there is none.
 func (a Applier) Remove(ctx context.Context, owner, like client.Object) (gone bool, err error) {
 	known, err := a.lookUp(ctx, like)
@@ -70,7 +70,7 @@ func (a Applier) Remove(ctx context.Context, owner, like client.Object) (gone bo
 	if known == nil {
 		return true, nil
 	}
-	if !metav1.IsControlledBy(known, owner) {
+	if !Owns(owner, known) {
 		return false, nil
 	}
 	return true, a.delete(ctx, like.GetObjectKind().GroupVersionKind(), known)

@@ -150,7 +150,7 @@ func specDigest(c *v1alpha1.LiveStashCluster) string {
 
 // relevant is the spec without what no template depends on.
 func relevant(spec v1alpha1.LiveStashClusterSpec) v1alpha1.LiveStashClusterSpec {
-	spec.Replicas, spec.Paused, spec.Upgrade = nil, false, ""
+	spec.Replicas, spec.Paused, spec.Upgrade, spec.WhenDeleted = nil, false, "", ""
 	spec.Rollout, spec.DisruptionBudget = v1alpha1.RolloutSpec{}, v1alpha1.DisruptionBudgetSpec{}
 	spec.NetworkPolicy, spec.Monitoring = v1alpha1.NetworkPolicySpec{}, v1alpha1.MonitoringSpec{}
 	return spec

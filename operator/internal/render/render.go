@@ -4,6 +4,7 @@ package render
 
 import (
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
@@ -108,6 +110,20 @@ func SpecErrorf(format string, args ...any) *SpecError {
 // OwnerReference makes the LiveStashCluster the one controller of an object, so that it is deleted with it.
 func OwnerReference(c *v1alpha1.LiveStashCluster) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, v1alpha1.GroupVersion.WithKind("LiveStashCluster"))
+}
+
+// OwnOrKeep makes an object the LiveStashCluster's that spec.whenDeleted may let outlive it. The garbage collector deletes what has an owner
+// that is gone, so what is kept has none.
+func OwnOrKeep(c *v1alpha1.LiveStashCluster, object client.Object) {
+	annotations := maps.Clone(object.GetAnnotations())
+	if !c.Retains() {
+		delete(annotations, KeptAnnotation)
+		object.SetAnnotations(annotations)
+		object.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(c)})
+		return
+	}
+	object.SetAnnotations(Merged(annotations, map[string]string{KeptAnnotation: string(c.UID)}))
+	object.SetOwnerReferences(nil)
 }
 
 func typeMeta(gv schema.GroupVersion, kind string) metav1.TypeMeta {

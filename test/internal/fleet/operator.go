@@ -15,8 +15,8 @@ const (
 	operatorPods      = "app.kubernetes.io/name=livestash-operator"
 )
 
-// InstallOperator installs or upgrades the operator from the checkout, with its image under this tag.
-func InstallOperator(ctx context.Context, tag string) error {
+// InstallOperator installs or upgrades the operator from the checkout, with its image under this tag, and with these values (name=value).
+func InstallOperator(ctx context.Context, tag string, sets ...string) error {
 	chart, err := checkout()
 	if err != nil {
 		return err
@@ -24,6 +24,9 @@ func InstallOperator(ctx context.Context, tag string) error {
 	args := []string{
 		"upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
 		"--create-namespace", "--set", "operator.image.tag=" + tag, "--wait", "--timeout", "3m",
+	}
+	for _, set := range sets {
+		args = append(args, "--set", set)
 	}
 	if values := os.Getenv("CHART_VALUES"); values != "" {
 		args = append(args, "--values", values)

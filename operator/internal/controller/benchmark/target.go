@@ -91,6 +91,7 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured
 	for _, field := range store.Unread(run.Adapter) {
 		delete(spec, field) // it is said once for all runs, and read by one adapter
 	}
+	delete(spec, "whenDeleted") // nothing of a run outlives it
 	keys := int32(loadtest.DefaultPayloadKeys)
 	if payload := b.Spec.Payload; payload != nil {
 		keys = ptr.Deref(payload.Keys, keys)

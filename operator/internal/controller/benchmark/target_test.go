@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 )
 
 // targetSays waits until condition TargetReady has that status and says that.
@@ -47,6 +49,18 @@ func TestTargetThatComesAndGoes(t *testing.T) {
 		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
 	}
 	targetSays(t, b, metav1.ConditionFalse, "shop was deleted")
+}
+
+// Nothing of a run outlives it, whatever is to become of the user's own fleet.
+func TestARunKeepsNothing(t *testing.T) {
+	b := &v1alpha1.LiveStashBenchmark{}
+	b.Spec.Target.Template = &v1alpha1.BenchmarkTemplate{}
+	suite.Must(t, json.Unmarshal([]byte(`{"image": "i", "whenDeleted": "Retain"}`), &b.Spec.Target.Template.Spec))
+	made, err := freshFleet(b, loadtest.Run{Name: "run", Adapter: v1alpha1.AdapterETS})
+	suite.Must(t, err)
+	if spec := made.Object["spec"].(map[string]any); spec["whenDeleted"] != nil || spec["image"] != "i" {
+		t.Errorf("the spec is %v", spec)
+	}
 }
 
 // serves is what the operator says of a fleet that can be measured.

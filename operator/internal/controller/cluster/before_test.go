@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -233,6 +234,33 @@ func TestCommandThatCannotBegin(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A command that does not end is ended by its deadline and has failed: users stay on the pods that there are.
+func TestCommandThatNeverEnds(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, nil)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		migrates(spec)
+		spec.Rollout.Before.Deadline = &metav1.Duration{Duration: 90 * time.Second}
+	})
+	newImage(t, cluster, second)
+	job := jobFor(t, cluster, second)
+	if pod, all := *job.Spec.Template.Spec.ActiveDeadlineSeconds, *job.Spec.ActiveDeadlineSeconds; pod != 90 || all <= pod {
+		t.Errorf("the pod may take %d s and the Job %d s", pod, all)
+	}
+	acted(t, cluster, "a", "b")
+	status := ended(137, "adding an index\n")
+	status.Reason = "DeadlineExceeded"
+	podOfJob(t, job, status)
+	ends(t, job, batchv1.JobFailed)
+	conditionSays(t, cluster, v1alpha1.ConditionProgressing, v1alpha1.ReasonBeforeFailed, "exit code 137, DeadlineExceeded", "adding an index")
+	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonBeforeFailed)
+	looks(t, cluster, "when the command has not ended")
+	for _, pod := range pods {
+		if suite.Must(t, get(t, pod)); !pod.DeletionTimestamp.IsZero() {
+			t.Errorf("%s is replaced", pod.Name)
+		}
+	}
 }
 
 func TestSomebodyElsesJobIsNotTaken(t *testing.T) {

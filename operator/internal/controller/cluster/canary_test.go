@@ -89,9 +89,13 @@ func TestVerdict(t *testing.T) {
 		desired int32
 		want    verdict
 	}{
-		"nobody asks":        {},
-		"on trial":           {canary: minutes(1), want: unrejected},
-		"it is proven":       {canary: minutes(1, func(c *v1alpha1.CanarySpec) { c.Duration.Duration = time.Minute }), want: verdict{canary: 1}},
+		"nobody asks":  {},
+		"on trial":     {canary: minutes(1), want: unrejected},
+		"it is proven": {canary: minutes(1, func(c *v1alpha1.CanarySpec) { c.Duration.Duration = time.Minute }), want: verdict{canary: 1}},
+		"nobody comes back, and the time is over": {
+			canary: minutes(1, func(c *v1alpha1.CanarySpec) { c.Duration.Duration, c.MinRecovered = time.Minute, "1" }), changes: []func(*member){returned(0, 0)},
+			want: verdict{canary: 1},
+		},
 		"two, and one there": {canary: minutes(2), want: verdict{canary: 2, trial: "the first 2 pods of the new template prove it for 5m0s"}},
 		"fewer replicas":     {canary: minutes(2), desired: 2, want: unrejected},
 		"one replica":        {canary: minutes(2), desired: 1, want: unrejected},

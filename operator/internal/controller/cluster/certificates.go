@@ -23,6 +23,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/named"
 	"github.com/livestash-dev/livestash/operator/internal/pki"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 )
@@ -170,7 +171,7 @@ func (r *Reconciler) ensureAuthority(ctx context.Context, c *v1alpha1.LiveStashC
 	if err != nil {
 		return nil, err
 	}
-	secret.Annotations = map[string]string{authorityAnnotation: authority.Fingerprint()}
+	secret.Annotations = render.Merged(secret.Annotations, map[string]string{authorityAnnotation: authority.Fingerprint()})
 	if err := r.writeSecret(ctx, before, secret); err != nil {
 		return nil, err
 	}

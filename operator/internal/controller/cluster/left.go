@@ -15,28 +15,42 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
-// takeBack makes the fleet's again what a LiveStashCluster of its name has left without an owner (`kubectl delete --cascade=orphan`): of
-// all that, the Secrets, and what tells how far the fleet has got. A pass must know these before it does anything. The rest is taken
-// back as it is applied. Without such an object it costs no request.
+// keepsake is what a pass must know of before it does anything, should an earlier LiveStashCluster of this name have left it.
+type keepsake struct {
+	kind   string
+	object client.Object
+	// outlives is whether spec.whenDeleted may let it outlive the LiveStashCluster.
+	outlives bool
+}
+
+// takeBack makes the fleet's again what a LiveStashCluster of its name has left without an owner (spec.whenDeleted, or
+// `kubectl delete --cascade=orphan`): of all that, the Secrets, the volume, and what tells how far the fleet has got. A pass must know
+// these before it does anything. The rest is taken back as it is applied. It also does what a change of spec.whenDeleted asks for.
+// Where nothing is to be done it costs no request.
 func (r *Reconciler) takeBack(ctx context.Context, c *v1alpha1.LiveStashCluster) error {
 	var taken []string
-	for _, like := range keepsakes(c) {
-		kind := like.GetObjectKind().GroupVersionKind().Kind
-		err := r.Get(ctx, client.ObjectKeyFromObject(like), like, client.UnsafeDisableDeepCopy)
+	for _, k := range keepsakes(c) {
+		name := k.kind + " " + k.object.GetName()
+		err := r.Get(ctx, client.ObjectKeyFromObject(k.object), k.object, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("looking up %s %s: %w", kind, like.GetName(), err)
+			return fmt.Errorf("looking up %s: %w", name, err)
 		}
-		if err != nil || !isLeft(c, kind, like) {
+		if err != nil || k.isSettled(c) {
 			continue
 		}
-		if err := r.takeBackOne(ctx, c, kind, like.GetName()); err != nil {
-			return fmt.Errorf("taking back %s %s: %w", kind, like.GetName(), err)
+		was := apply.Owns(c, k.object)
+		if err := r.settleOwner(ctx, c, k); err != nil {
+			return fmt.Errorf("taking back %s: %w", name, err)
 		}
-		taken = append(taken, kind+" "+like.GetName())
+		if !was {
+			taken = append(taken, name)
+		}
 	}
 	if len(taken) > 0 {
 		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonTakenBack, "Reconcile",
@@ -45,20 +59,41 @@ func (r *Reconciler) takeBack(ctx context.Context, c *v1alpha1.LiveStashCluster)
 	return nil
 }
 
-// keepsakes are the objects that takeBack looks for, empty but for their kinds and names.
-func keepsakes(c *v1alpha1.LiveStashCluster) []client.Object {
+// keepsakes are what takeBack looks for: the objects are empty but for their names.
+func keepsakes(c *v1alpha1.LiveStashCluster) []keepsake {
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: c.Namespace, Name: name} }
-	objects := []client.Object{
-		&appsv1.StatefulSet{TypeMeta: render.StatefulSetType, ObjectMeta: at(c.Name)},
-		&corev1.ServiceAccount{TypeMeta: render.ServiceAccountType, ObjectMeta: at(c.Name)},
+	set := func(name string) keepsake {
+		return keepsake{kind: render.StatefulSetType.Kind, object: &appsv1.StatefulSet{ObjectMeta: at(name)}}
 	}
-	if store.ManagedRedis(c) != nil {
-		objects = append(objects, &appsv1.StatefulSet{TypeMeta: render.StatefulSetType, ObjectMeta: at(redis.Name(c))})
+	all := []keepsake{
+		set(c.Name),
+		{kind: render.ServiceAccountType.Kind, object: &corev1.ServiceAccount{ObjectMeta: at(c.Name)}},
+	}
+	if managed := store.ManagedRedis(c); managed != nil {
+		all = append(all, set(redis.Name(c)))
+		if managed.Persistence != nil {
+			volume := &corev1.PersistentVolumeClaim{ObjectMeta: at(redis.DataName(c))}
+			all = append(all, keepsake{kind: render.PersistentVolumeClaimType.Kind, object: volume, outlives: true})
+		}
 	}
 	for _, name := range ownSecrets(c) {
-		objects = append(objects, &metav1.PartialObjectMetadata{TypeMeta: render.SecretType, ObjectMeta: at(name)})
+		secret := &metav1.PartialObjectMetadata{TypeMeta: render.SecretType, ObjectMeta: at(name)}
+		outlives := name == fleet.SecretName(c) || name == tls.AuthorityName(c)
+		all = append(all, keepsake{kind: render.SecretType.Kind, object: secret, outlives: outlives})
 	}
-	return objects
+	return all
+}
+
+// isSettled is whether nothing is to be done about the object: it belongs to the LiveStashCluster as it should, or is somebody else's.
+func (k keepsake) isSettled(c *v1alpha1.LiveStashCluster) bool {
+	kept := k.outlives && c.Retains()
+	switch {
+	case metav1.IsControlledBy(k.object, c):
+		return !kept || c.Spec.Paused
+	case apply.Owns(c, k.object):
+		return kept || c.Spec.Paused
+	}
+	return !isLeft(c, k.kind, k.object)
 }
 
 // isLeft is whether nobody owns the object, and it was made for a LiveStashCluster of this name.
@@ -67,29 +102,36 @@ func isLeft(c *v1alpha1.LiveStashCluster, kind string, object client.Object) boo
 	return apply.IsLeft(object, labels) && (kind == render.SecretType.Kind || object.GetAnnotations()[apply.Annotation] != "")
 }
 
-// takeBackOne makes the LiveStashCluster the owner of an object that is still there and has still none.
-func (r *Reconciler) takeBackOne(ctx context.Context, c *v1alpha1.LiveStashCluster, kind, name string) error {
+// settleOwner makes an object belong to the LiveStashCluster as it should, if that is still to be done.
+func (r *Reconciler) settleOwner(ctx context.Context, c *v1alpha1.LiveStashCluster, k keepsake) error {
 	var live, seen client.Object
-	switch kind {
+	switch k.kind {
 	case render.StatefulSetType.Kind:
 		live, seen = &appsv1.StatefulSet{}, &appsv1.StatefulSet{}
 	case render.ServiceAccountType.Kind:
 		live, seen = &corev1.ServiceAccount{}, &corev1.ServiceAccount{}
+	case render.PersistentVolumeClaimType.Kind:
+		live, seen = &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 	default:
 		live, seen = &corev1.Secret{}, secretMetadataObject()
 	}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, live)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(k.object), live)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if !isLeft(c, kind, live) {
+	found := keepsake{kind: k.kind, object: live, outlives: k.outlives}
+	if found.isSettled(c) {
 		return nil
 	}
 	before := live.DeepCopyObject().(client.Object)
-	live.SetOwnerReferences([]metav1.OwnerReference{render.OwnerReference(c)})
+	if k.outlives {
+		render.OwnOrKeep(c, live)
+	} else {
+		live.SetOwnerReferences([]metav1.OwnerReference{render.OwnerReference(c)})
+	}
 	if secret, is := live.(*corev1.Secret); is {
 		err = r.Update(ctx, secret, apply.FieldOwner)
 	} else {

@@ -11,13 +11,13 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/named"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -146,7 +146,7 @@ func (r *Reconciler) digestOf(ctx context.Context, p *pass, ref fleet.Reference)
 	if known == nil {
 		return ref.Kind + " " + ref.Name + " is missing\n", missingOf(ref, nil), nil
 	}
-	if metav1.IsControlledBy(known, p.cluster) {
+	if apply.Owns(p.cluster, known) {
 		return "", "", nil
 	}
 	now, err := r.contentOf(ctx, key, ref.Kind, known)

@@ -63,7 +63,7 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 	if err != nil {
 		return "", err
 	}
-	if found != nil && !metav1.IsControlledBy(found, c) {
+	if found != nil && !apply.Owns(c, found) {
 		return "", notOurs(c, found.Name)
 	}
 	if found != nil {
@@ -88,7 +88,7 @@ func (r *Reconciler) generatedBefore(ctx context.Context, c *v1alpha1.LiveStashC
 	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, live); err != nil {
 		return "", fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	if !metav1.IsControlledBy(live, c) {
+	if !apply.Owns(c, live) {
 		return "", notOurs(c, name)
 	}
 	return live.UID, r.label(ctx, c, live)

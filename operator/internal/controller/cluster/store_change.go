@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
@@ -159,7 +159,7 @@ func (r *Reconciler) volumeLeft(ctx context.Context, c *v1alpha1.LiveStashCluste
 	if client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("looking up the volume of Redis: %w", err)
 	}
-	if err != nil || !metav1.IsControlledBy(volume, c) || !volume.DeletionTimestamp.IsZero() {
+	if err != nil || !apply.Owns(c, volume) || !volume.DeletionTimestamp.IsZero() {
 		return "", nil
 	}
 	return fmt.Sprintf("the volume of the PersistentVolumeClaim %s with all that is on it", volume.Name), nil

@@ -8,12 +8,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
@@ -22,7 +22,7 @@ import (
 // sizeVolume decides which size the volume of the managed Redis is to have, of which there is a claim. One that cannot be reached
 // hinders nothing else, and can be taken back. While the volume has the size that is wanted, it costs no request.
 func (r *Reconciler) sizeVolume(ctx context.Context, p *pass, claim *corev1.PersistentVolumeClaim) error {
-	if !metav1.IsControlledBy(claim, p.cluster) {
+	if !apply.Owns(p.cluster, claim) {
 		return nil
 	}
 	wanted, claimed, reached := store.ManagedRedis(p.cluster).Persistence.VolumeSize(), claim.Spec.Resources.Requests[corev1.ResourceStorage], reachedSize(claim)

@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,6 +51,10 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 		objects = append(objects, budget)
 	}
 	for _, object := range objects {
+		if _, isVolume := object.(*corev1.PersistentVolumeClaim); isVolume {
+			render.OwnOrKeep(c, object)
+			continue
+		}
 		object.SetOwnerReferences([]metav1.OwnerReference{render.OwnerReference(c)})
 	}
 	return objects, nil

@@ -4,7 +4,6 @@ import (
 	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -34,7 +33,7 @@ func GeneratedSecret(c *v1alpha1.LiveStashCluster) *corev1.Secret {
 		Type:       corev1.SecretTypeOpaque,
 		Data:       map[string][]byte{cookieKey: render.RandomText(32), secretKeyBaseKey: render.RandomText(64)},
 	}
-	secret.OwnerReferences = []metav1.OwnerReference{render.OwnerReference(c)}
+	render.OwnOrKeep(c, secret)
 	return secret
 }
 

@@ -60,10 +60,12 @@ func Authority(c *v1alpha1.LiveStashCluster, authority *pki.Authority) (*corev1.
 	if err != nil {
 		return nil, err
 	}
-	return secretOf(c, AuthorityName(c), map[string][]byte{
+	secret := secretOf(c, AuthorityName(c), map[string][]byte{
 		corev1.TLSCertKey:       certificate,
 		corev1.TLSPrivateKeyKey: key,
-	}), nil
+	})
+	render.OwnOrKeep(c, secret)
+	return secret, nil
 }
 
 // ReadAuthority is the authority in the Secret that Authority made.
