@@ -70,6 +70,8 @@ const (
 	ReasonSecretInvalid     = "SecretInvalid"
 	ReasonConfigMissing     = "ConfigMissing"
 	ReasonCookieChanged     = "CookieChanged"
+	ReasonCookieRotating    = "CookieRotating"
+	ReasonCookieRotated     = "CookieRotated"
 	ReasonNameConflict      = "NameConflict"
 	ReasonTakenBack         = "TakenBack"
 	ReasonInvalidSpec       = "InvalidSpec"

@@ -113,10 +113,13 @@ func (r *Reconciler) removeOfOthersKind(ctx context.Context, c *v1alpha1.LiveSta
 	return applier.Remove(ctx, c, unwanted)
 }
 
-// ownSecrets are the names of the Secrets that the operator makes for the fleet. The generated one stays when it is not needed:
+// ownSecrets are the names of the Secrets that the operator makes for the fleet. The first generated one stays when it is not needed:
 // who loses it loses every session.
 func ownSecrets(c *v1alpha1.LiveStashCluster) []string {
 	names := []string{fleet.SecretName(c)}
+	if fleet.NeedsGeneratedCookie(c) {
+		names = append(names, fleet.CookieSecretName(c))
+	}
 	if c.TLSEnabled() && c.Spec.Clustering.TLS.IssuerRef == nil {
 		names = append(names, tls.AuthorityName(c), tls.SecretName(c))
 	}

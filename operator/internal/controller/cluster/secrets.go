@@ -26,13 +26,14 @@ import (
 // takes the digest that rolls the fleet when one of them changes.
 func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 	digest := sha256.New()
-	if fleet.NeedsGeneratedSecret(p.cluster) {
-		uid, err := r.ensureGeneratedSecret(ctx, p.cluster)
+	for _, wanted := range generatedSecrets(p.cluster) {
+		found, err := r.ensureGeneratedSecret(ctx, p, wanted)
 		if err != nil {
 			return err
 		}
-		// The generated Secret is immutable: its UID stands for its content, which the operator need not read.
-		digest.Write([]byte(uid))
+		// The generated Secrets are immutable: their UIDs stand for their content, which the operator need not read.
+		digest.Write([]byte(found.UID))
+		p.noteCookie(found)
 	}
 	for _, ref := range fleet.SecretRefs(p.cluster) {
 		value, err := r.secretValue(ctx, p.cluster.Namespace, ref)
@@ -55,15 +56,33 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// ensureGeneratedSecret creates the Secret with the cookie and SECRET_KEY_BASE when it does not exist, and never writes
-// to one that does.
-func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.LiveStashCluster) (types.UID, error) {
-	found, err := r.secretMetadata(ctx, c.Namespace, fleet.SecretName(c))
+// generatedSecret is a Secret with values that the operator makes up.
+type generatedSecret struct {
+	name   string
+	create func(*v1alpha1.LiveStashCluster) *corev1.Secret
+}
+
+// generatedSecrets are those that the fleet wants.
+func generatedSecrets(c *v1alpha1.LiveStashCluster) []generatedSecret {
+	var wanted []generatedSecret
+	if fleet.NeedsGeneratedSecret(c) {
+		wanted = append(wanted, generatedSecret{fleet.SecretName(c), fleet.GeneratedSecret})
+	}
+	if fleet.NeedsGeneratedCookie(c) {
+		wanted = append(wanted, generatedSecret{fleet.CookieSecretName(c), fleet.GeneratedCookie})
+	}
+	return wanted
+}
+
+// ensureGeneratedSecret creates a Secret with generated values when it does not exist, and never writes to one that does.
+func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, p *pass, wanted generatedSecret) (*metav1.ObjectMeta, error) {
+	c := p.cluster
+	found, err := r.secretMetadata(ctx, c.Namespace, wanted.name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if found != nil && !metav1.IsControlledBy(found, c) {
-		return "", &reconcile.Problem{
+		return nil, &reconcile.Problem{
 			Reason: v1alpha1.ReasonNameConflict,
 			Message: fmt.Sprintf("Secret %[1]s exists and does not belong to this LiveStashCluster: give the LiveStashCluster another name, or delete the Secret. "+
 				"If it is the fleet's own, as after a restore, whoever deletes it loses every session: have it taken over instead, with `kubectl label secret -n %[2]s %[1]s %[3]s=%[4]s %[5]s=%[6]s`",
@@ -72,14 +91,17 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 		}
 	}
 	if found != nil {
-		return found.UID, nil
+		return &found.ObjectMeta, nil
 	}
 
-	secret := fleet.GeneratedSecret(c)
+	secret := wanted.create(c)
 	if err := r.Create(ctx, secret, apply.FieldOwner); err != nil {
-		return "", fmt.Errorf("creating Secret %s: %w", secret.Name, err)
+		return nil, fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
-	return secret.UID, r.tellGenerated(ctx, c, secret.Name)
+	if wanted.name != fleet.SecretName(c) && !p.hasCookieOf(wanted.name) {
+		return &secret.ObjectMeta, nil // what is told of a rotation is enough
+	}
+	return &secret.ObjectMeta, r.tellGenerated(ctx, c, secret.Name)
 }
 
 // tellGenerated says that values are new; when the fleet already runs, what that costs.

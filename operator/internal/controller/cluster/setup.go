@@ -103,7 +103,7 @@ func slimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 	for _, container := range pod.Spec.Containers {
 		if container.Name == fleet.AppContainer {
-			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports}}
+			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports, Env: fleet.CookieVariable(container.Env)}}
 		}
 	}
 	slim.Spec.NodeName = pod.Spec.NodeName
@@ -227,6 +227,9 @@ func secretNames(object client.Object) []string {
 		names = append(names, ref.Name)
 	}
 	names = append(names, fleet.SecretName(cluster))
+	if fleet.NeedsGeneratedCookie(cluster) {
+		names = append(names, fleet.CookieSecretName(cluster))
+	}
 	names = append(names, store.For(cluster).OwnSecrets(cluster)...)
 	if cluster.TLSEnabled() {
 		names = append(names, tls.AuthorityName(cluster), tls.SecretName(cluster))
