@@ -72,6 +72,9 @@ const (
 	ReasonCookieChanged     = "CookieChanged"
 	ReasonCookieRotating    = "CookieRotating"
 	ReasonCookieRotated     = "CookieRotated"
+
+	ReasonSecretKeyBaseChanged = "SecretKeyBaseChanged"
+
 	ReasonNameConflict      = "NameConflict"
 	ReasonTakenBack         = "TakenBack"
 	ReasonInvalidSpec       = "InvalidSpec"

@@ -1053,6 +1053,11 @@ func (in *LiveStashClusterSpec) DeepCopyInto(out *LiveStashClusterSpec) {
 		*out = new(SecretSource)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.SecretKeyBaseGeneration != nil {
+		in, out := &in.SecretKeyBaseGeneration, &out.SecretKeyBaseGeneration
+		*out = new(int32)
+		**out = **in
+	}
 	in.BEAM.DeepCopyInto(&out.BEAM)
 	if in.Redis != nil {
 		in, out := &in.Redis, &out.Redis

@@ -19,8 +19,8 @@ import (
 // Nodes with two cookies do not talk to each other, so none could hand over to the next. Another cookie is therefore another key or
 // another Secret, and pods with the new one are told the old one too, until no pod has that any more: see livestash_agent_cookie.
 
-// generatedCookie is what the StatefulSet notes of a cookie that the operator made.
-const generatedCookie = "generated"
+// generatedValue is what the StatefulSet notes of a value that the operator made.
+const generatedValue = "generated"
 
 // holdCookie lets a fleet that runs change its cookie in that way, and refuses any other.
 func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
@@ -87,12 +87,6 @@ func hasCookie(m member, ref v1alpha1.SecretKeyReference) bool {
 	return cookie != nil && *cookie == ref
 }
 
-// hasCookieOf is whether the StatefulSet's pods get their cookie from the Secret of that name.
-func (p *pass) hasCookieOf(secret string) bool {
-	cookie, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
-	return cookie != nil && cookie.Name == secret
-}
-
 // cookieNote is what the StatefulSet notes of the cookie, and where that comes from.
 func cookieNote(p *pass) (note, source string) {
 	ref := p.cluster.Spec.Clustering.Cookie.Ref()
@@ -100,12 +94,12 @@ func cookieNote(p *pass) (note, source string) {
 		return generatedNote(fleet.CookieSecretName(p.cluster)), "another generated one (spec.clustering.cookieGeneration)"
 	}
 	if ref == nil {
-		return generatedCookie, "a generated one (spec.clustering.cookie)"
+		return generatedValue, "a generated one (spec.clustering.cookie)"
 	}
 	return digestNote(p.secrets[*ref]), fmt.Sprintf("the one in the key %s of Secret %s", ref.Key, ref.Name)
 }
 
-func generatedNote(secret string) string { return generatedCookie + "/" + secret }
+func generatedNote(secret string) string { return generatedValue + "/" + secret }
 
 // digestNote is what is noted of a user's own cookie. Two bytes of a digest tell a change, and are of no use to who guesses.
 func digestNote(cookie []byte) string { return render.Digest("cookie " + string(cookie))[:4] }

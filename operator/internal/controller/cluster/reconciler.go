@@ -134,6 +134,8 @@ type pass struct {
 	volumeGivenUp string
 	// cookieMade is when the Secret with the cookie was made. Nil: that is not known.
 	cookieMade *metav1.Time
+	// keyBaseGivenUp is what this pass leaves behind when it writes the StatefulSet with another SECRET_KEY_BASE. Empty: nothing.
+	keyBaseGivenUp string
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
@@ -161,6 +163,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
 		{Name: "hold the cookie", Run: r.holdCookie},
+		{Name: "hold SECRET_KEY_BASE", Run: r.holdSecretKeyBase},
 		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "guard stashes", Run: r.guardStashes},
 		{Name: "prepare store", Run: r.prepareStore},

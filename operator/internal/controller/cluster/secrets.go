@@ -71,6 +71,9 @@ func generatedSecrets(c *v1alpha1.LiveStashCluster) []generatedSecret {
 	if fleet.NeedsGeneratedCookie(c) {
 		wanted = append(wanted, generatedSecret{fleet.CookieSecretName(c), fleet.GeneratedCookie})
 	}
+	if fleet.NeedsGeneratedSecretKeyBase(c) {
+		wanted = append(wanted, generatedSecret{fleet.SecretKeyBaseSecretName(c), fleet.GeneratedSecretKeyBase})
+	}
 	return wanted
 }
 
@@ -98,10 +101,22 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, p *pass, wanted 
 	if err := r.Create(ctx, secret, apply.FieldOwner); err != nil {
 		return nil, fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
-	if wanted.name != fleet.SecretName(c) && !p.hasCookieOf(wanted.name) {
-		return &secret.ObjectMeta, nil // what is told of a rotation is enough
+	if wanted.name != fleet.SecretName(c) && !p.readsSecret(wanted.name) {
+		return &secret.ObjectMeta, nil // what is told of the change is enough
 	}
 	return &secret.ObjectMeta, r.tellGenerated(ctx, c, secret.Name)
+}
+
+// readsSecret is whether the fleet's pods get a variable from the Secret of that name.
+func (p *pass) readsSecret(name string) bool {
+	for _, container := range p.seen.statefulSet.Spec.Template.Spec.Containers {
+		for _, variable := range container.Env {
+			if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // tellGenerated says that values are new; when the fleet already runs, what that costs.

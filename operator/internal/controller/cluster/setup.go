@@ -226,10 +226,7 @@ func secretNames(object client.Object) []string {
 	for _, ref := range refs {
 		names = append(names, ref.Name)
 	}
-	names = append(names, fleet.SecretName(cluster))
-	if fleet.NeedsGeneratedCookie(cluster) {
-		names = append(names, fleet.CookieSecretName(cluster))
-	}
+	names = append(names, fleet.SecretName(cluster), fleet.CookieSecretName(cluster), fleet.SecretKeyBaseSecretName(cluster))
 	names = append(names, store.For(cluster).OwnSecrets(cluster)...)
 	if cluster.TLSEnabled() {
 		names = append(names, tls.AuthorityName(cluster), tls.SecretName(cluster))

@@ -29,6 +29,8 @@ const (
 	RejectedAnnotation = "livestash.dev/rejected"
 	// CookieAnnotation is on the StatefulSet: render.Inputs.Cookie.
 	CookieAnnotation = "livestash.dev/cookie"
+	// SecretKeyBaseAnnotation is on the StatefulSet: render.Inputs.SecretKeyBase.
+	SecretKeyBaseAnnotation = "livestash.dev/secret-key-base"
 
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"
@@ -52,6 +54,14 @@ func SecretName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-secrets
 func CookieSecretName(c *v1alpha1.LiveStashCluster) string {
 	if generation := ptr.Deref(c.Spec.Clustering.CookieGeneration, 1); generation > 1 {
 		return fmt.Sprintf("%s-cookie-%d", c.Name, generation)
+	}
+	return SecretName(c)
+}
+
+// SecretKeyBaseSecretName is the same for the generated SECRET_KEY_BASE.
+func SecretKeyBaseSecretName(c *v1alpha1.LiveStashCluster) string {
+	if generation := ptr.Deref(c.Spec.SecretKeyBaseGeneration, 1); generation > 1 {
+		return fmt.Sprintf("%s-secret-key-base-%d", c.Name, generation)
 	}
 	return SecretName(c)
 }

@@ -35,6 +35,11 @@ func NeedsGeneratedCookie(c *v1alpha1.LiveStashCluster) bool {
 	return c.Spec.Clustering.Cookie.Ref() == nil && CookieSecretName(c) != SecretName(c)
 }
 
+// NeedsGeneratedSecretKeyBase is the same of SECRET_KEY_BASE.
+func NeedsGeneratedSecretKeyBase(c *v1alpha1.LiveStashCluster) bool {
+	return c.Spec.SecretKeyBase.Ref() == nil && SecretKeyBaseSecretName(c) != SecretName(c)
+}
+
 // GeneratedSecret is a new Secret with a random Erlang cookie and SECRET_KEY_BASE. Every call makes other values: create
 // it once. It is immutable, because a changed cookie would split the BEAM cluster.
 func GeneratedSecret(c *v1alpha1.LiveStashCluster) *corev1.Secret {
@@ -44,6 +49,11 @@ func GeneratedSecret(c *v1alpha1.LiveStashCluster) *corev1.Secret {
 // GeneratedCookie is a new Secret with another random Erlang cookie than the first. It is immutable, too.
 func GeneratedCookie(c *v1alpha1.LiveStashCluster) *corev1.Secret {
 	return generated(c, CookieSecretName(c), map[string][]byte{cookieKey: render.RandomText(32)})
+}
+
+// GeneratedSecretKeyBase is a new Secret with another random SECRET_KEY_BASE than the first.
+func GeneratedSecretKeyBase(c *v1alpha1.LiveStashCluster) *corev1.Secret {
+	return generated(c, SecretKeyBaseSecretName(c), map[string][]byte{secretKeyBaseKey: render.RandomText(64)})
 }
 
 func generated(c *v1alpha1.LiveStashCluster, name string, data map[string][]byte) *corev1.Secret {
@@ -95,7 +105,7 @@ func CookiesOf(pods *corev1.PodSpec) (cookie, previous *v1alpha1.SecretKeyRefere
 }
 
 func secretKeyBaseRef(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {
-	return ownOrGenerated(c.Spec.SecretKeyBase, SecretName(c), secretKeyBaseKey)
+	return ownOrGenerated(c.Spec.SecretKeyBase, SecretKeyBaseSecretName(c), secretKeyBaseKey)
 }
 
 func ownOrGenerated(source *v1alpha1.SecretSource, name, key string) v1alpha1.SecretKeyReference {
