@@ -18,8 +18,8 @@ func cookieEvents() []event {
 		do   act
 	}{
 		{"cookie", inTurn(rotateCookie)},
-		{"cookie-delete", rotateAnd(deleteLowest)},
-		{"cookie-scale-up", rotateAnd(scaleTo(4))},
+		{"cookie-delete", inTurn(rotateHalf, deleteLowest)},
+		{"cookie-scale-up", inTurn(rotateHalf, scaleTo(4))},
 	}
 	var all []event
 	for _, kind := range kinds {
@@ -28,24 +28,16 @@ func cookieEvents() []event {
 	return all
 }
 
-// rotateAnd does something when some pods have the new cookie and some the old one.
-func rotateAnd(then act) act {
-	return func(ctx context.Context, s *subject) error {
-		before, err := s.Lives(ctx)
-		if err != nil {
-			return err
-		}
-		if err := rotateCookie(ctx, s); err != nil {
-			return err
-		}
-		if err := s.midway(ctx, before); err != nil {
-			return err
-		}
-		if err := then(ctx, s); err != nil {
-			return err
-		}
-		return s.Replaced(ctx, before)
+// rotateHalf returns when some pods have the new cookie and some the old one.
+func rotateHalf(ctx context.Context, s *subject) error {
+	before, err := s.Lives(ctx)
+	if err != nil {
+		return err
 	}
+	if err := rotateCookie(ctx, s); err != nil {
+		return err
+	}
+	return s.midway(ctx, before)
 }
 
 // rotateCookie asks for another cookie.
