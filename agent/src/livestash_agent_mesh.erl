@@ -125,8 +125,12 @@ finished(Node, {done, {ok, true}}, #{delayed := Delayed} = State) ->
     State#{delayed := maps:remove(Node, Delayed)};
 finished(Node, _Failure, #{delayed := Delayed, interval := Interval} = State) ->
     {Before, _Next} = maps:get(Node, Delayed, {Interval div 2, 0}),
-    Delay = min(2 * Before, ?MAX_DELAY),
+    Delay = min(2 * Before, max_delay(livestash_agent_cookie:is_previous_known(), Interval)),
     State#{delayed := Delayed#{Node => {Delay, livestash_agent_clock:ms() + Delay}}}.
+
+%% A node of the old cookie that has restarted is let in by nobody: it waits until this one connects it.
+max_delay(true, Interval) -> Interval;
+max_delay(false, _Interval) -> ?MAX_DELAY.
 
 connect_missing(#{expected := Expected} = State) ->
     lists:foldl(fun connect/2, State, Expected -- nodes()).
