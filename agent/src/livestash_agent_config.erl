@@ -2,7 +2,7 @@
 %% from memory afterwards.
 -module(livestash_agent_config).
 
--export([load/0, get/1]).
+-export([load/0, get/1, forget/1]).
 
 -export_type([key/0, adapter/0]).
 
@@ -23,6 +23,7 @@
     | dns_query
     | app_name
     | pod_name
+    | previous_cookie
     | release_node.
 -type adapter() :: none | ets | browser_memory | redis | mnesia.
 
@@ -44,6 +45,11 @@ load() ->
 get(Key) ->
     maps:get(Key, persistent_term:get(?MODULE)).
 
+%% Drops a value that is no longer needed, and is better not kept.
+-spec forget(key()) -> ok.
+forget(Key) ->
+    persistent_term:put(?MODULE, (persistent_term:get(?MODULE))#{Key := undefined}).
+
 variables() ->
     [
         {port, "LIVESTASH_AGENT_PORT", {1, 65535}, 9568},
@@ -62,6 +68,7 @@ variables() ->
         {dns_query, "DNS_CLUSTER_QUERY", text, undefined},
         {app_name, "LIBCLUSTER_APP", text, undefined},
         {pod_name, "POD_NAME", text, undefined},
+        {previous_cookie, "LIVESTASH_PREVIOUS_COOKIE", text, undefined},
         {release_node, "RELEASE_NODE", text, undefined}
     ].
 

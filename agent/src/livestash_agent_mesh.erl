@@ -11,6 +11,9 @@
 -define(INTERVAL, 5000).
 %% A peer that refuses (another cookie) logs each attempt: it is asked more and more rarely.
 -define(MAX_DELAY, 30000).
+%% Milliseconds for which every peer has had this node's cookie before it forgets the previous one: a pod of the old template may
+%% come back meanwhile, for as long as it takes DNS to name it.
+-define(FORGET, 600000).
 %% Every name becomes an atom, and atoms stay: a DNS server that has gone mad must not fill the atom table.
 -define(MAX_PEERS, 1000).
 
@@ -76,7 +79,9 @@ init(Interval) ->
         running => #{},
         %% Nodes that could not be connected => {milliseconds to wait, monotonic time of the next attempt}.
         delayed => #{},
-        failed => false
+        failed => false,
+        %% When to forget the previous cookie, unless a peer turns up that still has it; undefined: one has, or nobody knows.
+        forget => undefined
     }}.
 
 -spec handle_call(expected | known, gen_server:from(), map()) -> {reply, term(), map()}.
@@ -92,7 +97,7 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info(tick, #{interval := Interval, asked := Asked} = State) ->
     erlang:send_after(Interval, self(), tick),
-    {noreply, connect_missing(look_up(Asked, State))};
+    {noreply, compare_cookies(connect_missing(look_up(Asked, State)))};
 handle_info({'DOWN', Monitor, process, _, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
@@ -109,12 +114,23 @@ finished(lookup, Failure, #{failed := false} = State) ->
     State#{failed := true};
 finished(lookup, _Failure, State) ->
     State;
+finished(cookies, {done, {ok, true}}, #{forget := undefined} = State) ->
+    State#{forget := livestash_agent_clock:ms() + ?FORGET};
+finished(cookies, {done, {ok, true}}, #{forget := When} = State) ->
+    [livestash_agent_cookie:forget() || livestash_agent_clock:left(When) =:= 0],
+    State;
+finished(cookies, _Otherwise, State) ->
+    State#{forget := undefined};
 finished(Node, {done, {ok, true}}, #{delayed := Delayed} = State) ->
     State#{delayed := maps:remove(Node, Delayed)};
 finished(Node, _Failure, #{delayed := Delayed, interval := Interval} = State) ->
     {Before, _Next} = maps:get(Node, Delayed, {Interval div 2, 0}),
-    Delay = min(2 * Before, ?MAX_DELAY),
+    Delay = min(2 * Before, max_delay(livestash_agent_cookie:is_previous_known(), Interval)),
     State#{delayed := Delayed#{Node => {Delay, livestash_agent_clock:ms() + Delay}}}.
+
+%% A node of the old cookie that has restarted is let in by nobody: it waits until this one connects it.
+max_delay(true, Interval) -> Interval;
+max_delay(false, _Interval) -> ?MAX_DELAY.
 
 connect_missing(#{expected := Expected} = State) ->
     lists:foldl(fun connect/2, State, Expected -- nodes()).
@@ -122,9 +138,18 @@ connect_missing(#{expected := Expected} = State) ->
 connect(Node, #{delayed := Delayed} = State) ->
     {_Delay, Next} = maps:get(Node, Delayed, {0, livestash_agent_clock:ms()}),
     case livestash_agent_clock:left(Next) of
-        0 -> run(Node, fun() -> net_kernel:connect_node(Node) end, State);
+        0 -> run(Node, fun() -> livestash_agent_cookie:connect(Node) end, State);
         _ -> State
     end.
+
+%% While the fleet changes its cookie. A node that sees nobody knows nothing.
+compare_cookies(#{expected := [_ | _] = Expected} = State) ->
+    case livestash_agent_cookie:is_previous_known() of
+        true -> run(cookies, fun() -> Expected -- nodes() =:= [] andalso livestash_agent_cookie:all_have_mine(Expected) end, State);
+        false -> State
+    end;
+compare_cookies(State) ->
+    State.
 
 run(What, Fun, #{running := Running} = State) ->
     State#{running := livestash_agent_tasks:start(What, Fun, [], Running)}.

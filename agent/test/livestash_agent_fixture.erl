@@ -24,6 +24,7 @@
     "LIVE_STASH_REDIS_URL",
     "LIVE_STASH_REDIS_CACERTFILE",
     "POD_NAME",
+    "LIVESTASH_PREVIOUS_COOKIE",
     "ERL_AFLAGS"
 ]).
 
@@ -34,7 +35,7 @@ environment(Given) ->
 
 %% Starts a VM with the agent as the operator gives it to a release: in embedded mode, by ERL_AFLAGS alone.
 %% name: the node's name, one of its own by default; port: the agent's; environment: further variables; mode: "embedded"
-%% or "interactive"; log: the least that is logged; flags: further arguments of erl.
+%% or "interactive"; log: the least that is logged; cookie: the node's; flags: further arguments of erl.
 start(Options) ->
     Name = maps:get(name, Options, unique_name()),
     Port = integer_to_list(maps:get(port, Options, free_port())),
@@ -53,7 +54,7 @@ start(Options) ->
         connection => standard_io,
         wait_boot => 20000,
         env => maps:to_list(Environment),
-        args => ["-mode", maps:get(mode, Options, "embedded"), "-setcookie", "tests", "-kernel", "logger_level", maps:get(log, Options, "error"),
+        args => ["-mode", maps:get(mode, Options, "embedded"), "-setcookie", maps:get(cookie, Options, "tests"), "-kernel", "logger_level", maps:get(log, Options, "error"),
             "-kernel", "prevent_overlapping_partitions", "false"] ++ maps:get(flags, Options, [])
     }),
     #{peer => Peer, node => Node, port => list_to_integer(Port)}.

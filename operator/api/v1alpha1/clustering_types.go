@@ -3,12 +3,23 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ClusteringSpec is how the pods form one BEAM cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.cookieGeneration) || !has(self.cookie) || !has(self.cookie.secretRef)",message="cookieGeneration is for a cookie that the operator generates: remove it; to change a cookie of your own, name another Secret or key in cookie.secretRef",fieldPath=".cookieGeneration"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.cookieGeneration) || (has(self.cookie) && has(self.cookie.secretRef)) || (has(self.cookieGeneration) && self.cookieGeneration >= oldSelf.cookieGeneration)",message="cookieGeneration can only grow, because cookies of before are gone: raise it to get another cookie, or leave it",fieldPath=".cookieGeneration"
 type ClusteringSpec struct {
 	// cookie is where the Erlang cookie (RELEASE_COOKIE) comes from: who knows it can run code in the pods. A cookie of
-	// your own has up to 255 letters, digits and the signs _ . @ = + / -, and starts with a letter or digit. With adapters ETS and
-	// Mnesia another one is refused while there are pods, because their stashes would be lost. Default: generated once.
+	// your own has up to 255 letters, digits and the signs _ . @ = + / -, and starts with a letter or digit. To change it, put the new
+	// one under another key or into another Secret, and name that: pods are replaced one by one, new ones can talk to both, and
+	// nobody loses anything. The old one must stay until status.cookie.previous is gone. With adapters ETS and Mnesia another value
+	// in the same place is refused while there are pods, because their stashes would be lost. Default: generated once.
 	// +optional
 	Cookie *SecretSource `json:"cookie,omitempty"`
+
+	// cookieGeneration is raised to have another generated cookie: pods are replaced one by one, new ones can talk to both, and nobody
+	// loses anything. Needs the agent. status.cookie says how far that is. Default 1.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	CookieGeneration *int32 `json:"cookieGeneration,omitempty"`
 
 	// distributionPort is the port on which a pod's node listens for its peers. The nine ports after it are left to
 	// further virtual machines in the pod, such as `bin/app remote`; peers are not admitted to those. Default 9100.

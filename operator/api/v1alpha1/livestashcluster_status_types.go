@@ -54,6 +54,10 @@ type LiveStashClusterStatus struct {
 	// +optional
 	Certificate string `json:"certificate,omitempty"`
 
+	// cookie is the Erlang cookie that pods are made with, and how far its rotation is.
+	// +optional
+	Cookie *CookieStatus `json:"cookie,omitempty"`
+
 	// revision is that of the StatefulSet's template, as in the pods' label controller-revision-hash.
 	// +optional
 	Revision string `json:"revision,omitempty"`

@@ -62,6 +62,8 @@ type LiveStashClusterList struct {
 // +kubebuilder:validation:XValidation:rule="self.agent.enabled || !has(self.monitoring.podMonitor.enabled) || !self.monitoring.podMonitor.enabled",message="monitoring.podMonitor scrapes the agents, and agent.enabled is false: enable the agent, or remove monitoring.podMonitor",fieldPath=".monitoring"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout.canary) || (has(oldSelf.rollout.canary) && oldSelf.rollout.canary.pods == self.rollout.canary.pods) || self.rollout.canary.pods < (has(self.replicas) && self.replicas > 2 ? self.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".rollout.canary"
 // +kubebuilder:validation:XValidation:rule="!has(self.whenDeleted) || self.whenDeleted != 'Retain' || !has(self.redis) || !has(self.redis.operator) || !has(self.redis.operator.persistence)",message="whenDeleted cannot be Retain with redis.operator.persistence, because redis-operator deletes its volumes with the Redis: remove whenDeleted, or take redis.managed",fieldPath=".whenDeleted"
+// +kubebuilder:validation:XValidation:rule="!has(self.secretKeyBaseGeneration) || !has(self.secretKeyBase) || !has(self.secretKeyBase.secretRef)",message="secretKeyBaseGeneration is for a SECRET_KEY_BASE that the operator generates: remove it; to change one of your own, change the Secret, or name another one in secretKeyBase.secretRef",fieldPath=".secretKeyBaseGeneration"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.secretKeyBaseGeneration) || (has(self.secretKeyBase) && has(self.secretKeyBase.secretRef)) || (has(self.secretKeyBaseGeneration) && self.secretKeyBaseGeneration >= oldSelf.secretKeyBaseGeneration)",message="secretKeyBaseGeneration can only grow, because values of before are gone: raise it to get another one, or leave it",fieldPath=".secretKeyBaseGeneration"
 type LiveStashClusterSpec struct {
 	// image is the container image of an Elixir release (`mix release`, for example one made by
 	// `mix phx.gen.release --docker`). Its own command is run. Changing it rolls the fleet.
@@ -142,10 +144,18 @@ type LiveStashClusterSpec struct {
 
 	// secretKeyBase is where SECRET_KEY_BASE comes from, with which Phoenix and LiveStash sign and encrypt. All pods
 	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes of text without control characters,
-	// such as a line break at its end.
+	// such as a line break at its end. Another one costs every stash and every signed cookie, so it is held until acceptLossOf names the
+	// adapter.
 	// Default: generated once.
 	// +optional
 	SecretKeyBase *SecretSource `json:"secretKeyBase,omitempty"`
+
+	// secretKeyBaseGeneration is raised to have another generated SECRET_KEY_BASE, for example because it leaked. That costs every stash,
+	// and every cookie and token that was signed with the one before: users are logged out and begin anew. So nothing is changed until
+	// acceptLossOf names the adapter, and condition ReconcileSucceeded says so (SecretKeyBaseChanged). Default 1.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	SecretKeyBaseGeneration *int32 `json:"secretKeyBaseGeneration,omitempty"`
 
 	// beam holds settings of the Erlang virtual machine.
 	// +kubebuilder:default={}
@@ -157,7 +167,7 @@ type LiveStashClusterSpec struct {
 	// +optional
 	Redis *RedisSpec `json:"redis,omitempty"`
 
-	// acceptLossOf is the word that a change of the store waits for: the adapter whose stashes may be lost. Whatever leaves stashes
+	// acceptLossOf is the word that a change of the store, or of SECRET_KEY_BASE, waits for: the adapter whose stashes may be lost. Whatever leaves stashes
 	// behind (another adapter, another Redis, a volume for a managed Redis that had none), or deletes the volume of a managed Redis
 	// (its persistence is removed, or the Redis itself), is held until this names the adapter that is left: nothing is changed, and condition
 	// ReconcileSucceeded says what would be lost (StoreChangeHeld). A change where nothing is at stake needs no word. Remove it when

@@ -702,23 +702,27 @@ func TestRedisChanges(t *testing.T) {
 	}
 	spec := func(redis string) string { return "{image: a, adapter: Redis, redis: " + redis + "}" }
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			created, err := clusters.Create(t.Context(), clusterObject(t, "redis", spec(c.before)), metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = clusters.Delete(context.Background(), "redis", metav1.DeleteOptions{}) }()
+		t.Run(name, func(t *testing.T) { changes(t, spec(c.before), spec(c.after), c.says) })
+	}
+}
 
-			changed := clusterObject(t, "redis", spec(c.after))
-			changed.SetResourceVersion(created.GetResourceVersion())
-			_, err = clusters.Update(t.Context(), changed, metav1.UpdateOptions{})
-			switch {
-			case c.says == "" && err != nil:
-				t.Errorf("it was refused: %v", err)
-			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
-				t.Errorf("Update = %v, want a refusal that says %q", err, c.says)
-			}
-		})
+// changes checks that a spec can be changed so; or, when it says something, that it is refused with these words.
+func changes(t *testing.T, before, after, says string) {
+	t.Helper()
+	created, err := clusters.Create(t.Context(), clusterObject(t, "changes", before), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = clusters.Delete(context.Background(), "changes", metav1.DeleteOptions{}) }()
+
+	changed := clusterObject(t, "changes", after)
+	changed.SetResourceVersion(created.GetResourceVersion())
+	_, err = clusters.Update(t.Context(), changed, metav1.UpdateOptions{})
+	switch {
+	case says == "" && err != nil:
+		t.Errorf("it was refused: %v", err)
+	case says != "" && (err == nil || !strings.Contains(err.Error(), says)):
+		t.Errorf("Update = %v, want a refusal that says %q", err, says)
 	}
 }
 

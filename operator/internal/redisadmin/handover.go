@@ -177,7 +177,7 @@ func ask(ctx context.Context, login Login, doing string, talk func(*redis.Client
 		err = talk(client)
 	}
 	if err != nil {
-		return fmt.Errorf("%s Redis at %s: %w", doing, login.Address, err)
+		return fmt.Errorf("%s Redis at %s: %w", doing, login.Address, unquoted(err))
 	}
 	return nil
 }

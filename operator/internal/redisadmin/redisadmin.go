@@ -63,7 +63,7 @@ func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes
 		rules = append(rules, "#"+hash)
 	}
 	if err := client.Do(ctx, rules...).Err(); err != nil {
-		return fmt.Errorf("setting the passwords of user %s in Redis at %s: %w", user, login.Address, err)
+		return fmt.Errorf("setting the passwords of user %s in Redis at %s: %w", user, login.Address, unquoted(err))
 	}
 	return nil
 }

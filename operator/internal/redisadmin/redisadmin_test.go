@@ -90,3 +90,31 @@ func TestSetPasswordsFails(t *testing.T) {
 		}
 	}
 }
+
+// Redis repeats the arguments of a command that it does not know, or their beginning, for example in version 5, or with a command that was renamed.
+func TestErrorsRepeatNoPassword(t *testing.T) {
+	repeats := func(line string) string {
+		if strings.HasPrefix(line, "hello ") {
+			return "*0\r\n"
+		}
+		if strings.Contains(line, "SETUSER operator") {
+			return "+OK\r\n"
+		}
+		name, arguments, _ := strings.Cut(line, " ")
+		return "-ERR unknown command '" + name + "', with args beginning with: " + arguments[:min(len(arguments), 60)] + "\r\n"
+	}
+	address, asked := server(t, repeats)
+	go func() {
+		for range asked { // nobody looks at them
+		}
+	}()
+	login := Login{Address: address, User: "operator", Password: "0perat0r"}
+	for doing, err := range map[string]error{
+		"following":         New().Follow(t.Context(), login, login, "s3cret-s3cret-s3cret-s3cret-s3cret"),
+		"setting passwords": New().SetPasswords(t.Context(), login, "livestash", []string{"s3cret"}),
+	} {
+		if err == nil || strings.Contains(err.Error(), "s3cr") || strings.Contains(err.Error(), "0per") {
+			t.Errorf("%s: got %v, want an error without what was sent", doing, err)
+		}
+	}
+}

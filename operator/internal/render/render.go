@@ -75,6 +75,12 @@ type Inputs struct {
 	// Cookie tells a change of the Erlang cookie, and nothing else about it.
 	Cookie string
 
+	// SecretKeyBase tells a change of SECRET_KEY_BASE, and nothing else about it.
+	SecretKeyBase string
+
+	// PreviousCookie is where the cookie is of pods that have not been replaced yet. Nil: all have the same.
+	PreviousCookie *v1alpha1.SecretKeyReference
+
 	// ConfigDigest changes when something changes that fleet.References names. Empty when there is nothing of that kind.
 	ConfigDigest string
 }

@@ -42,6 +42,7 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		if object.GetName() != p.cluster.Name {
 			continue
 		}
+		r.tellKeyBaseGivenUp(p)
 		p.seen.statefulSet, p.wroteStatefulSet = &appsv1.StatefulSet{}, true
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, p.seen.statefulSet); err != nil {
 			return fmt.Errorf("reading the applied StatefulSet: %w", err)
@@ -112,10 +113,16 @@ func (r *Reconciler) removeOfOthersKind(ctx context.Context, c *v1alpha1.LiveSta
 	return applier.Remove(ctx, c, unwanted)
 }
 
-// ownSecrets are the names of the Secrets that the operator makes for the fleet. The generated one stays when it is not needed:
+// ownSecrets are the names of the Secrets that the operator makes for the fleet. The first generated one stays when it is not needed:
 // who loses it loses every session.
 func ownSecrets(c *v1alpha1.LiveStashCluster) []string {
 	names := []string{fleet.SecretName(c)}
+	if fleet.NeedsGeneratedCookie(c) {
+		names = append(names, fleet.CookieSecretName(c))
+	}
+	if fleet.NeedsGeneratedSecretKeyBase(c) {
+		names = append(names, fleet.SecretKeyBaseSecretName(c))
+	}
 	if c.TLSEnabled() && c.Spec.Clustering.TLS.IssuerRef == nil {
 		names = append(names, tls.AuthorityName(c), tls.SecretName(c))
 	}

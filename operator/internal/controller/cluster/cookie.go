@@ -3,6 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
@@ -11,33 +16,141 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
-// generatedCookie is what the StatefulSet notes of a cookie that the operator made.
-const generatedCookie = "generated"
+// Nodes with two cookies do not talk to each other, so none could hand over to the next. Another cookie is therefore another key or
+// another Secret, and pods with the new one are told the old one too, until no pod has that any more: see livestash_agent_cookie.
 
-// holdCookie refuses another cookie than the one that pods run with, when they hold stashes: nodes with two cookies do not talk to each
-// other, so none could hand over to the next.
-func (r *Reconciler) holdCookie(_ context.Context, p *pass) error {
-	now, source := cookieNote(p)
-	p.inputs.Cookie = now
+// generatedValue is what the StatefulSet notes of a value that the operator made.
+const generatedValue = "generated"
+
+// holdCookie lets a fleet that runs change its cookie in that way, and refuses any other.
+func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
+	note, source := cookieNote(p)
+	p.inputs.Cookie = note
 	before := p.seen.statefulSet.Annotations[fleet.CookieAnnotation]
-	if before == "" || before == now || len(p.seen.members) == 0 || p.cluster.DesiredReplicas() == 0 || store.For(p.cluster).Home() == store.Elsewhere {
+	has, previous := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
+	wanted := fleet.CookieRef(p.cluster)
+	if has == nil || *has == wanted {
+		p.inputs.PreviousCookie = previous
+		if before == note {
+			return nil
+		}
+	}
+	needs := store.For(p.cluster).Home() != store.Elsewhere
+	switch {
+	case before == "" || has == nil || len(p.seen.members) == 0 || p.cluster.DesiredReplicas() == 0:
+		return nil
+	case *has == wanted:
+		return cookieHeld(needs, "the Erlang cookie is now %s, and the pods run with another: nodes with two cookies do not talk to each other, so a rollout would lose "+
+			"all stashes (adapter %s). Nothing is changed until you put the old cookie back. To change it, put the new one under another key or into another Secret and name that, "+
+			"or, if the stashes may go, set spec.replicas to 0 until the pods are gone", source, p.cluster.Spec.Adapter)
+	case !p.cluster.AgentEnabled():
+		return cookieHeld(needs, "the Erlang cookie is to be %s, and the pods run with another: without the agent, nodes with two cookies do not talk to each other, so a rollout would lose "+
+			"all stashes (adapter %s). Nothing is changed until you put the old cookie back, set spec.agent.enabled to true, or, if the stashes may go, set spec.replicas to 0 until the pods are gone",
+			source, p.cluster.Spec.Adapter)
+	case previous != nil && *previous == wanted: // the way back
+	case slices.ContainsFunc(p.seen.members, func(m member) bool { return !hasCookie(m, *has) }):
+		return cookieHeld(true, "the Erlang cookie is to be %s, and not every pod has the one before it yet, which is in the key %s of Secret %s: it is changed again when all have",
+			source, has.Key, has.Name)
+	default:
+		if err := r.checkPreviousCookie(ctx, p, *has, before); err != nil {
+			return err
+		}
+	}
+	p.inputs.PreviousCookie = has
+	return nil
+}
+
+// checkPreviousCookie refuses a rotation when the pods' own cookie is no longer where it was: new pods could not be told.
+func (r *Reconciler) checkPreviousCookie(ctx context.Context, p *pass, has v1alpha1.SecretKeyReference, note string) error {
+	if has.Name == fleet.SecretName(p.cluster) || note == generatedNote(has.Name) {
+		return nil // it cannot be changed
+	}
+	value, err := r.secretValue(ctx, p.cluster.Namespace, has)
+	if err != nil || digestNote(value) == note {
+		return err
+	}
+	return cookieHeld(true, "the Erlang cookie of the pods is no longer in the key %s of Secret %s, so new pods could not be told: put it back there, and leave it until status.cookie.previous is gone",
+		has.Key, has.Name)
+}
+
+// cookieHeld is the problem, if it is one.
+func cookieHeld(is bool, format string, args ...any) error {
+	if !is {
 		return nil
 	}
-	return &reconcile.Problem{
-		Reason: v1alpha1.ReasonCookieChanged,
-		Message: fmt.Sprintf("the Erlang cookie is now %s, and the pods run with another: nodes with two cookies do not talk to each other, so a rollout would lose "+
-			"all stashes (adapter %s). Nothing is changed until you put the old cookie back, or, if the stashes may go, set spec.replicas to 0 until the pods are gone",
-			source, p.cluster.Spec.Adapter),
-		Watched: true,
+	return &reconcile.Problem{Reason: v1alpha1.ReasonCookieChanged, Message: fmt.Sprintf(format, args...), Watched: true}
+}
+
+// hasCookie is whether the pod was made with the cookie that is there.
+func hasCookie(m member, ref v1alpha1.SecretKeyReference) bool {
+	cookie, _ := fleet.CookiesOf(&m.Spec)
+	return cookie != nil && *cookie == ref
+}
+
+// cookieNote is what the StatefulSet notes of the cookie, and where that comes from.
+func cookieNote(p *pass) (note, source string) {
+	ref := p.cluster.Spec.Clustering.Cookie.Ref()
+	if ref == nil && fleet.NeedsGeneratedCookie(p.cluster) {
+		return generatedNote(fleet.CookieSecretName(p.cluster)), "another generated one (spec.clustering.cookieGeneration)"
+	}
+	if ref == nil {
+		return generatedValue, "a generated one (spec.clustering.cookie)"
+	}
+	return digestNote(p.secrets[*ref]), fmt.Sprintf("the one in the key %s of Secret %s", ref.Key, ref.Name)
+}
+
+func generatedNote(secret string) string { return generatedValue + "/" + secret }
+
+// digestNote is what is noted of a user's own cookie. Two bytes of a digest tell a change, and are of no use to who guesses.
+func digestNote(cookie []byte) string { return render.Digest("cookie " + string(cookie))[:4] }
+
+// tellCookie is what the status says of the cookie, of which it said before. Nil: there are no pods yet.
+func (p *pass) tellCookie(before *v1alpha1.CookieStatus) *v1alpha1.CookieStatus {
+	cookie, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
+	if cookie == nil {
+		return nil
+	}
+	now := &v1alpha1.CookieStatus{SecretRef: *cookie}
+	switch {
+	case before == nil:
+	case before.SecretRef == *cookie:
+		now.Made, now.RotationStarted, now.RotationFinished = before.Made, before.RotationStarted, before.RotationFinished
+	default:
+		now.RotationStarted = ptr.To(seconds(p.seen.now))
+	}
+	if p.cookieMade != nil && fleet.CookieRef(p.cluster) == *cookie {
+		now.Made = p.cookieMade
+	}
+	for _, m := range p.seen.members {
+		if other, _ := fleet.CookiesOf(&m.Spec); other != nil && *other != *cookie {
+			now.Previous = other
+		}
+	}
+	if now.RotationStarted != nil && now.RotationFinished == nil && now.Previous == nil && p.hasRolled() {
+		now.RotationFinished = ptr.To(seconds(p.seen.now))
+	}
+	return now
+}
+
+// noteCookie notes when the Secret with the cookie was made.
+func (p *pass) noteCookie(secret *metav1.ObjectMeta) {
+	if secret.Name == fleet.CookieRef(p.cluster).Name && !secret.CreationTimestamp.IsZero() {
+		p.cookieMade = ptr.To(secret.CreationTimestamp)
 	}
 }
 
-// cookieNote is what the StatefulSet notes of the cookie, and where that comes from. Two bytes of a digest tell a change, and are
-// of no use to who guesses.
-func cookieNote(p *pass) (note, source string) {
-	ref := p.cluster.Spec.Clustering.Cookie.Ref()
-	if ref == nil {
-		return generatedCookie, "a generated one (spec.clustering.cookie)"
+// tellRotation says when a rotation begins and ends.
+func (r *Reconciler) tellRotation(before, now *v1alpha1.LiveStashCluster) {
+	was, is := before.Status.Cookie, now.Status.Cookie
+	if was == nil || is == nil {
+		return
 	}
-	return render.Digest("cookie " + string(p.secrets[*ref]))[:4], fmt.Sprintf("the one in the key %s of Secret %s", ref.Key, ref.Name)
+	if was.SecretRef != is.SecretRef {
+		r.Recorder.Eventf(now, nil, corev1.EventTypeNormal, v1alpha1.ReasonCookieRotating, "Rotate",
+			"Pods are replaced one by one by those with the Erlang cookie of Secret %s, which can talk to those with the one of Secret %s", is.SecretRef.Name, was.SecretRef.Name)
+	}
+	if was.RotationFinished == nil && is.RotationFinished != nil {
+		r.Recorder.Eventf(now, nil, corev1.EventTypeNormal, v1alpha1.ReasonCookieRotated, "Rotate",
+			"Every pod has the Erlang cookie of Secret %s: the one before it opens nothing any more", is.SecretRef.Name)
+	}
 }

@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
 // ownCookie makes a fleet at rest with a cookie of the user's own.
@@ -48,9 +51,11 @@ func TestCookieOfARunningFleetStays(t *testing.T) {
 	changeCookie(t, secret, "first")
 	reconciled(t, cluster)
 
-	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.Cookie = nil })
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Clustering.Cookie, spec.Agent.Enabled = nil, ptr.To(false)
+	})
 	message = condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
-	if !strings.Contains(message, "a generated one") {
+	if !strings.Contains(message, "a generated one") || !strings.Contains(message, "without the agent") {
 		t.Errorf("the condition says %q", message)
 	}
 	if now := fleetSet(t, cluster); now.Generation != set.Generation {
@@ -78,4 +83,115 @@ func TestCookieChangesWhereNothingIsLost(t *testing.T) {
 		return nil
 	})
 	reconciled(t, cluster)
+}
+
+// cookies are from where new pods get their cookie, and the previous one: Secret/key.
+func cookies(t *testing.T, cluster *v1alpha1.LiveStashCluster) string {
+	t.Helper()
+	text := func(ref *v1alpha1.SecretKeyReference) string {
+		if ref == nil {
+			return "none"
+		}
+		return ref.Name + "/" + ref.Key
+	}
+	cookie, previous := fleet.CookiesOf(&fleetSet(t, cluster).Spec.Template.Spec)
+	return text(cookie) + " after " + text(previous)
+}
+
+func becomes(t *testing.T, cluster *v1alpha1.LiveStashCluster, want string) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		if got := cookies(t, cluster); got != want {
+			return fmt.Errorf("the template has the cookies %s, want %s", got, want)
+		}
+		return nil
+	})
+}
+
+// replacedAll has all pods replaced by those of the template as it is.
+func replacedAll(t *testing.T, cluster *v1alpha1.LiveStashCluster, pods []*corev1.Pod, from, to string) []*corev1.Pod {
+	t.Helper()
+	var renewed []*corev1.Pod
+	for ordinal, pod := range pods {
+		acted(t, cluster, from, to)
+		suite.Must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+		renewed = append(renewed, fleetPod(t, cluster, ordinal, to))
+		serves(t, renewed[ordinal], wellAmong(len(pods), renewed[ordinal].Name))
+	}
+	acted(t, cluster, to, to)
+	return renewed
+}
+
+func TestCookieRotates(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, nil)
+	suite.Must(t, get(t, cluster))
+	if said := cluster.Status.Cookie; said == nil || said.Made == nil || said.RotationStarted != nil || said.Previous != nil {
+		t.Errorf("the status says of the first cookie %+v", said)
+	}
+
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](2) })
+	becomes(t, cluster, "shop-cookie-2/cookie after shop-secrets/cookie")
+	suite.Eventually(t, func() error {
+		suite.Must(t, get(t, cluster))
+		if said := cluster.Status.Cookie; said.RotationStarted == nil || said.RotationFinished != nil || said.Previous == nil || said.Previous.Name != "shop-secrets" {
+			return fmt.Errorf("the status says of a rotation under way %+v", said)
+		}
+		return nil
+	})
+	// Two at once would leave pods that know nothing of each other's.
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](3) })
+	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
+	if !strings.Contains(message, "not every pod") {
+		t.Errorf("the condition says %q", message)
+	}
+	if got := cookies(t, cluster); got != "shop-cookie-2/cookie after shop-secrets/cookie" {
+		t.Errorf("the template has the cookies %s", got)
+	}
+
+	pods = replacedAll(t, cluster, pods, "a", "b")
+	becomes(t, cluster, "shop-cookie-3/cookie after shop-cookie-2/cookie")
+	replacedAll(t, cluster, pods, "b", "c")
+	suite.Eventually(t, func() error {
+		suite.Must(t, get(t, cluster))
+		said := cluster.Status.Cookie
+		if said.RotationFinished == nil || said.Previous != nil || said.SecretRef.Name != "shop-cookie-3" {
+			return fmt.Errorf("the status says of a rotation that is over %+v", said)
+		}
+		if err := get(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-cookie-2"}}); err == nil {
+			return errors.New("the cookie of before is still there")
+		}
+		return nil
+	})
+	if got := cookies(t, cluster); got != "shop-cookie-3/cookie after shop-cookie-2/cookie" {
+		t.Errorf("the template has changed for that, and pods with it: %s", got)
+	}
+	first, third := secretNamed(t, cluster, "shop-secrets"), secretNamed(t, cluster, "shop-cookie-3")
+	if len(third.Data["cookie"]) < 32 || cmp.Equal(first.Data["cookie"], third.Data["cookie"]) {
+		t.Error("the cookies are the same, or too short")
+	}
+}
+
+// The user's own is rotated by naming another place.
+func TestOwnCookieRotates(t *testing.T) {
+	cluster, secret, _ := ownCookie(t, v1alpha1.AdapterMnesia)
+	changeCookie(t, secret, "second")
+	own := func(key string) func(*v1alpha1.LiveStashClusterSpec) {
+		return func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.Cookie.SecretRef.Key = key }
+	}
+	suite.Must(t, get(t, secret))
+	secret.Data["next"] = []byte("third")
+	suite.Must(t, api.Update(t.Context(), secret))
+	changeSpec(t, cluster, own("next"))
+	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
+	if !strings.Contains(message, "is no longer in the key cookie of Secret own") {
+		t.Errorf("the condition says %q", message)
+	}
+	changeCookie(t, secret, "first")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.TopologySpread = v1alpha1.SpreadDoNotSchedule })
+	becomes(t, cluster, "own/next after own/cookie")
+	changeSpec(t, cluster, own("cookie"))
+	becomes(t, cluster, "own/cookie after own/next")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.Cookie = nil })
+	reconciled(t, cluster)
+	becomes(t, cluster, "shop-secrets/cookie after own/cookie")
 }

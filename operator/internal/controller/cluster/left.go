@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -76,10 +77,10 @@ func keepsakes(c *v1alpha1.LiveStashCluster) []keepsake {
 			all = append(all, keepsake{kind: render.PersistentVolumeClaimType.Kind, object: volume, outlives: true})
 		}
 	}
+	lasting := []string{fleet.SecretName(c), fleet.CookieSecretName(c), fleet.SecretKeyBaseSecretName(c), tls.AuthorityName(c)}
 	for _, name := range ownSecrets(c) {
 		secret := &metav1.PartialObjectMetadata{TypeMeta: render.SecretType, ObjectMeta: at(name)}
-		outlives := name == fleet.SecretName(c) || name == tls.AuthorityName(c)
-		all = append(all, keepsake{kind: render.SecretType.Kind, object: secret, outlives: outlives})
+		all = append(all, keepsake{kind: render.SecretType.Kind, object: secret, outlives: slices.Contains(lasting, name)})
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -131,6 +132,10 @@ type pass struct {
 	// it deletes. Empty: nothing.
 	givenUp       map[string]string
 	volumeGivenUp string
+	// cookieMade is when the Secret with the cookie was made. Nil: that is not known.
+	cookieMade *metav1.Time
+	// keyBaseGivenUp is what this pass leaves behind when it writes the StatefulSet with another SECRET_KEY_BASE. Empty: nothing.
+	keyBaseGivenUp string
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
@@ -159,6 +164,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "watch what is named", Run: r.watchNamed},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
 		{Name: "hold the cookie", Run: r.holdCookie},
+		{Name: "hold SECRET_KEY_BASE", Run: r.holdSecretKeyBase},
 		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "guard stashes", Run: r.guardStashes},
 		{Name: "prepare store", Run: r.prepareStore},

@@ -46,6 +46,10 @@ func (r *Reconciler) watchNamed(_ context.Context, p *pass) error {
 	for _, ref := range fleet.SecretRefs(c) {
 		add(fleet.SecretReference, ref.Name)
 	}
+	// While the cookie is changed, new pods are told the one that the pods had, which no spec names any more.
+	if has, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec); has != nil && has.Name != fleet.SecretName(c) && has.Name != fleet.CookieSecretName(c) {
+		add(fleet.SecretReference, has.Name)
+	}
 	for _, ref := range fleet.References(c) {
 		add(ref.Kind, ref.Name)
 	}

@@ -27,13 +27,14 @@ import (
 // takes the digest that rolls the fleet when one of them changes.
 func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 	digest := sha256.New()
-	if fleet.NeedsGeneratedSecret(p.cluster) {
-		uid, err := r.ensureGeneratedSecret(ctx, p.cluster)
+	for _, wanted := range generatedSecrets(p.cluster) {
+		found, err := r.ensureGeneratedSecret(ctx, p, wanted)
 		if err != nil {
 			return err
 		}
-		// The generated Secret is immutable: its UID stands for its content, which the operator need not read.
-		digest.Write([]byte(uid))
+		// The generated Secrets are immutable: their UIDs stand for their content, which the operator need not read.
+		digest.Write([]byte(found.UID))
+		p.noteCookie(found)
 	}
 	for _, ref := range fleet.SecretRefs(p.cluster) {
 		value, err := r.secretValue(ctx, p.cluster.Namespace, ref)
@@ -56,42 +57,78 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// ensureGeneratedSecret creates the Secret with the cookie and SECRET_KEY_BASE when it does not exist, and never writes
-// to one that does.
-func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.LiveStashCluster) (types.UID, error) {
-	found, err := r.secretMetadata(ctx, c.Namespace, fleet.SecretName(c))
+// generatedSecret is a Secret with values that the operator makes up.
+type generatedSecret struct {
+	name   string
+	create func(*v1alpha1.LiveStashCluster) *corev1.Secret
+}
+
+// generatedSecrets are those that the fleet wants.
+func generatedSecrets(c *v1alpha1.LiveStashCluster) []generatedSecret {
+	var wanted []generatedSecret
+	if fleet.NeedsGeneratedSecret(c) {
+		wanted = append(wanted, generatedSecret{fleet.SecretName(c), fleet.GeneratedSecret})
+	}
+	if fleet.NeedsGeneratedCookie(c) {
+		wanted = append(wanted, generatedSecret{fleet.CookieSecretName(c), fleet.GeneratedCookie})
+	}
+	if fleet.NeedsGeneratedSecretKeyBase(c) {
+		wanted = append(wanted, generatedSecret{fleet.SecretKeyBaseSecretName(c), fleet.GeneratedSecretKeyBase})
+	}
+	return wanted
+}
+
+// ensureGeneratedSecret creates a Secret with generated values when it does not exist, and never writes to one that does.
+func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, p *pass, wanted generatedSecret) (*metav1.ObjectMeta, error) {
+	c := p.cluster
+	found, err := r.secretMetadata(ctx, c.Namespace, wanted.name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if found != nil && !apply.Owns(c, found) {
-		return "", notOurs(c, found.Name)
+		return nil, notOurs(c, found.Name)
 	}
 	if found != nil {
-		return found.UID, nil
+		return &found.ObjectMeta, nil
 	}
 
-	secret := fleet.GeneratedSecret(c)
+	secret := wanted.create(c)
 	err = r.Create(ctx, secret, apply.FieldOwner)
 	if apierrors.IsAlreadyExists(err) {
 		return r.generatedBefore(ctx, c, secret.Name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("creating Secret %s: %w", secret.Name, err)
+		return nil, fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
-	return secret.UID, r.tellGenerated(ctx, c, secret.Name)
+	if wanted.name != fleet.SecretName(c) && !p.readsSecret(wanted.name) {
+		return &secret.ObjectMeta, nil // what is told of the change is enough
+	}
+	return &secret.ObjectMeta, r.tellGenerated(ctx, c, secret.Name)
+}
+
+// readsSecret is whether the fleet's pods get a variable from the Secret of that name.
+func (p *pass) readsSecret(name string) bool {
+	for _, container := range p.seen.statefulSet.Spec.Template.Spec.Containers {
+		for _, variable := range container.Env {
+			if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // generatedBefore is the generated Secret that the cache does not have: it has lost its label, or the cache lags behind. One that is
 // somebody else's is left alone.
-func (r *Reconciler) generatedBefore(ctx context.Context, c *v1alpha1.LiveStashCluster, name string) (types.UID, error) {
+func (r *Reconciler) generatedBefore(ctx context.Context, c *v1alpha1.LiveStashCluster, name string) (*metav1.ObjectMeta, error) {
 	live := &corev1.Secret{}
 	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, live); err != nil {
-		return "", fmt.Errorf("reading Secret %s: %w", name, err)
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	if !apply.Owns(c, live) {
-		return "", notOurs(c, name)
+		return nil, notOurs(c, name)
 	}
-	return live.UID, r.label(ctx, c, live)
+	return &live.ObjectMeta, r.label(ctx, c, live)
 }
 
 // label gives a Secret of the fleet's back the label without which the cache does not have it.

@@ -113,7 +113,7 @@ func slimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 	for _, container := range pod.Spec.Containers {
 		if container.Name == fleet.AppContainer {
-			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports}}
+			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports, Env: fleet.CookieVariable(container.Env)}}
 		}
 	}
 	slim.Spec.NodeName = pod.Spec.NodeName

@@ -43,6 +43,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 			return client.IgnoreNotFound(err)
 		}
 		r.tellTransitions(before, p.cluster)
+		r.tellRotation(before, p.cluster)
 		r.tellReturns(before, p.cluster)
 	}
 	r.tellDrained(p.cluster, p.drained)
@@ -68,6 +69,7 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	}
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
+	status.Cookie = p.tellCookie(c.Status.Cookie)
 	p.upgrade.tell(&status, c)
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
 	if condition := placed(p, outcome); condition.Type != "" {

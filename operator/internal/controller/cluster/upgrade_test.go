@@ -167,6 +167,7 @@ func TestUpgradeTouchesNobody(t *testing.T) {
 func TestUpgradeGoesWithTheNextRollout(t *testing.T) {
 	ownBase := func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.SecretKeyBase = &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "own", Key: "base"}}
+		spec.AcceptLossOf = spec.Adapter
 	}
 	for name, c := range map[string]struct {
 		spec func(*v1alpha1.LiveStashClusterSpec)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -22,6 +23,7 @@ func retaining(sized func(string) func(*v1alpha1.LiveStashClusterSpec)) func(*v1
 	return func(spec *v1alpha1.LiveStashClusterSpec) {
 		sized("1Gi")(spec)
 		withTLS(spec)
+		spec.Clustering.CookieGeneration = ptr.To[int32](2)
 		spec.WhenDeleted = v1alpha1.DeletionRetain
 	}
 }
@@ -30,7 +32,9 @@ func retaining(sized func(string) func(*v1alpha1.LiveStashClusterSpec)) func(*v1
 func fleetObjects(t *testing.T, namespace string) []client.Object {
 	t.Helper()
 	var found []client.Object
-	for _, kind := range append([]schema.GroupVersionKind{secretMetadataObject().GroupVersionKind(), corev1.SchemeGroupVersion.WithKind("ConfigMap")}, prunedKinds...) {
+	for _, kind := range append([]schema.GroupVersionKind{
+		secretMetadataObject().GroupVersionKind(), corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
+	}, prunedKinds...) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		suite.Must(t, api.List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{render.ClusterLabel: "shop"}))
@@ -63,7 +67,7 @@ func deleted(t *testing.T, cluster *v1alpha1.LiveStashCluster) (left []string) {
 	return left
 }
 
-var retained = []string{"Secret shop-distribution-ca", "Secret shop-secrets", "PersistentVolumeClaim shop-redis-data"}
+var retained = []string{"Secret shop-cookie-2", "Secret shop-distribution-ca", "Secret shop-secrets", "PersistentVolumeClaim shop-redis-data"}
 
 // What no session goes on without outlives its LiveStashCluster, nothing else does, and the next one of that name has it.
 func TestWhatIsRetained(t *testing.T) {
@@ -83,7 +87,7 @@ func TestWhatIsRetained(t *testing.T) {
 	if diff := cmp.Diff(before, values(t, namespace)); diff != "" {
 		t.Errorf("what users' sessions are signed with (-before +after):\n%s", diff)
 	}
-	eventSays(t, namespace, v1alpha1.ReasonTakenBack, strings.Join([]string{"PersistentVolumeClaim shop-redis-data", "Secret shop-secrets", "Secret shop-distribution-ca"}, ", "))
+	eventSays(t, namespace, v1alpha1.ReasonTakenBack, strings.Join([]string{"PersistentVolumeClaim shop-redis-data", "Secret shop-secrets", "Secret shop-cookie-2", "Secret shop-distribution-ca"}, ", "))
 	hasVolume(t, second, "1Gi")
 	rests(t, second)
 	if diff := cmp.Diff(retained, deleted(t, second)); diff != "" {
@@ -122,7 +126,8 @@ func values(t *testing.T, namespace string) map[string]string {
 	secret := await(t, namespace, "shop-secrets", &corev1.Secret{})
 	authority := await(t, namespace, "shop-distribution-ca", &corev1.Secret{})
 	return map[string]string{
-		"secret-key-base": string(secret.Data["secret-key-base"]), "cookie": string(secret.Data["cookie"]), "Secret": string(secret.UID),
+		"secret-key-base": string(secret.Data["secret-key-base"]), "Secret": string(secret.UID),
+		"cookie":    string(await(t, namespace, "shop-cookie-2", &corev1.Secret{}).Data["cookie"]),
 		"authority": string(authority.Data[corev1.TLSCertKey]),
 		"volume":    string(await(t, namespace, "shop-redis-data", &corev1.PersistentVolumeClaim{}).UID),
 	}

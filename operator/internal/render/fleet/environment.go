@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -34,7 +35,7 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 		render.Value("PHX_HOST", publicHost(c, in)),
 		store.FromSecret("SECRET_KEY_BASE", secretKeyBaseRef(c)),
 
-		store.FromSecret("RELEASE_COOKIE", cookieRef(c)),
+		store.FromSecret(cookieVariable, CookieRef(c)),
 		render.Value("RELEASE_DISTRIBUTION", "name"),
 		render.Value("RELEASE_NODE", NodeName(c, in, "$(POD_NAME)")),
 		render.Value("RELEASE_TMP", scratchDir),
@@ -54,6 +55,7 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 	contract = append(contract, adapter.Env(c)...)
 	if c.AgentEnabled() {
 		contract = append(contract, agentEnvironment(c)...)
+		contract = append(contract, previousCookie(in)...)
 	}
 
 	// A crash dump in the working directory would fail: that directory belongs to the image.
@@ -61,6 +63,16 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 		contract = append(contract, render.Value("ERL_CRASH_DUMP", scratchDir+"/erl_crash.dump"))
 	}
 	return append(contract, c.Spec.Env...)
+}
+
+// previousCookie is for the agent. A pod that starts when no other needs it any more, and it is gone, starts without.
+func previousCookie(in render.Inputs) []corev1.EnvVar {
+	if in.PreviousCookie == nil {
+		return nil
+	}
+	variable := store.FromSecret(previousCookieVariable, *in.PreviousCookie)
+	variable.ValueFrom.SecretKeyRef.Optional = ptr.To(true)
+	return []corev1.EnvVar{variable}
 }
 
 // erlangFlags are emulator flags for a release that was not made for a container.

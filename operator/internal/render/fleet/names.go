@@ -3,6 +3,8 @@ package fleet
 import (
 	"fmt"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
@@ -27,6 +29,8 @@ const (
 	RejectedAnnotation = "livestash.dev/rejected"
 	// CookieAnnotation is on the StatefulSet: render.Inputs.Cookie.
 	CookieAnnotation = "livestash.dev/cookie"
+	// SecretKeyBaseAnnotation is on the StatefulSet: render.Inputs.SecretKeyBase.
+	SecretKeyBaseAnnotation = "livestash.dev/secret-key-base"
 
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"
@@ -45,6 +49,22 @@ const (
 
 // SecretName is the name of the Secret with the generated values.
 func SecretName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-secrets" }
+
+// CookieSecretName is the name of the Secret with the generated cookie, which each generation but the first has for itself.
+func CookieSecretName(c *v1alpha1.LiveStashCluster) string {
+	if generation := ptr.Deref(c.Spec.Clustering.CookieGeneration, 1); generation > 1 {
+		return fmt.Sprintf("%s-cookie-%d", c.Name, generation)
+	}
+	return SecretName(c)
+}
+
+// SecretKeyBaseSecretName is the same for the generated SECRET_KEY_BASE.
+func SecretKeyBaseSecretName(c *v1alpha1.LiveStashCluster) string {
+	if generation := ptr.Deref(c.Spec.SecretKeyBaseGeneration, 1); generation > 1 {
+		return fmt.Sprintf("%s-secret-key-base-%d", c.Name, generation)
+	}
+	return SecretName(c)
+}
 
 // BeforeName is the name of the Job that runs before a rollout. There is one name, so that there are never two of them.
 func BeforeName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-before" }

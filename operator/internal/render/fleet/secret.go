@@ -12,26 +12,56 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
-// The keys of the generated Secret.
+// The keys of the generated Secrets.
 const (
 	cookieKey        = "cookie"
 	secretKeyBaseKey = "secret-key-base"
 )
 
-// NeedsGeneratedSecret is whether any value of the fleet is generated.
+const (
+	cookieVariable = "RELEASE_COOKIE"
+	// previousCookieVariable is the agent's.
+	previousCookieVariable = "LIVESTASH_PREVIOUS_COOKIE"
+)
+
+// NeedsGeneratedSecret is whether pods read any value of the Secret with the generated values.
 func NeedsGeneratedSecret(c *v1alpha1.LiveStashCluster) bool {
-	return c.Spec.Clustering.Cookie.Ref() == nil || c.Spec.SecretKeyBase.Ref() == nil
+	return CookieRef(c).Name == SecretName(c) || secretKeyBaseRef(c).Name == SecretName(c)
+}
+
+// NeedsGeneratedCookie is whether the fleet's cookie is generated, and not the first.
+func NeedsGeneratedCookie(c *v1alpha1.LiveStashCluster) bool {
+	return c.Spec.Clustering.Cookie.Ref() == nil && CookieSecretName(c) != SecretName(c)
+}
+
+// NeedsGeneratedSecretKeyBase is the same of SECRET_KEY_BASE.
+func NeedsGeneratedSecretKeyBase(c *v1alpha1.LiveStashCluster) bool {
+	return c.Spec.SecretKeyBase.Ref() == nil && SecretKeyBaseSecretName(c) != SecretName(c)
 }
 
 // GeneratedSecret is a new Secret with a random Erlang cookie and SECRET_KEY_BASE. Every call makes other values: create
 // it once. It is immutable, because a changed cookie would split the BEAM cluster.
 func GeneratedSecret(c *v1alpha1.LiveStashCluster) *corev1.Secret {
+	return generated(c, SecretName(c), map[string][]byte{cookieKey: render.RandomText(32), secretKeyBaseKey: render.RandomText(64)})
+}
+
+// GeneratedCookie is a new Secret with another random Erlang cookie than the first. It is immutable, too.
+func GeneratedCookie(c *v1alpha1.LiveStashCluster) *corev1.Secret {
+	return generated(c, CookieSecretName(c), map[string][]byte{cookieKey: render.RandomText(32)})
+}
+
+// GeneratedSecretKeyBase is a new Secret with another random SECRET_KEY_BASE than the first.
+func GeneratedSecretKeyBase(c *v1alpha1.LiveStashCluster) *corev1.Secret {
+	return generated(c, SecretKeyBaseSecretName(c), map[string][]byte{secretKeyBaseKey: render.RandomText(64)})
+}
+
+func generated(c *v1alpha1.LiveStashCluster, name string, data map[string][]byte) *corev1.Secret {
 	secret := &corev1.Secret{
 		TypeMeta:   render.SecretType,
-		ObjectMeta: render.ObjectMeta(c, SecretName(c)),
+		ObjectMeta: render.ObjectMeta(c, name),
 		Immutable:  ptr.To(true),
 		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{cookieKey: render.RandomText(32), secretKeyBaseKey: render.RandomText(64)},
+		Data:       data,
 	}
 	render.OwnOrKeep(c, secret)
 	return secret
@@ -48,19 +78,50 @@ func SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference {
 	return append(refs, store.For(c).SecretRefs(c)...)
 }
 
-func cookieRef(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {
-	return ownOrGenerated(c, c.Spec.Clustering.Cookie, cookieKey)
+// CookieRef is where the Erlang cookie is that the fleet wants.
+func CookieRef(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {
+	return ownOrGenerated(c.Spec.Clustering.Cookie, CookieSecretName(c), cookieKey)
+}
+
+// CookiesOf are where the cookie of pods is, and the one that they know besides, of pods that have not been replaced yet. Each is nil
+// when there is none.
+func CookiesOf(pods *corev1.PodSpec) (cookie, previous *v1alpha1.SecretKeyReference) {
+	for _, container := range pods.Containers {
+		for _, variable := range container.Env {
+			if container.Name != AppContainer || variable.ValueFrom == nil || variable.ValueFrom.SecretKeyRef == nil {
+				continue
+			}
+			ref := &v1alpha1.SecretKeyReference{Name: variable.ValueFrom.SecretKeyRef.Name, Key: variable.ValueFrom.SecretKeyRef.Key}
+			switch variable.Name {
+			case cookieVariable:
+				cookie = ref
+			case previousCookieVariable:
+				previous = ref
+			}
+		}
+	}
+	return cookie, previous
 }
 
 func secretKeyBaseRef(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {
-	return ownOrGenerated(c, c.Spec.SecretKeyBase, secretKeyBaseKey)
+	return ownOrGenerated(c.Spec.SecretKeyBase, SecretKeyBaseSecretName(c), secretKeyBaseKey)
 }
 
-func ownOrGenerated(c *v1alpha1.LiveStashCluster, source *v1alpha1.SecretSource, key string) v1alpha1.SecretKeyReference {
+func ownOrGenerated(source *v1alpha1.SecretSource, name, key string) v1alpha1.SecretKeyReference {
 	if ref := source.Ref(); ref != nil {
 		return *ref
 	}
-	return v1alpha1.SecretKeyReference{Name: SecretName(c), Key: key}
+	return v1alpha1.SecretKeyReference{Name: name, Key: key}
+}
+
+// CookieVariable is that variable of a container which says where the pod's cookie is. None: it has none.
+func CookieVariable(env []corev1.EnvVar) []corev1.EnvVar {
+	for _, variable := range env {
+		if variable.Name == cookieVariable {
+			return []corev1.EnvVar{variable}
+		}
+	}
+	return nil
 }
 
 // CheckSecretValue refuses a user's value with which pods could not start. An error is a *render.SpecError: it speaks to the

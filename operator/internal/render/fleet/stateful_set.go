@@ -54,6 +54,9 @@ func annotations(in render.Inputs) map[string]string {
 	if in.Cookie != "" {
 		kept = render.Merged(kept, map[string]string{CookieAnnotation: in.Cookie})
 	}
+	if in.SecretKeyBase != "" {
+		kept = render.Merged(kept, map[string]string{SecretKeyBaseAnnotation: in.SecretKeyBase})
+	}
 	return kept
 }
 
