@@ -15,6 +15,7 @@ var exceptions = map[right]string{
 	{"patch", "", "events"}:                                       "an event of the leader election that comes again",
 	{"get", "", "pods/log"}:                                       "the last words of runners that k6-operator has made: the tests play k6-operator, but not its pods' logs",
 	{"delete", "redis.redis.opstreelabs.in", "redis"}:             "as the redisreplications, which the tests delete",
+	{"delete", "", "serviceaccounts"}:                             "who becomes the owner of what is there must be able to delete it where OwnerReferencesPermissionEnforcement is on: fleets take back what was left",
 	{"update", "livestash.dev", "livestashbenchmarks/finalizers"}: "admission asks for it where OwnerReferencesPermissionEnforcement is on, as on OpenShift and in the controllers' tests: it is no request",
 	{"update", "livestash.dev", "livestashclusters/finalizers"}:   "the same",
 }

@@ -71,6 +71,7 @@ var (
 	prunedKinds = []schema.GroupVersionKind{
 		appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
 		corev1.SchemeGroupVersion.WithKind("Service"),
+		corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
 		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
 		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
 		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),

@@ -32,9 +32,7 @@ func retaining(sized func(string) func(*v1alpha1.LiveStashClusterSpec)) func(*v1
 func fleetObjects(t *testing.T, namespace string) []client.Object {
 	t.Helper()
 	var found []client.Object
-	for _, kind := range append([]schema.GroupVersionKind{
-		secretMetadataObject().GroupVersionKind(), corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("ServiceAccount"),
-	}, prunedKinds...) {
+	for _, kind := range append([]schema.GroupVersionKind{secretMetadataObject().GroupVersionKind(), corev1.SchemeGroupVersion.WithKind("ConfigMap")}, prunedKinds...) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		suite.Must(t, api.List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{render.ClusterLabel: "shop"}))
