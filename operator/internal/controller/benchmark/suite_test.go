@@ -42,7 +42,7 @@ import (
 var (
 	// api is a client of the tests' own, without a cache.
 	api client.Client
-	// connection is how the API server is reached.
+	// connection is how the operator reaches the API server.
 	connection *rest.Config
 	// operator is the one that runs.
 	operator *running
@@ -68,12 +68,13 @@ func runSuite(m *testing.M) (code int, err error) {
 		ErrorIfCRDPathMissing: true,
 	}
 	defer func() { err = errors.Join(err, environment.Stop()) }()
-	connection, err = environment.Start()
+	admin, own, err := suite.AsOperator(environment, "benchmark")
 	if err != nil {
 		return 0, err
 	}
+	connection = own
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
-	api, err = client.New(connection, client.Options{Scheme: scheme()})
+	api, err = client.New(admin, client.Options{Scheme: scheme()})
 	if err != nil {
 		return 0, err
 	}

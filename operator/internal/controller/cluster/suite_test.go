@@ -66,7 +66,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		ErrorIfCRDPathMissing: true,
 	}
 	defer func() { err = errors.Join(err, environment.Stop()) }()
-	config, err := environment.Start()
+	config, own, err := suite.AsOperator(environment, "cluster")
 	if err != nil {
 		return 0, err
 	}
@@ -81,7 +81,7 @@ func runSuite(m *testing.M) (code int, err error) {
 	}
 
 	ctrl.SetLogger(zap.New(zap.WriteTo(&logs), zap.UseDevMode(true)))
-	counted := rest.CopyConfig(config)
+	counted := rest.CopyConfig(own)
 	counted.Wrap(countRequests)
 	mgr, err := ctrl.NewManager(counted, manager.Options{
 		Scheme:  scheme,

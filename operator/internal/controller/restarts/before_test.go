@@ -303,12 +303,12 @@ func TestCommandRunsOnceWhateverHappensToTheOperator(t *testing.T) {
 		CRDDirectoryPaths: []string{filepath.Join("..", "..", "..", "..", "config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
 	}
 	t.Cleanup(func() { suite.Must(t, environment.Stop()) })
-	api, err := environment.Start()
+	admin, api, err := suite.AsOperator(environment, "restarts")
 	suite.Must(t, err)
-	api.QPS = -1
+	admin.QPS = -1
 	scheme, err := newScheme()
 	suite.Must(t, err)
-	tests, err := client.New(api, client.Options{Scheme: scheme})
+	tests, err := client.New(admin, client.Options{Scheme: scheme})
 	suite.Must(t, err)
 
 	p := &played{
