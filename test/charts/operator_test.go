@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
+
+	"github.com/livestash-dev/livestash/test/internal/podsecurity"
 )
 
 const (
@@ -91,11 +91,6 @@ func TestSelectors(t *testing.T) {
 }
 
 func TestRestrictedPodSecurity(t *testing.T) {
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 	found := render(t, operatorChart, "")
 	pods := map[string]corev1.PodSpec{}
 	for key, object := range found {
@@ -110,17 +105,13 @@ func TestRestrictedPodSecurity(t *testing.T) {
 		t.Fatalf("looked at %d kinds of pods, want the operator and two tests", len(pods))
 	}
 	for key, spec := range pods {
-		for _, result := range evaluator.EvaluatePod(restricted, &metav1.ObjectMeta{}, &spec) {
-			if !result.Allowed {
-				t.Errorf("%s: %s: %s", key, result.ForbiddenReason, result.ForbiddenDetail)
-			}
+		problems, err := podsecurity.Restricted(&metav1.ObjectMeta{}, &spec)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, container := range spec.Containers {
-			if readOnly := container.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
-				t.Errorf("%s: the root file system of %s is not read-only", key, container.Name)
-			}
-			if container.Resources.Requests.Memory().IsZero() || container.Resources.Limits.Memory().IsZero() {
-				t.Errorf("%s: %s has no request or no limit for memory", key, container.Name)
+		for _, problem := range append(problems, podsecurity.Loose(&spec)...) {
+			if !strings.HasSuffix(problem, "has a token of its ServiceAccount") { // both ask the API server something
+				t.Errorf("%s: %s", key, problem)
 			}
 		}
 	}
@@ -172,15 +163,6 @@ func TestWatchNamespaces(t *testing.T) {
 	args := typed[appsv1.Deployment](t, found, deploymentKey).Spec.Template.Spec.Containers[0].Args
 	if !slices.Contains(args, "--namespaces=livestash-system,shop") {
 		t.Errorf("arguments %q do not name the namespaces", args)
-	}
-}
-
-func TestNoWildcards(t *testing.T) {
-	for key, object := range render(t, operatorChart, "") {
-		rules, _ := yaml.Marshal(object.Object["rules"])
-		if strings.Contains(string(rules), "*") {
-			t.Errorf("%s has a wildcard:\n%s", key, rules)
-		}
 	}
 }
 

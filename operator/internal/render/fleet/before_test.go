@@ -34,7 +34,7 @@ func beforeRollout(t *testing.T, cluster *v1alpha1.LiveStashCluster, in render.I
 func TestJobBeforeARollout(t *testing.T) {
 	for _, name := range []string{"smallest", "full"} {
 		t.Run(name, func(t *testing.T) {
-			compareGolden(t, "before-"+name, beforeRollout(t, migrating(t, name), rendertest.Inputs).Job())
+			rendertest.CompareGolden(t, "before-"+name, beforeRollout(t, migrating(t, name), rendertest.Inputs).Job())
 		})
 	}
 }

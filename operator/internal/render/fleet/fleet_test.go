@@ -3,9 +3,6 @@ package fleet
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,15 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
 )
-
-var update = flag.Bool("update", false, "write the rendered objects to testdata instead of comparing")
 
 // The rendered objects as a user would read them. After a wanted change: go test ./internal/render/fleet -update.
 func TestRenderedObjects(t *testing.T) {
@@ -37,35 +30,8 @@ func TestRenderedObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, name, objects...)
+			rendertest.CompareGolden(t, name, objects...)
 		})
-	}
-}
-
-// compareGolden compares objects with the file of that name.
-func compareGolden[T client.Object](t *testing.T, name string, objects ...T) {
-	t.Helper()
-	var got bytes.Buffer
-	for _, object := range objects {
-		text, err := yaml.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got.WriteString("---\n")
-		got.Write(text)
-	}
-	golden := filepath.Join("testdata", name+".golden.yaml")
-	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("rendered objects differ from %s (-want +got):\n%s", golden, diff)
 	}
 }
 
