@@ -1,10 +1,13 @@
 package charts
 
 import (
+	"iter"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 const (
@@ -52,5 +55,49 @@ func testCRD(t *testing.T, file, key string) {
 	}
 	if render(t, operatorChart, "crds: {install: false}")[key] != nil {
 		t.Error("crds.install: false installs a CustomResourceDefinition")
+	}
+}
+
+// TestNoFieldNamesANamespace: what a LiveStashCluster or a LiveStashBenchmark refers to is in its own namespace. A field that names another
+// one would have the operator read there with its own rights. See docs/security.md.
+func TestNoFieldNamesANamespace(t *testing.T) {
+	for kind := range kinds {
+		crd := typed[apiextensionsv1.CustomResourceDefinition](t, read(t, readFile(t, crdFile(kind))), crdKey(kind))
+		for _, version := range crd.Spec.Versions {
+			fields := 0
+			for path := range fieldsOf("", version.Schema.OpenAPIV3Schema) {
+				fields++
+				if strings.Contains(strings.ToLower(path), "namespace") {
+					t.Errorf("%s %s has the field %s", kind, version.Name, path)
+				}
+			}
+			if fields < 100 {
+				t.Errorf("%s %s: looked at %d fields only", kind, version.Name, fields)
+			}
+		}
+	}
+}
+
+// fieldsOf are the paths of all fields of a schema.
+func fieldsOf(path string, schema *apiextensionsv1.JSONSchemaProps) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name, field := range schema.Properties {
+			at := path + "." + name
+			if !yield(at) {
+				return
+			}
+			for deeper := range fieldsOf(at, &field) {
+				if !yield(deeper) {
+					return
+				}
+			}
+		}
+		if schema.Items != nil && schema.Items.Schema != nil {
+			for deeper := range fieldsOf(path+"[]", schema.Items.Schema) {
+				if !yield(deeper) {
+					return
+				}
+			}
+		}
 	}
 }

@@ -33,8 +33,9 @@ import (
 // The operator runs against a real API server. There are no other controllers: nothing makes pods, nothing deletes what
 // has lost its owner. That is the end-to-end tests' business.
 var (
-	// api is a client of the tests' own, without a cache.
-	api client.Client
+	// api is a client of the tests' own, without a cache, and connection is how it reaches the API server: with all rights.
+	api        client.Client
+	connection *rest.Config
 	// underTest is the reconciler that the manager runs.
 	underTest *Reconciler
 	// operatorTime is what the operator takes for the time.
@@ -66,7 +67,8 @@ func runSuite(m *testing.M) (code int, err error) {
 		ErrorIfCRDPathMissing: true,
 	}
 	defer func() { err = errors.Join(err, environment.Stop()) }()
-	config, own, err := suite.AsOperator(environment, "cluster")
+	var own *rest.Config
+	connection, own, err = suite.AsOperator(environment, "cluster")
 	if err != nil {
 		return 0, err
 	}
@@ -75,7 +77,7 @@ func runSuite(m *testing.M) (code int, err error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return 0, err
 	}
-	api, err = client.New(config, client.Options{Scheme: scheme})
+	api, err = client.New(connection, client.Options{Scheme: scheme})
 	if err != nil {
 		return 0, err
 	}

@@ -100,7 +100,8 @@ func (r *Reconciler) takeTurn(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// findHoldUp notes which of the fleets that are being upgraded does not get on by itself.
+// findHoldUp notes which of the fleets that are being upgraded does not get on by itself, and why. Of another namespace neither the name is
+// told nor the message, which quotes what its pods say.
 func (r *Reconciler) findHoldUp(ctx context.Context, p *pass, upgraded []types.NamespacedName) error {
 	var held []string
 	for _, name := range upgraded {
@@ -112,15 +113,20 @@ func (r *Reconciler) findHoldUp(ctx context.Context, p *pass, upgraded []types.N
 			continue
 		}
 		stalled := meta.FindStatusCondition(other.Status.Conditions, v1alpha1.ConditionStalled)
-		switch {
+		isStalled := stalled != nil && stalled.Status == metav1.ConditionTrue
+		switch stranger := name.Namespace != p.cluster.Namespace; {
+		case other.Spec.Paused && stranger:
+			held = append(held, "a fleet of another namespace is paused")
 		case other.Spec.Paused:
 			held = append(held, fmt.Sprintf("%s is paused", name))
-		case stalled != nil && stalled.Status == metav1.ConditionTrue:
+		case isStalled && stranger:
+			held = append(held, "a fleet of another namespace is stalled")
+		case isStalled:
 			held = append(held, fmt.Sprintf("%s is stalled: %s", name, stalled.Message))
 		}
 	}
 	slices.Sort(held)
-	p.upgrade.heldUp = few(held)
+	p.upgrade.heldUp = few(slices.Compact(held))
 	return nil
 }
 

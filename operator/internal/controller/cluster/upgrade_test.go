@@ -412,7 +412,7 @@ func TestUpgradeImmediately(t *testing.T) {
 	}
 }
 
-// One that does not get on is named by the others.
+// That one does not get on is told to the others, and to other namespaces neither which nor why: its name and its troubles are not theirs.
 func TestUpgradeHeldUp(t *testing.T) {
 	clusters, operator := installed("1", nil).fleetsOf(t, 2), immediate(1)
 	first, second := clusters[0], clusters[1]
@@ -432,7 +432,10 @@ func TestUpgradeHeldUp(t *testing.T) {
 		}
 		return nil
 	})
-	isUpToDate(t, second, v1alpha1.ReasonUpgradeHeldUp, first.Namespace+"/shop is paused")
+	isUpToDate(t, second, v1alpha1.ReasonUpgradeHeldUp, "a fleet of another namespace is paused")
+	if said := meta.FindStatusCondition(second.Status.Conditions, v1alpha1.ConditionUpToDate).Message; strings.Contains(said, first.Namespace) {
+		t.Errorf("the condition tells where the other one is: %s", said)
+	}
 	suite.Must(t, api.Delete(t.Context(), first))
 	suite.Must(t, api.Delete(t.Context(), fleetSet(t, first)))
 	suite.Eventually(t, func() error {

@@ -2,9 +2,11 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +53,18 @@ func AsOperator(environment *envtest.Environment, name string) (admin, operator 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := grantRole(admin, filepath.Join("..", "..", "..", "..", "config", "rbac", "role.yaml")); err != nil {
+	api, err := client.New(admin, client.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	role, err := readRole("role.yaml")
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the operator's rights: %w", err)
+	}
+	err = errors.Join(api.Create(context.Background(), role), api.Create(context.Background(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: reference(role.Name), Subjects: []rbacv1.Subject{user(OperatorAccount)},
+	}))
+	if err != nil {
 		return nil, nil, fmt.Errorf("giving the operator its rights: %w", err)
 	}
 	account, err := environment.AddUser(envtest.User{Name: OperatorAccount, Groups: []string{"system:serviceaccounts"}}, rest.CopyConfig(admin))
@@ -61,31 +74,46 @@ func AsOperator(environment *envtest.Environment, name string) (admin, operator 
 	return admin, account.Config(), nil
 }
 
-// grantRole makes the ClusterRole that is the first document of a file, and gives it to the operator.
-func grantRole(admin *rest.Config, path string) error {
-	text, err := os.Open(path)
+// Tenant is a client of somebody who may edit one namespace: what Kubernetes gives its role edit, and what the chart adds to that.
+func Tenant(t *testing.T, admin *rest.Config, scheme *runtime.Scheme, namespace string) client.Client {
+	t.Helper()
+	api, err := client.New(admin, client.Options{})
+	Must(t, err)
+	name := "tenant of " + namespace
+	roles := []string{"system:aggregate-to-edit", "system:aggregate-to-view"}
+	for _, file := range []string{"livestashcluster_edit_role.yaml", "livestashcluster_view_role.yaml"} {
+		role, err := readRole(file)
+		Must(t, err)
+		Must(t, client.IgnoreAlreadyExists(api.Create(t.Context(), role)))
+		roles = append(roles, role.Name)
+	}
+	for i, role := range roles {
+		Must(t, api.Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("tenant-%d", i)}, RoleRef: reference(role), Subjects: []rbacv1.Subject{user(name)},
+		}))
+	}
+	own := rest.CopyConfig(admin)
+	own.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+	tenant, err := client.New(own, client.Options{Scheme: scheme})
+	Must(t, err)
+	return tenant
+}
+
+// readRole is the ClusterRole that is the first document of a file of config/rbac.
+func readRole(file string) (*rbacv1.ClusterRole, error) {
+	text, err := os.Open(filepath.Join("..", "..", "..", "..", "config", "rbac", file))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = text.Close() }()
 	role := &rbacv1.ClusterRole{}
-	if err := yaml.NewYAMLOrJSONDecoder(text, 4096).Decode(role); err != nil {
-		return err
-	}
-	scheme := runtime.NewScheme()
-	if err := rbacv1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	api, err := client.New(admin, client.Options{Scheme: scheme})
-	if err != nil {
-		return err
-	}
-	if err := api.Create(context.Background(), role); err != nil {
-		return err
-	}
-	return api.Create(context.Background(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: OperatorAccount}},
-	})
+	return role, yaml.NewYAMLOrJSONDecoder(text, 4096).Decode(role)
+}
+
+func reference(role string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+}
+
+func user(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
 }
