@@ -139,13 +139,13 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	}
 }
 
-// +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/status,verbs=patch
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=create;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete
-// +kubebuilder:rbac:groups=k6.io,resources=testruns,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=k6.io,resources=testruns,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 
