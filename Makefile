@@ -21,6 +21,8 @@ CRD_REF_DOCS_VERSION   := v0.3.0
 BIN    := $(CURDIR)/bin
 DIST   := $(CURDIR)/.cache/dist
 ASSETS := $(BIN)/kubebuilder-assets
+# What the API servers of the tests have logged of the operator.
+AUDIT_LOGS := $(foreach suite,cluster benchmark restarts e2e,$(CURDIR)/.cache/audit/$(suite).log)
 export PATH := $(BIN):$(PATH)
 
 # The last file that compiling the agent writes, where the operator embeds it.
@@ -75,12 +77,16 @@ lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated
 .PHONY: test-operator
 test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a real API server.
 	@command -v chromium chromium-browser google-chrome >/dev/null || $(STEP) deps-browser "A browser for the report's tests" hack/deps browser
-	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && BROWSER_NEEDED=1 KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
+	@$(STEP) test-operator "Test the operator" bash -c 'mkdir -p .cache/audit && cd operator && AUDIT_DIR=$(CURDIR)/.cache/audit BROWSER_NEEDED=1 KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
 
 .PHONY: test-security
 FUZZ ?= 5s
 test-security: $(AGENT) ## Fuzz everything that reads what others write (FUZZ=5s for each); the first run compiles for minutes.
 	@$(STEP) test-security "Fuzz what reads from others" hack/fuzz $(FUZZ)
+
+.PHONY: check-rights
+check-rights: ## Compare the operator's roles with what it did in the last test-operator and test-e2e, by the API servers' audit logs.
+	@$(STEP) check-rights "Compare the operator's rights with what it used" bash -c 'cd test && go run ./rights -manifests ../manifests/install.yaml $(AUDIT_LOGS)'
 
 .PHONY: test-agent
 test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP and on Debian's newest.
@@ -97,7 +103,7 @@ bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYT
 
 .PHONY: test-charts
 test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
-	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./dashboards/... ./docs/...'
+	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./podsecurity/... ./rights/... ./dashboards/... ./docs/...'
 
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.

@@ -2,14 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/audit"
 )
 
 // request is one request of the operator, as the API server's audit log has it.
@@ -35,24 +35,6 @@ type auditLog struct {
 	requests []request
 }
 
-// auditEvent is the part of an audit.k8s.io/v1 Event that matters here.
-type auditEvent struct {
-	Stage                    string    `json:"stage"`
-	RequestURI               string    `json:"requestURI"`
-	Verb                     string    `json:"verb"`
-	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
-	User                     struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	ObjectRef *struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
-
 // read takes in what was added to the file since the last call.
 func (l *auditLog) read() error {
 	file, err := os.Open(l.path)
@@ -63,7 +45,6 @@ func (l *auditLog) read() error {
 	if _, err := file.Seek(l.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}
-	account := []byte(l.account)
 	reader := bufio.NewReaderSize(file, 1<<20)
 	for {
 		line, err := reader.ReadBytes('\n')
@@ -74,10 +55,6 @@ func (l *auditLog) read() error {
 			return fmt.Errorf("audit log: %w", err)
 		}
 		l.offset += int64(len(line))
-		// Most lines are of others. Decoding them all would take time from the programs that are measured.
-		if !bytes.Contains(line, account) {
-			continue
-		}
 		if err := l.add(line); err != nil {
 			return fmt.Errorf("audit log, before byte %d: %w", l.offset, err)
 		}
@@ -85,21 +62,13 @@ func (l *auditLog) read() error {
 }
 
 func (l *auditLog) add(line []byte) error {
-	var event auditEvent
-	if err := json.Unmarshal(line, &event); err != nil {
+	event, err := audit.Read(line, l.account)
+	if event == nil {
 		return err
 	}
-	// A request that the API server has begun to answer is in the log again when it is done.
-	if event.User.Username != l.account || event.Stage == "RequestReceived" || event.Stage == "ResponseStarted" {
-		return nil
-	}
-	path, _, _ := strings.Cut(event.RequestURI, "?")
-	seen := request{received: event.RequestReceivedTimestamp, verb: event.Verb, target: path, code: event.ResponseStatus.Code}
-	if ref := event.ObjectRef; ref != nil {
-		seen.target = ref.Resource
-		if ref.Subresource != "" {
-			seen.target += "/" + ref.Subresource
-		}
+	seen := request{received: event.RequestReceivedTimestamp, verb: event.Verb, target: event.Target(), code: event.ResponseStatus.Code}
+	if seen.target == "" {
+		seen.target, _, _ = strings.Cut(event.RequestURI, "?")
 	}
 	l.requests = append(l.requests, seen)
 	return nil
