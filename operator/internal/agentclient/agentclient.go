@@ -36,6 +36,8 @@ const (
 	// maxNodes is how many missing peers an agent names, maxViews how many views.
 	maxNodes = 10
 	maxViews = 32
+	// maxPeers is the largest number of peers that is believed.
+	maxPeers = 1 << 20
 
 	// dialTime ends a connect that nobody waits for any longer: net/http goes on with it after its question was given up,
 	// for as long as the kernel tries, which is two minutes.
@@ -305,8 +307,9 @@ func readStatus(body []byte) (Status, error) {
 
 // counts is whether the answer's numbers are believed: they are added up over pods, and told in a status.
 func (s *Status) counts() bool {
-	return plausible.Counts(s.Stashes, s.StashBytes, s.LargestStashBytes, s.UptimeSeconds, s.Handoffs.Sent, s.Handoffs.Received, s.Handoffs.Failed,
-		s.Returns.Recovered, s.Returns.NotRecovered, int64(s.Peers.Expected), int64(s.Peers.Connected), int64(s.Peers.Missing))
+	return max(s.Peers.Expected, s.Peers.Connected, s.Peers.Missing) <= maxPeers &&
+		plausible.Counts(s.Stashes, s.StashBytes, s.LargestStashBytes, s.UptimeSeconds, s.Handoffs.Sent, s.Handoffs.Received, s.Handoffs.Failed,
+			s.Returns.Recovered, s.Returns.NotRecovered, int64(s.Peers.Expected), int64(s.Peers.Connected), int64(s.Peers.Missing))
 }
 
 // fewNames is a copy that keeps nothing of a longer list in memory.

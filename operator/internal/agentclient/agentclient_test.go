@@ -460,6 +460,11 @@ func TestAbsurdCounts(t *testing.T) {
 			}
 		}
 	}
+	// As an int32, which a status has, it would be none, or less.
+	ip, port := agent(t, http.StatusOK, strings.Replace(answer, `"missing":1`, `"missing":4294967296`, 1))
+	if _, err := ask(t, ip, port); !errors.As(err, new(*BadAnswerError)) {
+		t.Errorf("more peers than there can be are taken (%v)", err)
+	}
 	for _, message := range []string{
 		`{"livestash":1,"handedOff":9223372036854775807}`, `{"livestash":1,"sessionsBefore":-1}`, `{"livestash":1,"seconds":1e300}`,
 	} {

@@ -97,7 +97,7 @@ func TestMergedQuantiles(t *testing.T) {
 		for _, sizes := range [][]int{{1}, {5}, {20000}, {3000, 3000}, {10000, 500, 40}, {2500, 2500, 2500, 2500, 2500, 2500, 2500, 2500}} {
 			for _, scales := range [][]int{{5}, {5, 4, 3}} {
 				t.Run(fmt.Sprint(name, sizes, scales), func(t *testing.T) {
-					r := rand.New(rand.NewPCG(1, uint64(len(sizes)))) //nolint:gosec // not for secrets: the same durations in every run
+					r := rand.New(rand.NewPCG(1, uint64(len(sizes))))
 					var pool []float64
 					var parts []Histogram
 					for i, size := range sizes {

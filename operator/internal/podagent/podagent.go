@@ -53,7 +53,7 @@ func installCode(code fs.FS, dir string) error {
 		return err
 	}
 	target := filepath.Join(dir, "ebin")
-	if err := os.MkdirAll(target, 0o755); err != nil {
+	if err := os.MkdirAll(target, 0o755); err != nil { //nolint:gosec // the application, another user, reads it
 		return cannotWrite(dir, err)
 	}
 	for _, file := range files {
@@ -87,10 +87,10 @@ func codeFiles(code fs.FS) ([]string, error) {
 // The application's container reads it as another user.
 func replaceFile(file string, content []byte) error {
 	part := file + ".tmp"
-	if err := os.WriteFile(part, content, 0o644); err != nil {
+	if err := os.WriteFile(part, content, 0o644); err != nil { //nolint:gosec // the same
 		return err
 	}
-	if err := os.Chmod(part, 0o644); err != nil {
+	if err := os.Chmod(part, 0o644); err != nil { //nolint:gosec // the same
 		return err
 	}
 	return os.Rename(part, file)

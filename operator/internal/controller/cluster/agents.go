@@ -35,7 +35,7 @@ func podStatuses(c *v1alpha1.LiveStashCluster, seen *observation) (pods []v1alph
 				home = store.Of(adapter).Home() // which may still be the one before
 			}
 			status.Ready, status.Draining = status.Ready && told.Ready, told.Draining
-			status.Stashes, status.MissingPeers = told.Stashes, int32(told.Peers.Missing)
+			status.Stashes, status.MissingPeers = told.Stashes, int32(told.Peers.Missing) //nolint:gosec // bounded where it is read
 		}
 		stashes, most = stashes+status.Stashes, max(most, status.Stashes)
 		pods = append(pods, status)

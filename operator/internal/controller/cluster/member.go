@@ -46,7 +46,7 @@ func membersOf(pods []corev1.Pod, set *appsv1.StatefulSet, answers map[types.UID
 		if owner == nil || owner.UID != set.UID {
 			continue
 		}
-		m := member{Pod: pod, ordinal: int32(ordinal(pod.Name)), agentPort: portOf(pod, fleet.AgentPort), answer: answers[pod.UID]}
+		m := member{Pod: pod, ordinal: ordinal(pod.Name), agentPort: portOf(pod, fleet.AgentPort), answer: answers[pod.UID]}
 		m.updated = m.revision() == set.Status.UpdateRevision
 		members = append(members, m)
 	}
@@ -58,12 +58,12 @@ func membersOf(pods []corev1.Pod, set *appsv1.StatefulSet, answers map[types.UID
 func (m *member) revision() string { return m.Labels[appsv1.StatefulSetRevisionLabel] }
 
 // ordinal is the number at the end of a pod's name.
-func ordinal(pod string) int {
-	number, err := strconv.Atoi(pod[strings.LastIndexByte(pod, '-')+1:])
+func ordinal(pod string) int32 {
+	number, err := strconv.ParseInt(pod[strings.LastIndexByte(pod, '-')+1:], 10, 32)
 	if err != nil {
 		return -1
 	}
-	return number
+	return int32(number)
 }
 
 // portOf is the port of that name of a pod's application. 0: there is none.

@@ -133,7 +133,7 @@ func usual(before []v1alpha1.RolloutStatus, pods agentclient.Returns) int32 {
 }
 
 // percentage is rounded up, so that what happens at all is usual.
-func percentage(part, whole int64) int32 { return int32((100*part + whole - 1) / whole) }
+func percentage(part, whole int64) int32 { return int32((100*part + whole - 1) / whole) } //nolint:gosec // a hundred at most
 
 // lostReturns is how many users have lost their state in a rollout: all who came back without one, when they are more than a tenth and
 // more than twice the usual share. Twice a large share would be all of them, or more: then, when they are nearer to all than to usual.

@@ -50,7 +50,7 @@ func newImage(t *testing.T, cluster *v1alpha1.LiveStashCluster, image string) {
 func replaced(t *testing.T, cluster *v1alpha1.LiveStashCluster, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	gone(t, pod, heldTen)
-	return fleetPod(t, cluster, ordinal(pod.Name), "b")
+	return fleetPod(t, cluster, int(ordinal(pod.Name)), "b")
 }
 
 const heldTen = `{"livestash":1,"sessionsBefore":10,"socketsClosed":10,"handedOff":4,"notHandedOff":1,"reason":"No peer took it."}`

@@ -101,7 +101,7 @@ func place(set *appsv1.StatefulSetSpec, places render.RedisPlaces) {
 	case places.Both:
 		set.Replicas = ptr.To[int32](2)
 	case places.Only > 0:
-		set.Ordinals = &appsv1.StatefulSetOrdinals{Start: int32(places.Only)}
+		set.Ordinals = &appsv1.StatefulSetOrdinals{Start: int32(places.Only)} //nolint:gosec // 0 or 1
 	}
 }
 
