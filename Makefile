@@ -17,6 +17,7 @@ KUBERNETES_VERSION     := v1.36.3
 CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT_VERSION  := v2.15.0
 CRD_REF_DOCS_VERSION   := v0.3.0
+GOVULNCHECK_VERSION    := v1.9.0
 
 BIN    := $(CURDIR)/bin
 DIST   := $(CURDIR)/.cache/dist
@@ -81,8 +82,14 @@ test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a 
 
 .PHONY: test-security
 FUZZ ?= 5s
-test-security: $(AGENT) ## Fuzz everything that reads what others write (FUZZ=5s for each); the first run compiles for minutes.
+test-security: $(AGENT) ## Fuzz everything that reads what others write (FUZZ=5s for each), and scan; the first run compiles for minutes.
 	@$(STEP) test-security "Fuzz what reads from others" hack/fuzz $(FUZZ)
+	@$(MAKE) --no-print-directory $(BIN)/govulncheck $(BIN)/k6
+	@hack/scan --if-reachable
+
+.PHONY: scan
+scan: $(BIN)/govulncheck $(BIN)/k6 ## Look for known holes in the Go modules; needs the database of vuln.go.dev, or a copy (GOVULNDB=).
+	@hack/scan
 
 .PHONY: check-rights
 check-rights: ## Compare the operator's roles with what it did in the last test-operator and test-e2e, by the API servers' audit logs.
@@ -202,6 +209,16 @@ $(DIST)/survival/survival-client: $(call sources,test/survival/client test/survi
 image-builder:
 	@docker info >/dev/null 2>&1 || $(STEP) deps-images "Packages for images" hack/deps images
 
+##@ Releases
+
+.PHONY: package
+package: $(BIN)/helm ## Package the charts with every image by digest (DIGESTS=file OUT=folder): docs/how-to/release.md.
+	@hack/package "$(DIGESTS)" "$(OUT)"
+
+.PHONY: sbom
+sbom: ## List what is inside of images and charts, with syft (OUT=folder).
+	@hack/sbom "$(OUT)"
+
 ##@ The local cluster
 
 .PHONY: cluster-up
@@ -264,6 +281,7 @@ $(eval $(call go_install,coredns,github.com/coredns/coredns@$(COREDNS_VERSION)))
 $(eval $(call go_install,controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)))
 $(eval $(call go_install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)))
 $(eval $(call go_install,crd-ref-docs,github.com/elastic/crd-ref-docs@$(CRD_REF_DOCS_VERSION)))
+$(eval $(call go_install,govulncheck,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)))
 
 .PHONY: clean
 clean: ## Remove built programs, archives and logs.

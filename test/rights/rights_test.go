@@ -63,7 +63,8 @@ func TestRun(t *testing.T) {
 			log:      strings.Replace(all, "201", "200", 1),
 			excepted: map[right]string{{"create", "apps", "statefulsets"}: "it is rare"},
 		},
-		"refused": {log: all + line("get", "", "nodes", "", "403", "forbid"), want: "get nodes: asked for and refused"},
+		"refused":                               {log: all + line("get", "", "nodes", "", "403", "forbid"), want: "get nodes: asked for and refused"},
+		"refused at the end, without its roles": {log: all + line("get", "", "pods", "", "403", "forbid")},
 		"refused, but not by RBAC": {
 			log: all + line("patch", "apps", "statefulsets", "", "403", "allow"),
 		},
