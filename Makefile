@@ -110,7 +110,7 @@ bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYT
 
 .PHONY: test-charts
 test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator $(BIN)/k6 ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
-	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./podsecurity/... ./rights/... ./licenses/... ./dashboards/... ./docs/...'
+	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./rights/... ./licenses/... ./dashboards/... ./docs/...'
 
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.

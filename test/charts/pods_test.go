@@ -1,12 +1,6 @@
-// Package podsecurity tests the pods of every kind that the operator renders, as the golden files of its packages have them.
-package podsecurity
+package charts
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/test/internal/podsecurity"
 )
 
-const operator = "../../operator/internal"
+// internal are the operator's packages, whose golden files have the pods of every kind that it renders.
+const internal = root + "/operator/internal"
 
 // loose is what the pods have that a scanner would not like, and why. What is not here fails, and so does what no pod has.
 var loose = map[string]string{
@@ -46,10 +40,10 @@ type pod struct {
 }
 
 // rendered are the pods of all golden files.
-func rendered(t *testing.T) []pod {
+func renderedPods(t *testing.T) []pod {
 	t.Helper()
 	var pods []pod
-	for _, pattern := range []string{operator + "/render/fleet/testdata/*.golden.yaml", operator + "/loadtest/runner/testdata/*.golden.yaml"} {
+	for _, pattern := range []string{internal + "/render/fleet/testdata/*.golden.yaml", internal + "/loadtest/runner/testdata/*.golden.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: no golden files (%v)", pattern, err)
@@ -63,32 +57,18 @@ func rendered(t *testing.T) []pod {
 
 func podsOf(t *testing.T, file string) []pod {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var pods []pod
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return pods
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		name := strings.TrimSuffix(filepath.Base(file), ".golden.yaml") + " " + object.GetKind() + " " + object.GetName()
-		switch object.GetKind() {
+	for key, object := range read(t, readFile(t, file)) {
+		kind, _, _ := strings.Cut(key, " ")
+		name := strings.TrimSuffix(filepath.Base(file), ".golden.yaml") + " " + kind + " " + object.GetName()
+		switch kind {
 		case "StatefulSet", "Job":
 			pods = append(pods, fromTemplate(t, name, object))
 		case "TestRun":
 			pods = append(pods, fromTestRun(t, name, object, "initializer"), fromTestRun(t, name, object, "runner"), fromTestRun(t, name, object, "starter"))
 		}
 	}
+	return pods
 }
 
 func fromTemplate(t *testing.T, name string, object *unstructured.Unstructured) pod {
@@ -135,8 +115,8 @@ func fromTestRun(t *testing.T, name string, object *unstructured.Unstructured, p
 }
 
 // A namespace that enforces the restricted standard admits every pod that is not made so by its own template.
-func TestRestricted(t *testing.T) {
-	pods := rendered(t)
+func TestFleetsPodsAreRestricted(t *testing.T) {
+	pods := renderedPods(t)
 	var kinds []string
 	for _, p := range pods {
 		kinds = append(kinds, p.name)
@@ -157,9 +137,9 @@ func TestRestricted(t *testing.T) {
 }
 
 // What scanners of manifests ask for beyond the standard: each pod has it, or the table says why not.
-func TestLoose(t *testing.T) {
+func TestFleetsPodsAreNotLoose(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range rendered(t) {
+	for _, p := range renderedPods(t) {
 		for _, said := range podsecurity.Loose(&p.spec) {
 			seen[said] = true
 			if loose[said] == "" {
