@@ -105,7 +105,7 @@ bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processe
 	@agent/test/bench .cache/agent/ebin
 
 .PHONY: bench-handover
-bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYTES=published|tiny PEERS= WITHIN=).
+bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYTES=published|tiny PEERS= TLS=1 WITHIN=).
 	@agent/test/bench-handover .cache/agent/ebin
 
 .PHONY: test-charts

@@ -14,19 +14,20 @@
 -define(LOOK_AT_MEMORY, 100).
 -define(FOR_EVER, 3600000).
 
-%% The words of the command line: rows, "published" or "tiny", peers, milliseconds for the hand-over.
+%% The words of the command line: rows, "published" or "tiny", peers, milliseconds for the hand-over, and how the VMs load code: TLS
+%% between them needs "interactive", because their boot script does not have it.
 -spec main([string()]) -> no_return().
-main([Rows, Kind, Peers, Within]) ->
+main([Rows, Kind, Peers, Within, Mode]) ->
     logger:set_primary_config(level, none),
-    Vms = [Me | _] = fleet(1 + list_to_integer(Peers)),
+    Vms = [Me | _] = fleet(1 + list_to_integer(Peers), Mode),
     RowBytes = for_long(Me, fill, [list_to_integer(Rows), list_to_atom(Kind)]),
     Figures = measure(Vms, list_to_integer(Within)),
     report(Figures#{rows => list_to_integer(Rows), row_bytes => RowBytes, peers => list_to_integer(Peers)}),
     [?F:stop(Vm) || Vm <- Vms],
     halt().
 
-fleet(Size) ->
-    Vms = [?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}) || _ <- lists:seq(1, Size)],
+fleet(Size, Mode) ->
+    Vms = [?F:start(#{mode => Mode, environment => #{"LIVE_STASH_ADAPTER" => "ets"}}) || _ <- lists:seq(1, Size)],
     [?F:eventually(fun() -> ?F:call(Vm, erlang, module_loaded, [livestash_agent_handoff]) end) || Vm <- Vms],
     [true = ?F:call(Vm, net_kernel, connect_node, [Other]) || Vm <- Vms, #{node := Other} <- Vms],
     [true = ?F:call(Vm, fun livestash_agent_fixture:make_table/0) || Vm <- Vms],
