@@ -77,6 +77,7 @@ type RedisScheduling struct {
 
 	// priorityClassName is the pods' PriorityClass. Default: Kubernetes' own.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="priorityClassName must be the name of a PriorityClass: a-z, 0-9, '-' and '.'"
 	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
@@ -96,6 +97,7 @@ type RedisPersistence struct {
 	// storageClassName is the StorageClass of the volume. Default: the cluster's default class, which must exist.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="storageClassName must be the name of a StorageClass: a-z, 0-9, '-' and '.'"
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }

@@ -192,7 +192,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil {
 		err = p.unfinished
 	}
-	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
+	return p.End(inWordsOfSpec(cluster, err), func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
 }
 
 // forget drops all that is remembered of a fleet whose LiveStashCluster is gone.
