@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -52,27 +51,6 @@ func there(t *testing.T, namespace, kindAndName string) *unstructured.Unstructur
 	}
 	suite.Must(t, err)
 	return found
-}
-
-// firstChange is the path of a value of want that got has not. What got has besides does not matter.
-func firstChange(want, got any) string {
-	wanted, is := want.(map[string]any)
-	if !is {
-		if reflect.DeepEqual(want, got) {
-			return ""
-		}
-		return fmt.Sprintf(" (%v, was %v)", got, want)
-	}
-	found, _ := got.(map[string]any)
-	for key, value := range wanted {
-		if key == "stringData" {
-			continue // it is written as data
-		}
-		if path := firstChange(value, found[key]); path != "" {
-			return "." + key + path
-		}
-	}
-	return ""
 }
 
 // state is what the operator says of an object.

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -79,6 +81,13 @@ func runSuite(m *testing.M) (code int, err error) {
 	}
 	api, err = client.New(config, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
+		return 0, err
+	}
+	standard := &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		Provisioner: "example.com/none",
+	}
+	if err := api.Create(context.Background(), standard); err != nil {
 		return 0, err
 	}
 	raw, err = dynamic.NewForConfig(config)

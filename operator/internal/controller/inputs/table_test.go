@@ -1,18 +1,20 @@
 package inputs
 
 import (
-	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -119,6 +121,7 @@ func (c inputCase) run(t *testing.T, kind string) {
 	for _, object := range c.Given {
 		suite.Must(t, c.send(t, in(namespace, object), false))
 	}
+	given := c.versions(t, namespace)
 	object := objectOf(kind, namespace, c.Object, c.Spec)
 	before := map[string]types.UID{}
 	if c.First != nil {
@@ -135,6 +138,9 @@ func (c inputCase) run(t *testing.T, kind string) {
 	c.check(t, c.send(t, object, false))
 	if c.Condition != nil {
 		c.await(t, object, *c.Condition)
+	}
+	if diff := cmp.Diff(given, c.versions(t, namespace)); diff != "" {
+		t.Errorf("what was the user's is gone, or was changed (-before +after):\n%s", diff)
 	}
 	c.look(t, namespace, before)
 	if c.Mended != nil {
@@ -170,17 +176,19 @@ func (c inputCase) send(t *testing.T, object *unstructured.Unstructured, dryRun 
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	there, err := resource.Get(t.Context(), object.GetName(), metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	for _, field := range []string{"spec", "data", "stringData"} {
-		if value, given := object.Object[field]; given {
-			there.Object[field] = value
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		there, err := resource.Get(t.Context(), object.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-	}
-	_, err = resource.Update(t.Context(), there, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
-	return err
+		for _, field := range []string{"spec", "data", "stringData"} {
+			if value, given := object.Object[field]; given {
+				there.Object[field] = value
+			}
+		}
+		_, err = resource.Update(t.Context(), there, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+		return err
+	})
 }
 
 // start notes that the benchmark's first run has begun.
@@ -211,25 +219,33 @@ func (c inputCase) await(t *testing.T, object *unstructured.Unstructured, want e
 }
 
 // limit is within which time a condition must say it. No watch of the operator takes longer than seconds.
-func (c inputCase) limit() time.Duration { return cmp.Or(c.Within.Duration, 10*time.Second) }
+func (c inputCase) limit() time.Duration {
+	if c.Within.Duration == 0 {
+		return 10 * time.Second
+	}
+	return c.Within.Duration
+}
 
-// look sees to it that everything is still there, as it was.
-func (c inputCase) look(t *testing.T, namespace string, before map[string]types.UID) {
+// versions are those of the objects that were there before. Whoever writes to one gives it another; a fleet has a status of its own.
+func (c inputCase) versions(t *testing.T, namespace string) map[string]string {
 	t.Helper()
-	for _, given := range c.Given {
-		want := in(namespace, given)
-		got := there(t, namespace, given.GetKind()+" "+given.GetName())
-		if got == nil {
-			t.Errorf("%s %s is gone, which was the user's", given.GetKind(), given.GetName())
-			continue
-		}
-		if owners := got.GetOwnerReferences(); len(owners) != 0 {
-			t.Errorf("%s %s was the user's, and now goes with %s %s", given.GetKind(), given.GetName(), owners[0].Kind, owners[0].Name)
-		}
-		if path := firstChange(want.Object, got.Object); path != "" {
-			t.Errorf("%s %s was the user's, and %s was changed", given.GetKind(), given.GetName(), path)
+	versions := map[string]string{}
+	for _, object := range c.Given {
+		name := object.GetKind() + " " + object.GetName()
+		switch found := there(t, namespace, name); {
+		case found == nil:
+		case found.GetKind() == "LiveStashCluster":
+			versions[name] = fmt.Sprint(found.GetUID(), found.GetGeneration(), found.GetOwnerReferences())
+		default:
+			versions[name] = found.GetResourceVersion()
 		}
 	}
+	return versions
+}
+
+// look sees to it that what should be there is, and that it is what was there before.
+func (c inputCase) look(t *testing.T, namespace string, before map[string]types.UID) {
+	t.Helper()
 	for _, child := range c.There {
 		if uid := c.find(t, namespace, child); before[child] != "" && uid != before[child] {
 			t.Errorf("%s is another one", child)
