@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,8 +29,11 @@ var origins = []struct{ field, from string }{
 	{"metadata.annotations", "spec.http.service.annotations"},
 }
 
-// fieldUnknown is what the API server says of a field that only newer ones know.
-const fieldUnknown = "field not declared in schema"
+// What the API server says of a field that only newer ones know, and of a text that it cannot read, without saying which.
+const (
+	fieldUnknown = "field not declared in schema"
+	unreadable   = "control characters are not allowed"
+)
 
 // inWordsOfSpec is the same error in the words of the spec, when the API server refuses a child for what the user wrote: what a pod may
 // have is more than the API of fleets checks.
@@ -41,8 +45,11 @@ func inWordsOfSpec(c *v1alpha1.LiveStashCluster, err error) error {
 		}
 		return errors.Join(all...)
 	}
-	if err != nil && strings.Contains(err.Error(), fieldUnknown) {
+	switch {
+	case err != nil && strings.Contains(err.Error(), fieldUnknown):
 		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: "the spec sets a field that this version of Kubernetes does not have: remove it: " + err.Error()}
+	case err != nil && strings.Contains(err.Error(), unreadable):
+		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: unreadableField(c) + " has a control character, which the API server does not take: remove it"}
 	}
 	var refusal *apierrors.StatusError
 	if !errors.As(err, &refusal) || !apierrors.IsInvalid(refusal) || refusal.ErrStatus.Details == nil {
@@ -77,4 +84,42 @@ func originOf(c *v1alpha1.LiveStashCluster, child *metav1.StatusDetails, field s
 		}
 	}
 	return ""
+}
+
+// unreadableField is the field of the spec that has a character which the API server does not take.
+func unreadableField(c *v1alpha1.LiveStashCluster) string {
+	var spec any
+	text, err := json.Marshal(c.Spec)
+	if err != nil || json.Unmarshal(text, &spec) != nil {
+		return "spec"
+	}
+	return "spec" + pathToUnreadable(spec)
+}
+
+// pathToUnreadable is empty when there is nothing of that kind.
+func pathToUnreadable(value any) string {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			if path := pathToUnreadable(field); path != "" || pathToUnreadable(name) != "" {
+				return fmt.Sprintf(".%s%s", name, path)
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if path := pathToUnreadable(item); path != "" {
+				return fmt.Sprintf("[%d]%s", i, path)
+			}
+		}
+	case string:
+		if at := strings.IndexFunc(value, isUnreadable); at >= 0 {
+			return fmt.Sprintf(" (after %d bytes)", at)
+		}
+	}
+	return ""
+}
+
+// isUnreadable is whether a character may not be in YAML as it is. JSON escapes those before the space.
+func isUnreadable(r rune) bool {
+	return r >= '\x7f' && r <= '\u009f' && r != '\u0085' || r == '\ufffe' || r == '\uffff'
 }

@@ -58,8 +58,7 @@ func TestChance(t *testing.T) {
 					taken++
 				}
 				if complaint != "" {
-					text, _ := yaml.Marshal(object.Object["spec"])
-					t.Errorf("-seed %d -only %d, %s: %s\n%s", *seedFlag, number, object.GetKind(), complaint, shortened(string(text)))
+					t.Errorf("-seed %d -only %d, %s: %s\n%s", *seedFlag, number, object.GetKind(), complaint, shortened(fmt.Sprintf("%q", object.Object["spec"])))
 				}
 				mutex.Unlock()
 			}
@@ -120,7 +119,7 @@ func badRefusal(err error) string {
 // silence is what the operator leaves unsaid about an object that was accepted.
 func silence(ctx context.Context, object *unstructured.Unstructured, touched []string) string {
 	complaint := "nothing is said"
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		now, err := stateOf(ctx, object)
 		if client.IgnoreNotFound(err) != nil {
 			return err.Error()

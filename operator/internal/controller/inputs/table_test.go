@@ -221,7 +221,7 @@ func (c inputCase) await(t *testing.T, object *unstructured.Unstructured, want e
 // limit is within which time a condition must say it. No watch of the operator takes longer than seconds.
 func (c inputCase) limit() time.Duration {
 	if c.Within.Duration == 0 {
-		return 10 * time.Second
+		return 20 * time.Second
 	}
 	return c.Within.Duration
 }
