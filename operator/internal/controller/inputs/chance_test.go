@@ -124,7 +124,7 @@ func silence(ctx context.Context, object *unstructured.Unstructured, touched []s
 		if client.IgnoreNotFound(err) != nil {
 			return err.Error()
 		}
-		done := false
+		var done bool
 		if done, complaint = now.judge(touched); !done {
 			continue
 		}

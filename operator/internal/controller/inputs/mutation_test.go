@@ -103,15 +103,16 @@ func (c *chance) mutateMap(value any) any {
 
 func (c *chance) mutateArray(items *properties, value any) any {
 	list, _ := value.([]any)
-	switch {
-	case len(list) == 0 || c.happens(30):
+	if len(list) == 0 || c.happens(30) {
 		return append(list, c.mutate(items, nil))
-	case c.happens(10):
-		return append(list, list[0])
-	case c.happens(10):
-		return []any{}
 	}
 	i := c.IntN(len(list))
+	switch c.IntN(10) {
+	case 0:
+		return append(list, list[i])
+	case 1:
+		return []any{}
+	}
 	list[i] = c.mutate(items, list[i])
 	return list
 }
