@@ -114,7 +114,8 @@ func newOperator(config *rest.Config) (manager.Manager, error) {
 		return nil, err
 	}
 	agents := agentclient.New()
-	observer := &observe.Observer{Agents: agents, Changed: cluster.NewNews().Tell}
+	news := cluster.NewNews()
+	observer := &observe.Observer{Agents: agents, Changed: news.Tell}
 	configs, err := cluster.NewConfigsCache(mgr, nil)
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func newOperator(config *rest.Config) (manager.Manager, error) {
 	fleets := &cluster.Reconciler{
 		Configs: configs, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("livestash-operator"),
 		ClusterDomain: "cluster.local", AgentImage: "livestash-operator", RedisImage: "valkey", RedisExporterImage: "redis_exporter",
-		Redis: redisadmin.New(), Agents: observer, Clock: clock.RealClock{},
+		Redis: redisadmin.New(), Agents: observer, News: news.Told, Clock: clock.RealClock{},
 	}
 	benchmarks := &benchmark.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Tests: tests, Clients: clients, Recorder: mgr.GetEventRecorder("livestash-operator"),
