@@ -355,6 +355,9 @@ type BEAMSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.startup) || !has(self.startup.successThreshold) || self.startup.successThreshold == 1",message="probes.startup.successThreshold must be 1: remove it",fieldPath=".startup"
 // +kubebuilder:validation:XValidation:rule="!has(self.liveness) || !has(self.liveness.successThreshold) || self.liveness.successThreshold == 1",message="probes.liveness.successThreshold must be 1: remove it",fieldPath=".liveness"
 // +kubebuilder:validation:XValidation:rule="!has(self.readiness) || !has(self.readiness.terminationGracePeriodSeconds)",message="probes.readiness must not set terminationGracePeriodSeconds: a pod that is not ready is not ended",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="!has(self.startup) || ((!has(self.startup.httpGet) || type(self.startup.httpGet.port) != int || (self.startup.httpGet.port >= 1 && self.startup.httpGet.port <= 65535)) && (!has(self.startup.tcpSocket) || type(self.startup.tcpSocket.port) != int || (self.startup.tcpSocket.port >= 1 && self.startup.tcpSocket.port <= 65535)))",message="probes.startup: a port must be from 1 to 65535, or the name of one",fieldPath=".startup"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || ((!has(self.readiness.httpGet) || type(self.readiness.httpGet.port) != int || (self.readiness.httpGet.port >= 1 && self.readiness.httpGet.port <= 65535)) && (!has(self.readiness.tcpSocket) || type(self.readiness.tcpSocket.port) != int || (self.readiness.tcpSocket.port >= 1 && self.readiness.tcpSocket.port <= 65535)))",message="probes.readiness: a port must be from 1 to 65535, or the name of one",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="!has(self.liveness) || ((!has(self.liveness.httpGet) || type(self.liveness.httpGet.port) != int || (self.liveness.httpGet.port >= 1 && self.liveness.httpGet.port <= 65535)) && (!has(self.liveness.tcpSocket) || type(self.liveness.tcpSocket.port) != int || (self.liveness.tcpSocket.port >= 1 && self.liveness.tcpSocket.port <= 65535)))",message="probes.liveness: a port must be from 1 to 65535, or the name of one",fieldPath=".liveness"
 type ProbesSpec struct {
 	// startup gives the application time to boot. Default: the HTTP port accepts connections, tried every 2 seconds
 	// for 2 minutes.
@@ -385,7 +388,7 @@ type DisruptionBudgetSpec struct {
 	// bounds evictions; a rollout takes one pod at a time in any case. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }

@@ -72,6 +72,9 @@ func TestChance(t *testing.T) {
 	close(numbers)
 	group.Wait()
 	t.Logf("%d of %d objects were accepted", taken, *objectsFlag)
+	if broken := logs.with("cannot unmarshal"); len(broken) > 0 {
+		t.Errorf("an object that the API server took cannot be read, which stops the operator for all:\n%s", broken[0])
+	}
 	if *onlyFlag < 0 && taken < *objectsFlag/5 {
 		t.Error("they were too bad to tell anything")
 	}

@@ -162,3 +162,10 @@ func (l *lines) panics(object client.Object) []string {
 		return !strings.Contains(line, fmt.Sprintf("%q:%q", "namespace", object.GetNamespace())) || !strings.Contains(line, fmt.Sprintf("%q:%q", "name", object.GetName())) || !strings.Contains(line, "panic")
 	})
 }
+
+// with are the lines that have a text in them.
+func (l *lines) with(text string) []string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool { return !strings.Contains(line, text) })
+}
