@@ -193,6 +193,7 @@ type LiveStashClusterSpec struct {
 	TopologySpread TopologySpread `json:"topologySpread,omitempty"`
 
 	// resources are the requests and limits of the application's container. Default none.
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || self.claims.size() == 0",message="resources must not have claims: set podTemplate.spec.resourceClaims, and resources.claims of the container app there"
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -209,6 +210,8 @@ type LiveStashClusterSpec struct {
 	// envFrom are ConfigMaps and Secrets whose keys become environment variables of the application's container.
 	// A variable of the operator's contract wins over one from here.
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(f, has(f.configMapRef) != has(f.secretRef))",message="envFrom: each entry must have exactly one of configMapRef and secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.all(f, (!has(f.configMapRef) || (has(f.configMapRef.name) && f.configMapRef.name != '')) && (!has(f.secretRef) || (has(f.secretRef.name) && f.secretRef.name != '')))",message="envFrom: each entry must have the name of a ConfigMap or Secret"
 	// +listType=atomic
 	// +optional
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
@@ -300,6 +303,7 @@ type ServiceSpec struct {
 	Port int32 `json:"port,omitempty"`
 
 	// annotations are added to the Service, for example those that a cloud's load balancer reads.
+	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -374,6 +378,16 @@ type BEAMSpec struct {
 }
 
 // ProbesSpec replaces the operator's probes. Each probe that is set here is used as it is.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.startup) ? [self.startup] : []).all(p, [has(p.httpGet), has(p.tcpSocket), has(p.exec), has(p.grpc)].filter(set, set).size() == 1)",message="probes.startup must have exactly one of httpGet, tcpSocket, exec and grpc",fieldPath=".startup"
+// +kubebuilder:validation:XValidation:rule="(has(self.readiness) ? [self.readiness] : []).all(p, [has(p.httpGet), has(p.tcpSocket), has(p.exec), has(p.grpc)].filter(set, set).size() == 1)",message="probes.readiness must have exactly one of httpGet, tcpSocket, exec and grpc",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="(has(self.liveness) ? [self.liveness] : []).all(p, [has(p.httpGet), has(p.tcpSocket), has(p.exec), has(p.grpc)].filter(set, set).size() == 1)",message="probes.liveness must have exactly one of httpGet, tcpSocket, exec and grpc",fieldPath=".liveness"
+// +kubebuilder:validation:XValidation:rule="!has(self.startup) || !has(self.startup.successThreshold) || self.startup.successThreshold == 1",message="probes.startup.successThreshold must be 1: remove it",fieldPath=".startup"
+// +kubebuilder:validation:XValidation:rule="!has(self.liveness) || !has(self.liveness.successThreshold) || self.liveness.successThreshold == 1",message="probes.liveness.successThreshold must be 1: remove it",fieldPath=".liveness"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || !has(self.readiness.terminationGracePeriodSeconds)",message="probes.readiness must not set terminationGracePeriodSeconds: a pod that is not ready is not ended",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="!has(self.startup) || ((!has(self.startup.httpGet) || type(self.startup.httpGet.port) != int || (self.startup.httpGet.port >= 1 && self.startup.httpGet.port <= 65535)) && (!has(self.startup.tcpSocket) || type(self.startup.tcpSocket.port) != int || (self.startup.tcpSocket.port >= 1 && self.startup.tcpSocket.port <= 65535)))",message="probes.startup: a port must be from 1 to 65535, or the name of one",fieldPath=".startup"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || ((!has(self.readiness.httpGet) || type(self.readiness.httpGet.port) != int || (self.readiness.httpGet.port >= 1 && self.readiness.httpGet.port <= 65535)) && (!has(self.readiness.tcpSocket) || type(self.readiness.tcpSocket.port) != int || (self.readiness.tcpSocket.port >= 1 && self.readiness.tcpSocket.port <= 65535)))",message="probes.readiness: a port must be from 1 to 65535, or the name of one",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="!has(self.liveness) || ((!has(self.liveness.httpGet) || type(self.liveness.httpGet.port) != int || (self.liveness.httpGet.port >= 1 && self.liveness.httpGet.port <= 65535)) && (!has(self.liveness.tcpSocket) || type(self.liveness.tcpSocket.port) != int || (self.liveness.tcpSocket.port >= 1 && self.liveness.tcpSocket.port <= 65535)))",message="probes.liveness: a port must be from 1 to 65535, or the name of one",fieldPath=".liveness"
 type ProbesSpec struct {
 	// startup gives the application time to boot. Default: the HTTP port accepts connections, tried every 2 seconds
 	// for 2 minutes.
@@ -406,7 +420,7 @@ type DisruptionBudgetSpec struct {
 	// see nodes and spec.rollout.surge is not Never. '100%' lets evictions take it at once. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }

@@ -40,7 +40,8 @@ type ManagedRedis struct {
 	// memory is the container's memory request and limit, at least 64Mi. Redis may fill three quarters of it (maxmemory);
 	// then it drops the stashes that would end first. Without persistence, less than the stashes take waits until it is enough. Default 512Mi.
 	// +kubebuilder:default="512Mi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="memory must be a quantity, for example 512Mi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$') || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
@@ -77,6 +78,7 @@ type RedisScheduling struct {
 
 	// priorityClassName is the pods' PriorityClass. Default: Kubernetes' own.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="priorityClassName must be the name of a PriorityClass: a-z, 0-9, '-' and '.'"
 	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
@@ -91,12 +93,14 @@ type RedisPersistence struct {
 	// ReconcileSucceeded says so. A size that the volume has not reached may be taken back. The append-only file takes up to
 	// twice the memory. Default 1Gi.
 	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="size must be a quantity, for example 2Gi"
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// storageClassName is the StorageClass of the volume. Default: the cluster's default class, which must exist.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="storageClassName must be the name of a StorageClass: a-z, 0-9, '-' and '.'"
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
@@ -153,7 +157,8 @@ type OperatedRedis struct {
 	// memory is each Redis server's memory request and limit, at least 64Mi; three quarters of it may be filled. Default
 	// 512Mi.
 	// +kubebuilder:default="512Mi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="memory must be a quantity, for example 512Mi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$') || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
