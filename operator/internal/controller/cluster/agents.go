@@ -13,7 +13,6 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -157,10 +156,9 @@ func few(sentences []string) string {
 
 // drainReport is the last word of a pod that was told to stop, or nothing.
 func drainReport(pod *corev1.Pod) (agentclient.Report, bool) {
-	for _, container := range pod.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer && container.State.Terminated != nil {
-			return agentclient.ParseReport([]byte(container.State.Terminated.Message))
-		}
+	ended := terminated(pod)
+	if ended == nil {
+		return agentclient.Report{}, false
 	}
-	return agentclient.Report{}, false
+	return agentclient.ParseReport([]byte(ended.Message))
 }

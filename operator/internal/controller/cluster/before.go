@@ -263,16 +263,6 @@ func lastEnded(pods []corev1.Pod) *corev1.Pod {
 	return last
 }
 
-// terminated is how the command of a pod ended. Nil: it has not.
-func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	for _, container := range pod.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer {
-			return container.State.Terminated
-		}
-	}
-	return nil
-}
-
 // lastWord is what a pod of the Job said last, when it has ended.
 func lastWord(pod *corev1.Pod) string {
 	if pod.Labels[render.ComponentLabel] != render.BeforeComponent || terminated(pod) == nil {

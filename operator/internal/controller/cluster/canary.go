@@ -187,10 +187,8 @@ func (o *observation) unrecovered(least float64) string {
 
 // restarts is how often the application's container has restarted in the pod.
 func restarts(pod *corev1.Pod) int32 {
-	for _, container := range pod.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer {
-			return container.RestartCount
-		}
+	if app := appStatus(pod); app != nil {
+		return app.RestartCount
 	}
 	return 0
 }

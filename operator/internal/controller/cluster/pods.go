@@ -10,6 +10,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
 // failing are the reasons, given by the kubelet for a container that waits, that do not pass without somebody's help.
@@ -66,6 +67,24 @@ func lastingTrouble(pod *corev1.Pod) string {
 		return fmt.Sprintf("pod %s, container %s: %s; %s", pod.Name, container.Name, waiting.Reason, advice(pod, container))
 	}
 	return ""
+}
+
+// appStatus is what the kubelet says of the application's container. Nil: nothing yet.
+func appStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if container := &pod.Status.ContainerStatuses[i]; container.Name == fleet.AppContainer {
+			return container
+		}
+	}
+	return nil
+}
+
+// terminated is how the application, or the command before a rollout, ended. Nil: it has not.
+func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if app := appStatus(pod); app != nil {
+		return app.State.Terminated
+	}
+	return nil
 }
 
 func unschedulable(condition corev1.PodCondition) bool {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
 // tellAfter is for how long a pod may be unready before a cause is looked for: every pod is for a moment.
@@ -56,9 +55,8 @@ func whyUnready(c *v1alpha1.LiveStashCluster, m *member) string {
 
 // started is whether the startup probe of the application has succeeded, or there is none.
 func (m *member) started() bool {
-	return !slices.ContainsFunc(m.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool {
-		return container.Name == fleet.AppContainer && !ptr.Deref(container.Started, true)
-	})
+	app := appStatus(m.Pod)
+	return app == nil || ptr.Deref(app.Started, true)
 }
 
 // unseenBy is the name of the scheduler that should place the pod on a node and has said nothing of it. Empty: one has.
