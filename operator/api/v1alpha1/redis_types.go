@@ -41,7 +41,7 @@ type ManagedRedis struct {
 	// then it drops the stashes that would end first. Without persistence, less than the stashes take waits until it is enough. Default 512Mi.
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="memory must be a quantity, for example 512Mi"
-	// +kubebuilder:validation:XValidation:rule="!string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$') || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
@@ -124,7 +124,7 @@ type RedisExporter struct {
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || !has(self.replicas)",message="replicas is only read with mode Replication: remove it, or set mode to Replication",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode cannot change, because the stashes would be lost in silence: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".mode"
 // +kubebuilder:validation:XValidation:rule="has(self.persistence) == has(oldSelf.persistence)",message="persistence cannot be added or removed, because redis-operator cannot do it either: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".persistence"
-// +kubebuilder:validation:XValidation:rule="!has(self.persistence) || !has(oldSelf.persistence) || !isQuantity(string(self.persistence.size)) || !isQuantity(string(oldSelf.persistence.size)) || quantity(string(self.persistence.size)).compareTo(quantity(string(oldSelf.persistence.size))) >= 0",message="persistence.size cannot become smaller, because volumes can only grow: leave it, set spec.redis to another store, or make a new LiveStashCluster",fieldPath=".persistence.size"
+// +kubebuilder:validation:XValidation:rule="!has(self.persistence) || !has(oldSelf.persistence) || string(self.persistence.size).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self.persistence.size)) || string(oldSelf.persistence.size).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(oldSelf.persistence.size)) || quantity(string(self.persistence.size)).compareTo(quantity(string(oldSelf.persistence.size))) >= 0",message="persistence.size cannot become smaller, because volumes can only grow: leave it, set spec.redis to another store, or make a new LiveStashCluster",fieldPath=".persistence.size"
 type OperatedRedis struct {
 	// mode is Standalone, one Redis server, or Replication, a master with replicas and Sentinels that make a replica the
 	// master when the master is gone. Default Replication.
@@ -158,7 +158,7 @@ type OperatedRedis struct {
 	// 512Mi.
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="memory must be a quantity, for example 512Mi"
-	// +kubebuilder:validation:XValidation:rule="!string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$') || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 

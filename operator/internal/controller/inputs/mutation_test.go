@@ -33,7 +33,7 @@ func (c *chance) mutate(schema *properties, value any) any {
 	case len(schema.Properties) > 0:
 		return c.mutateObject(schema, value)
 	case schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil:
-		return c.mutateMap(value)
+		return c.mutateMap(schema.AdditionalProperties.Schema, value)
 	case schema.Type == "array":
 		return c.mutateArray(schema.Items.Schema, value)
 	case schema.Type == "object":
@@ -92,10 +92,14 @@ func (c *chance) good(schema *properties) any {
 	return "a"
 }
 
-func (c *chance) mutateMap(value any) any {
+func (c *chance) mutateMap(items *properties, value any) any {
 	fields, _ := value.(map[string]any)
 	if fields == nil {
 		fields = map[string]any{}
+	}
+	if items.XIntOrString {
+		fields[one(c, []string{"cpu", "memory", "ephemeral-storage", "example.com/a", c.text()})] = c.quantity()
+		return fields
 	}
 	fields[c.text()] = one(c, []any{c.text(), "x", "1"})
 	return fields
@@ -161,7 +165,7 @@ func (c *chance) number(schema *properties) any {
 func (c *chance) quantity() any {
 	return one(c, []any{
 		"64Mi", "1Gi", "1", "500m", "0", "-1", "1Ki", "67108863", "1Ei", "9223372036854775807", "1e30", "0.5", "1e-9", "1.5Gi", "lots", "", "25%", "100%", "101%", int64(0), int64(1), int64(-1),
-		int64(5), int64(1 << 40),
+		int64(5), int64(1 << 40), "1e99", "1e-99", "1e100", "1e999999999", "1e-999999999", "1e0.5", "1e30Ki", strings.Repeat("9", 40), strings.Repeat("9", 5000), 0.5, 1e300,
 	})
 }
 
