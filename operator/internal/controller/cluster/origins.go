@@ -32,8 +32,11 @@ var origins = []struct{ field, from string }{
 // What the API server says of a field that only newer ones know, and of a text that it cannot read, without saying which.
 const (
 	fieldUnknown = "field not declared in schema"
-	unreadable   = "control characters are not allowed"
+	unreadable   = "error decoding YAML"
 )
+
+// longestName is how long the name of a field may be in YAML, as which the API server reads what is applied, with some room for quotes.
+const longestName = 1000
 
 // inWordsOfSpec is the same error in the words of the spec, when the API server refuses a child for what the user wrote: what a pod may
 // have is more than the API of fleets checks.
@@ -49,7 +52,7 @@ func inWordsOfSpec(c *v1alpha1.LiveStashCluster, err error) error {
 	case err != nil && strings.Contains(err.Error(), fieldUnknown):
 		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: "the spec sets a field that this version of Kubernetes does not have: remove it: " + err.Error()}
 	case err != nil && strings.Contains(err.Error(), unreadable):
-		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: unreadableField(c) + " has a control character, which the API server does not take: remove it"}
+		return &reconcile.Problem{Reason: v1alpha1.ReasonInvalidSpec, Message: unreadableField(c) + " has a control character, or a name of more than 1,000 bytes, which the API server does not take: remove it"}
 	}
 	var refusal *apierrors.StatusError
 	if !errors.As(err, &refusal) || !apierrors.IsInvalid(refusal) || refusal.ErrStatus.Details == nil {
@@ -101,6 +104,9 @@ func pathToUnreadable(value any) string {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, field := range value {
+			if len(name) > longestName {
+				return fmt.Sprintf(".%s...", name[:20])
+			}
 			if path := pathToUnreadable(field); path != "" || pathToUnreadable(name) != "" {
 				return fmt.Sprintf(".%s%s", name, path)
 			}
