@@ -93,7 +93,7 @@ type RedisPersistence struct {
 	// ReconcileSucceeded says so. A size that the volume has not reached may be taken back. The append-only file takes up to
 	// twice the memory. Default 1Gi.
 	// +kubebuilder:default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="size must be a quantity, for example 2Gi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+]?[0-9.]*[1-9][0-9.]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="size must be a quantity above 0, for example 2Gi"
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
