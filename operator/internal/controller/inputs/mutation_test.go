@@ -52,6 +52,9 @@ func (c *chance) mutateObject(schema *properties, value any) any {
 		names = set
 	}
 	name := one(c, names)
+	if _, has := schema.Properties["podTemplate"]; has && c.happens(20) {
+		name = "podTemplate" // most fields are there
+	}
 	c.touched = append(c.touched, name)
 	field, known := schema.Properties[name]
 	switch {

@@ -17,9 +17,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -45,6 +47,8 @@ var (
 	// api is a client of the tests' own, without a cache. raw is one that sends what no type would let through.
 	api client.Client
 	raw dynamic.Interface
+	// known tells the schemas of Kubernetes' own kinds.
+	known openapi.Client
 	// seen is what the operator has in its cache: to look at it costs the API server nothing.
 	seen client.Reader
 	// logs is what the operator has logged, as it does in production.
@@ -94,7 +98,11 @@ func runSuite(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	seen = mgr.GetClient()
+	described, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return 0, err
+	}
+	known, seen = described.OpenAPIV3(), mgr.GetClient()
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- mgr.Start(ctx) }()
