@@ -88,7 +88,8 @@ type DrainSpec struct {
 	// are being used are never dropped for it. Reckon with it in resources.limits.memory. Default 256Mi: some 17,000 users
 	// with stashes of 15 kB, the size on the heap of the published benchmark's.
 	// +kubebuilder:default="256Mi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('0')) >= 0",message="keepBytes must not be negative"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="keepBytes must be a quantity, for example 256Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('0')) >= 0",message="keepBytes must not be negative"
 	// +optional
 	KeepBytes *resource.Quantity `json:"keepBytes,omitempty"`
 

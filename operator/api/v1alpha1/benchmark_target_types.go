@@ -19,6 +19,7 @@ type BenchmarkTarget struct {
 	// adapter and TTL of the matrix are believed, and nothing is sampled during the runs.
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^ \\t\\n/?#,{}\"]+$')",message="url must be http:// or https:// with a host, a port if needed, and no path, for example http://shop.example.com:4000"
+	// +kubebuilder:validation:XValidation:rule="!self.matches(':[^]/@]*$') || self.matches(':([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')",message="url must have a port from 1 to 65535, or none, for example http://shop.example.com:4000"
 	// +optional
 	URL string `json:"url,omitempty"`
 }

@@ -52,10 +52,10 @@ type LiveStashBenchmarkList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.payload)",message="payload is what the pods of a fresh fleet are told to stash, so it needs target.template: remove payload, and set STASH_PAYLOAD_KEYS in the env of the fleet that exists",fieldPath=".payload"
 // +kubebuilder:validation:XValidation:rule="(self.scenario == 'Script') == has(self.script)",message="script and scenario Script go together: set both for a script of your own, or neither",fieldPath=".script"
 // +kubebuilder:validation:XValidation:rule="!has(self.thresholds.p99) || !has(self.thresholds.p99.lateRejoin) || self.scenario != 'Reconnect'",message="thresholds.p99.lateRejoin is never measured with scenario Reconnect, where nobody comes back after the TTL: remove it, or set scenario Visits",fieldPath=".thresholds"
-// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration) >= duration(r.ttl) + duration('25s'))",message="with scenario Visits the duration of a run must be at least its ttl + 25s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration) >= duration(r.ttl) + duration('25s'))",message="with scenario Visits the duration of a run must be at least its ttl + 25s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
 // +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || (has(self.matrix) ? self.matrix.runs.all(r, self.parallelism <= r.users) : self.parallelism <= 1000)",message="parallelism is more than the users of a run: a runner without a user proves nothing; set parallelism to the smallest number of users or less, or remove it",fieldPath=".parallelism"
 // +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale <= self.parallelism * 19500",messageExpression="'parallelism %d is too small: a runner has 20,000 file descriptors, enough for 19,500 users, so %d users need %d runners; set parallelism to that, or remove it (the default is enough)'.format([self.parallelism, ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale, (((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale + 19499) / 19500])",message="parallelism is too small: a runner has file descriptors for 19,500 users",fieldPath=".parallelism"
-// +kubebuilder:validation:XValidation:rule="!has(self.runDeadline) || !has(self.matrix) || self.scale != 1 || !self.runDeadline.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]+(s|m|h))+$') && (!has(r.duration) || r.duration.matches('^([0-9]+(s|m|h))+$'))) || self.matrix.runs.all(r, (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl)) + duration('30s') <= duration(self.runDeadline))",message="runDeadline must be at least 30s longer than the longest run (its duration, default 3 x ttl), because it includes the start of the fleet and of the runners: make it longer, or remove it (default: the run's duration + 10m)",fieldPath=".runDeadline"
+// +kubebuilder:validation:XValidation:rule="!has(self.runDeadline) || !has(self.matrix) || self.scale != 1 || !self.runDeadline.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.matrix.runs.all(r, (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl)) + duration('30s') <= duration(self.runDeadline))",message="runDeadline must be at least 30s longer than the longest run (its duration, default 3 x ttl), because it includes the start of the fleet and of the runners: make it longer, or remove it (default: the run's duration + 10m)",fieldPath=".runDeadline"
 type LiveStashBenchmarkSpec struct {
 	// target is what the users connect to: a fresh fleet for each run, a fleet that exists, or a URL.
 	// +required
@@ -137,7 +137,7 @@ type LiveStashBenchmarkSpec struct {
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="cooldown must be a duration of at most 24h with a unit, for example 10s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('24h')",message="cooldown must be a duration of at most 24h with a unit, for example 10s"
 	// +optional
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
 
@@ -145,7 +145,7 @@ type LiveStashBenchmarkSpec struct {
 	// stopped and Errored. At least 30s longer than the longest run, at most 168h. Default: the run's duration + 10m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="runDeadline must be a duration of at least 1m with a unit, for example 30m, and at most 168h: it includes the start of the fleet and of the runners"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="runDeadline must be a duration of at least 1m with a unit, for example 30m, and at most 168h: it includes the start of the fleet and of the runners"
 	// +optional
 	RunDeadline *metav1.Duration `json:"runDeadline,omitempty"`
 
@@ -181,7 +181,7 @@ type BenchmarkMatrix struct {
 	// runs are the sizes, each run with every adapter. At most 19.
 	// +kubebuilder:validation:MaxItems=19
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="runs is empty: name at least one size, for example {users: 1000, ttl: 1m}"
-	// +kubebuilder:validation:XValidation:rule="!self.all(r, r.ttl.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || self.all(r, self.exists_one(o, o.users == r.users && duration(o.ttl) == duration(r.ttl)))",message="runs has the same users and ttl twice: remove one"
+	// +kubebuilder:validation:XValidation:rule="!self.all(r, r.ttl.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$')) || self.all(r, self.exists_one(o, o.users == r.users && duration(o.ttl) == duration(r.ttl)))",message="runs has the same users and ttl twice: remove one"
 	// +listType=atomic
 	// +required
 	Runs []BenchmarkRun `json:"runs"`
@@ -189,7 +189,7 @@ type BenchmarkMatrix struct {
 
 // BenchmarkRun is one size of a matrix.
 //
-// +kubebuilder:validation:XValidation:rule="![self.ttl, has(self.ramp) ? self.ramp : '0s', has(self.duration) ? self.duration : '0s'].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || (has(self.ramp) ? duration(self.ramp) : duration('0s')) + duration(self.ttl) <= (has(self.duration) ? duration(self.duration) : duration(self.ttl) + duration(self.ttl) + duration(self.ttl))",messageExpression="'ttl ' + self.ttl + ' is too short for this ramp, or duration too short for both: after the ramp (' + (has(self.ramp) ? self.ramp : '3/4 of ttl') + ') the run must last one ttl at least, and its duration is ' + (has(self.duration) ? self.duration : '3 x ttl') + '; make ramp shorter, or ttl or duration longer'",message="ttl is too short for ramp: ramp + ttl must be at most duration (default 3 x ttl)"
+// +kubebuilder:validation:XValidation:rule="![self.ttl, has(self.ramp) ? self.ramp : '0s', has(self.duration) ? self.duration : '0s'].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$')) || (has(self.ramp) ? duration(self.ramp) : duration('0s')) + duration(self.ttl) <= (has(self.duration) ? duration(self.duration) : duration(self.ttl) + duration(self.ttl) + duration(self.ttl))",messageExpression="'ttl ' + self.ttl + ' is too short for this ramp, or duration too short for both: after the ramp (' + (has(self.ramp) ? self.ramp : '3/4 of ttl') + ') the run must last one ttl at least, and its duration is ' + (has(self.duration) ? self.duration : '3 x ttl') + '; make ramp shorter, or ttl or duration longer'",message="ttl is too short for ramp: ramp + ttl must be at most duration (default 3 x ttl)"
 type BenchmarkRun struct {
 	// users at the same time, over all runners.
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 1000000",message="users must be from 1 to 1000000: a run without users measures nothing"
@@ -199,14 +199,14 @@ type BenchmarkRun struct {
 	// ttl of the stashes, whole seconds from 10s to 24h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="ttl must be whole seconds from 10s to 24h with a unit, for example 1m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="ttl must be whole seconds from 10s to 24h with a unit, for example 1m"
 	// +required
 	TTL metav1.Duration `json:"ttl"`
 
 	// duration of the run, ramp included, at most 72h. Default 3 x ttl, as published; with scenario Visits at least ttl + 25s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('72h')",message="duration must be whole seconds with a unit, for example 3m, and at most 72h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('72h')",message="duration must be whole seconds with a unit, for example 3m, and at most 72h"
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
@@ -214,7 +214,7 @@ type BenchmarkRun struct {
 	// with TTLs of 1m, 5m and 15m. At most 72h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) <= duration('72h')",message="ramp must be whole seconds of at most 72h with a unit, for example 45s; 0s for all users at once"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) <= duration('72h')",message="ramp must be whole seconds of at most 72h with a unit, for example 45s; 0s for all users at once"
 	// +optional
 	Ramp *metav1.Duration `json:"ramp,omitempty"`
 }
@@ -310,7 +310,7 @@ type BenchmarkThresholds struct {
 
 // BenchmarkDurations are limits for the durations that k6 measures, each a duration with a unit.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.firstRender) ? self.firstRender : '1s', has(self.join) ? self.join : '1s', has(self.stash) ? self.stash : '1s', has(self.reconnect) ? self.reconnect : '1s', has(self.rejoin) ? self.rejoin : '1s', has(self.lateRejoin) ? self.lateRejoin : '1s'].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(d) > duration('0s'))",message="thresholds.p99: each limit must be a duration above 0 with a unit, for example 250ms"
+// +kubebuilder:validation:XValidation:rule="[has(self.firstRender) ? self.firstRender : '1s', has(self.join) ? self.join : '1s', has(self.stash) ? self.stash : '1s', has(self.reconnect) ? self.reconnect : '1s', has(self.rejoin) ? self.rejoin : '1s', has(self.lateRejoin) ? self.lateRejoin : '1s'].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(d) > duration('0s'))",message="thresholds.p99: each limit must be a duration above 0 with a unit, for example 250ms"
 type BenchmarkDurations struct {
 	// firstRender: first visit, from the request for the page to the joined, rendered view.
 	// +kubebuilder:validation:Type=string

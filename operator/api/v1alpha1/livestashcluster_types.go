@@ -26,7 +26,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.status) || self.metadata.name != 'default'",message="metadata.name must not be default: the fleet's ServiceAccount has that name, and default is the one of every other pod in the namespace: choose another name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41 || !has(self.spec.redis) || !has(self.spec.redis.operator)",message="metadata.name must be at most 41 characters with spec.redis.operator: redis-operator makes longer names of it, and they end at 63"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || !has(self.spec.rollout.canary) || self.spec.rollout.canary.pods < (has(self.spec.replicas) && self.spec.replicas > 2 ? self.spec.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".spec.rollout.canary"
-// +kubebuilder:validation:XValidation:rule="!(has(self.spec.redis) && has(self.spec.redis.managed) && has(self.spec.redis.managed.persistence) && has(oldSelf.spec.redis) && has(oldSelf.spec.redis.managed) && has(oldSelf.spec.redis.managed.persistence)) || !isQuantity(string(self.spec.redis.managed.persistence.size)) || !isQuantity(string(oldSelf.spec.redis.managed.persistence.size)) || quantity(string(self.spec.redis.managed.persistence.size)).compareTo(quantity(string(oldSelf.spec.redis.managed.persistence.size))) >= 0 || !has(self.status) || !has(self.status.redis) || !has(self.status.redis.volumeSize) || quantity(string(self.spec.redis.managed.persistence.size)).compareTo(quantity(string(self.status.redis.volumeSize))) >= 0",message="size cannot become smaller than the volume is (status.redis.volumeSize), because volumes can only grow: leave it, or remove persistence and add it again, by which the stashes are lost",fieldPath=".spec.redis.managed.persistence.size"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.redis) && has(self.spec.redis.managed) && has(self.spec.redis.managed.persistence) && has(oldSelf.spec.redis) && has(oldSelf.spec.redis.managed) && has(oldSelf.spec.redis.managed.persistence)) || string(self.spec.redis.managed.persistence.size).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self.spec.redis.managed.persistence.size)) || string(oldSelf.spec.redis.managed.persistence.size).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(oldSelf.spec.redis.managed.persistence.size)) || quantity(string(self.spec.redis.managed.persistence.size)).compareTo(quantity(string(oldSelf.spec.redis.managed.persistence.size))) >= 0 || !has(self.status) || !has(self.status.redis) || !has(self.status.redis.volumeSize) || quantity(string(self.spec.redis.managed.persistence.size)).compareTo(quantity(string(self.status.redis.volumeSize))) >= 0",message="size cannot become smaller than the volume is (status.redis.volumeSize), because volumes can only grow: leave it, or remove persistence and add it again, by which the stashes are lost",fieldPath=".spec.redis.managed.persistence.size"
 type LiveStashCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -204,6 +204,7 @@ type LiveStashClusterSpec struct {
 	TopologySpread TopologySpread `json:"topologySpread,omitempty"`
 
 	// resources are the requests and limits of the application's container. Default none.
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims) || self.claims.size() == 0",message="resources must not have claims: set podTemplate.spec.resourceClaims, and resources.claims of the container app there"
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
@@ -220,6 +221,8 @@ type LiveStashClusterSpec struct {
 	// envFrom are ConfigMaps and Secrets whose keys become environment variables of the application's container.
 	// A variable of the operator's contract wins over one from here.
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(f, has(f.configMapRef) != has(f.secretRef))",message="envFrom: each entry must have exactly one of configMapRef and secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.all(f, (!has(f.configMapRef) || (has(f.configMapRef.name) && f.configMapRef.name != '')) && (!has(f.secretRef) || (has(f.secretRef.name) && f.secretRef.name != '')))",message="envFrom: each entry must have the name of a ConfigMap or Secret"
 	// +listType=atomic
 	// +optional
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
@@ -334,6 +337,7 @@ type ServiceSpec struct {
 	Port int32 `json:"port,omitempty"`
 
 	// annotations are added to the Service, for example those that a cloud's load balancer reads.
+	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -407,7 +411,18 @@ type BEAMSpec struct {
 	ExtraFlags string `json:"extraFlags,omitempty"`
 }
 
-// ProbesSpec replaces the operator's probes. Each probe that is set here is used as it is.
+// ProbesSpec replaces the operator's probes. Each probe that is set here is used as it is. The port that it asks must be one of the pod's:
+// spec.http.port, or one that is among the ports of a container in podTemplate.spec.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.startup) ? [self.startup] : []).all(p, [has(p.httpGet), has(p.tcpSocket), has(p.exec), has(p.grpc)].filter(set, set).size() == 1)",message="probes.startup must have exactly one of httpGet, tcpSocket, exec and grpc",fieldPath=".startup"
+// +kubebuilder:validation:XValidation:rule="(has(self.readiness) ? [self.readiness] : []).all(p, [has(p.httpGet), has(p.tcpSocket), has(p.exec), has(p.grpc)].filter(set, set).size() == 1)",message="probes.readiness must have exactly one of httpGet, tcpSocket, exec and grpc",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="(has(self.liveness) ? [self.liveness] : []).all(p, [has(p.httpGet), has(p.tcpSocket), has(p.exec), has(p.grpc)].filter(set, set).size() == 1)",message="probes.liveness must have exactly one of httpGet, tcpSocket, exec and grpc",fieldPath=".liveness"
+// +kubebuilder:validation:XValidation:rule="!has(self.startup) || !has(self.startup.successThreshold) || self.startup.successThreshold == 1",message="probes.startup.successThreshold must be 1: remove it",fieldPath=".startup"
+// +kubebuilder:validation:XValidation:rule="!has(self.liveness) || !has(self.liveness.successThreshold) || self.liveness.successThreshold == 1",message="probes.liveness.successThreshold must be 1: remove it",fieldPath=".liveness"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || !has(self.readiness.terminationGracePeriodSeconds)",message="probes.readiness must not set terminationGracePeriodSeconds: a pod that is not ready is not ended",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="!has(self.startup) || ((!has(self.startup.httpGet) || type(self.startup.httpGet.port) != int || (self.startup.httpGet.port >= 1 && self.startup.httpGet.port <= 65535)) && (!has(self.startup.tcpSocket) || type(self.startup.tcpSocket.port) != int || (self.startup.tcpSocket.port >= 1 && self.startup.tcpSocket.port <= 65535)))",message="probes.startup: a port must be from 1 to 65535, or the name of one",fieldPath=".startup"
+// +kubebuilder:validation:XValidation:rule="!has(self.readiness) || ((!has(self.readiness.httpGet) || type(self.readiness.httpGet.port) != int || (self.readiness.httpGet.port >= 1 && self.readiness.httpGet.port <= 65535)) && (!has(self.readiness.tcpSocket) || type(self.readiness.tcpSocket.port) != int || (self.readiness.tcpSocket.port >= 1 && self.readiness.tcpSocket.port <= 65535)))",message="probes.readiness: a port must be from 1 to 65535, or the name of one",fieldPath=".readiness"
+// +kubebuilder:validation:XValidation:rule="!has(self.liveness) || ((!has(self.liveness.httpGet) || type(self.liveness.httpGet.port) != int || (self.liveness.httpGet.port >= 1 && self.liveness.httpGet.port <= 65535)) && (!has(self.liveness.tcpSocket) || type(self.liveness.tcpSocket.port) != int || (self.liveness.tcpSocket.port >= 1 && self.liveness.tcpSocket.port <= 65535)))",message="probes.liveness: a port must be from 1 to 65535, or the name of one",fieldPath=".liveness"
 type ProbesSpec struct {
 	// startup gives the application time to boot. Default: the HTTP port accepts connections, tried every 2 seconds
 	// for 2 minutes.

@@ -40,7 +40,8 @@ type ManagedRedis struct {
 	// memory is the container's memory request and limit, at least 64Mi. Redis may fill three quarters of it (maxmemory);
 	// then it drops the stashes that would end first. Without persistence, less than the stashes take waits until it is enough. Default 512Mi.
 	// +kubebuilder:default="512Mi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="memory must be a quantity, for example 512Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
@@ -77,6 +78,7 @@ type RedisScheduling struct {
 
 	// priorityClassName is the pods' PriorityClass. Default: Kubernetes' own.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="priorityClassName must be the name of a PriorityClass: a-z, 0-9, '-' and '.'"
 	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
@@ -91,12 +93,14 @@ type RedisPersistence struct {
 	// ReconcileSucceeded says so. A size that the volume has not reached may be taken back. The append-only file takes up to
 	// twice the memory. Default 1Gi.
 	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+]?[0-9.]*[1-9][0-9.]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="size must be a quantity above 0, for example 2Gi"
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// storageClassName is the StorageClass of the volume. Default: the cluster's default class, which must exist.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="storageClassName must be the name of a StorageClass: a-z, 0-9, '-' and '.'"
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
@@ -122,7 +126,7 @@ type RedisExporter struct {
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || !has(self.replicas)",message="replicas is only read with mode Replication: remove it, or set mode to Replication",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode cannot change, because the stashes would be lost in silence: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".mode"
 // +kubebuilder:validation:XValidation:rule="has(self.persistence) == has(oldSelf.persistence)",message="persistence cannot be added or removed, because redis-operator cannot do it either: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".persistence"
-// +kubebuilder:validation:XValidation:rule="!has(self.persistence) || !has(oldSelf.persistence) || !isQuantity(string(self.persistence.size)) || !isQuantity(string(oldSelf.persistence.size)) || quantity(string(self.persistence.size)).compareTo(quantity(string(oldSelf.persistence.size))) >= 0",message="persistence.size cannot become smaller, because volumes can only grow: leave it, set spec.redis to another store, or make a new LiveStashCluster",fieldPath=".persistence.size"
+// +kubebuilder:validation:XValidation:rule="!has(self.persistence) || !has(oldSelf.persistence) || string(self.persistence.size).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self.persistence.size)) || string(oldSelf.persistence.size).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(oldSelf.persistence.size)) || quantity(string(self.persistence.size)).compareTo(quantity(string(oldSelf.persistence.size))) >= 0",message="persistence.size cannot become smaller, because volumes can only grow: leave it, set spec.redis to another store, or make a new LiveStashCluster",fieldPath=".persistence.size"
 type OperatedRedis struct {
 	// mode is Standalone, one Redis server, or Replication, a master with replicas and Sentinels that make a replica the
 	// master when the master is gone. Default Replication.
@@ -154,7 +158,8 @@ type OperatedRedis struct {
 	// memory is each Redis server's memory request and limit, at least 64Mi; three quarters of it may be filled. Default
 	// 512Mi.
 	// +kubebuilder:default="512Mi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="memory must be a quantity, for example 512Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"
 	// +optional
 	Memory *resource.Quantity `json:"memory,omitempty"`
 

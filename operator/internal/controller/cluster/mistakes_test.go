@@ -57,7 +57,7 @@ func TestAMistakeIsOneLine(t *testing.T) {
 			spec: func(spec *v1alpha1.LiveStashClusterSpec) {
 				spec.PodTemplate = podTemplate(t, `{"containers": [{"name": "side", "image": "a", "volumeMounts": [{"name": "none", "mountPath": "/none"}]}]}`)
 			},
-			reason: v1alpha1.ReasonAPIError, says: `Not found: "none"`,
+			reason: v1alpha1.ReasonInvalidSpec, says: `Not found: "none"`,
 		},
 	}
 	for name, c := range cases {

@@ -155,7 +155,9 @@ type pass struct {
 }
 
 // postpone notes what does not hold up the steps after it.
-func (p *pass) postpone(err error) { p.unfinished = reconcile.Worse(p.unfinished, err) }
+func (p *pass) postpone(err error) {
+	p.unfinished = reconcile.Worse(p.unfinished, inWordsOfSpec(p.cluster, err))
+}
 
 // steps is the whole of a reconcile, in order. A step that fails ends it. The status is written in any case.
 func (r *Reconciler) steps() []reconcile.Step[*pass] {
@@ -223,7 +225,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	p := r.newPass(cluster, seen)
-	err = reconcile.Run(ctx, p, r.steps())
+	err = inWordsOfSpec(cluster, reconcile.Run(ctx, p, r.steps()))
 	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	if err == nil {
 		err = p.unfinished

@@ -98,9 +98,9 @@ func (c *contents) keep(key contentKey, read content) {
 
 // resolveReferences takes the digest that rolls the fleet when a ConfigMap or Secret changes that the user has the pods read.
 func (r *Reconciler) resolveReferences(ctx context.Context, p *pass) error {
-	if p.cluster.Spec.Rollout.ConfigChanges == v1alpha1.ConfigChangesIgnore {
+	ignored := p.cluster.Spec.Rollout.ConfigChanges == v1alpha1.ConfigChangesIgnore
+	if ignored {
 		p.inputs.ConfigDigest = p.seen.configDigest() // to say so must not roll the fleet either
-		return nil
 	}
 	references := fleet.References(p.cluster)
 	if len(references) == 0 {
@@ -118,7 +118,9 @@ func (r *Reconciler) resolveReferences(ctx context.Context, p *pass) error {
 		}
 		digest.Write([]byte(text))
 	}
-	p.inputs.ConfigDigest = hex.EncodeToString(digest.Sum(nil)[:5])
+	if !ignored {
+		p.inputs.ConfigDigest = hex.EncodeToString(digest.Sum(nil)[:5])
+	}
 	if len(missing) == 0 {
 		return nil
 	}

@@ -112,6 +112,16 @@ func TestProbesOfPortsThatAreNotThere(t *testing.T) {
 	if _, err := Render(cluster, rendertest.Inputs); err != nil {
 		t.Errorf("with a port of that name, Render = %v", err)
 	}
+	cluster.Spec.Probes.Liveness.TCPSocket.Port = intstr.FromInt32(7001)
+	if _, err := Render(cluster, rendertest.Inputs); err == nil || !strings.Contains(err.Error(), "spec.probes.liveness asks the port 7001, which no container of the pod has") {
+		t.Errorf("with a number that nobody has, Render = %v", err)
+	}
+	for _, own := range []int32{4000, 7000, cluster.Spec.Agent.Port} {
+		cluster.Spec.Probes.Liveness.TCPSocket.Port = intstr.FromInt32(own)
+		if _, err := Render(cluster, rendertest.Inputs); err != nil {
+			t.Errorf("with port %d, Render = %v", own, err)
+		}
+	}
 }
 
 // A strategic merge patch may say how it is to be merged. That is no field of a pod spec.

@@ -24,9 +24,9 @@ func withOverride(template corev1.PodTemplateSpec, c *v1alpha1.LiveStashCluster)
 	template.Labels = render.Merged(override.Metadata.Labels, template.Labels)
 	template.Annotations = render.Merged(override.Metadata.Annotations, template.Annotations)
 
-	patch := override.Spec.Patch()
-	if patch == nil {
-		return template, nil
+	patch, err := patchOf(c)
+	if patch == nil || err != nil {
+		return template, err
 	}
 	if err := checkFields(patch); err != nil {
 		return template, err

@@ -38,31 +38,44 @@ func portOpen() corev1.ProbeHandler {
 	return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(HTTPPort)}}
 }
 
-// checkProbes refuses probes of ports that the application's container does not have by that name: the kubelet takes them for failed. It
-// cannot be told of a number whether somebody will listen there.
-func checkProbes(app corev1.Container) error {
+// checkProbes refuses probes of ports that no container has: the kubelet takes those for failed, and a liveness probe then restarts a pod
+// that serves. A name must be one of the application's own container; a number may be a sidecar's.
+func checkProbes(pod *corev1.PodSpec) error {
+	app := pod.Containers[0]
 	for _, probe := range []struct {
 		field string
 		of    *corev1.Probe
 	}{{"startup", app.StartupProbe}, {"readiness", app.ReadinessProbe}, {"liveness", app.LivenessProbe}} {
-		port := probedPort(probe.of)
-		if port == "" || slices.ContainsFunc(app.Ports, func(one corev1.ContainerPort) bool { return one.Name == port }) {
-			continue
+		port, asks := probedPort(probe.of)
+		switch {
+		case !asks:
+		case port.Type == intstr.String && !slices.ContainsFunc(app.Ports, func(one corev1.ContainerPort) bool { return one.Name == port.StrVal }):
+			return render.SpecErrorf("spec.probes.%s asks the port %s, which the container app does not have: name http, or a port of spec.podTemplate.spec, or give its number", probe.field, port.StrVal)
+		case port.Type == intstr.Int && !hasPort(pod, port.IntVal):
+			return render.SpecErrorf("spec.probes.%s asks the port %d, which no container of the pod has: correct it, or add it to the ports of the container app in spec.podTemplate.spec", probe.field, port.IntVal)
 		}
-		return render.SpecErrorf("spec.probes.%s asks the port %s, which the container app does not have: name http, or a port of spec.podTemplate.spec, or give its number", probe.field, port)
 	}
 	return nil
 }
 
-// probedPort is the name of the port that a probe asks. Empty: it asks none by a name.
-func probedPort(probe *corev1.Probe) string {
+// hasPort is whether one of the pod's containers, those that start before the application included, says that it listens on the port.
+func hasPort(pod *corev1.PodSpec, number int32) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Containers, pod.InitContainers), func(container corev1.Container) bool {
+		return slices.ContainsFunc(container.Ports, func(one corev1.ContainerPort) bool { return one.ContainerPort == number })
+	})
+}
+
+// probedPort is the pod's port that a probe asks. A probe may ask none, or that of another host.
+func probedPort(probe *corev1.Probe) (port intstr.IntOrString, asks bool) {
 	switch {
-	case probe == nil:
-		return ""
+	case probe == nil || elsewhere(probe.HTTPGet, probe.TCPSocket):
+		return port, false
 	case probe.HTTPGet != nil:
-		return probe.HTTPGet.Port.StrVal
+		return probe.HTTPGet.Port, true
 	case probe.TCPSocket != nil:
-		return probe.TCPSocket.Port.StrVal
+		return probe.TCPSocket.Port, true
+	case probe.GRPC != nil:
+		return intstr.FromInt32(probe.GRPC.Port), true
 	}
-	return ""
+	return port, false
 }

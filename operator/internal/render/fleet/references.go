@@ -43,12 +43,9 @@ const (
 	SecretReference    = "Secret"
 )
 
-// References are what spec.env, spec.envFrom and spec.podTemplate name, in a fixed order. None when the user wants none of that to roll
-// the fleet. What fields of the spec name is not among them: see SecretRefs.
+// References are what spec.env, spec.envFrom and spec.podTemplate name, in a fixed order. What fields of the spec name is not among
+// them: see SecretRefs.
 func References(c *v1alpha1.LiveStashCluster) []Reference {
-	if c.Spec.Rollout.ConfigChanges == v1alpha1.ConfigChangesIgnore {
-		return nil
-	}
 	var found []Reference
 	add := func(kind, name string, optional *bool, use Use) {
 		if name != "" {
@@ -73,10 +70,8 @@ const overrideField = "spec.podTemplate.spec"
 // overrideSpec is spec.podTemplate.spec as far as it is a PodSpec. What is wrong with it is told by withOverride.
 func overrideSpec(c *v1alpha1.LiveStashCluster) corev1.PodSpec {
 	var spec corev1.PodSpec
-	if c.Spec.PodTemplate == nil {
-		return spec
-	}
-	if patch := c.Spec.PodTemplate.Spec.Patch(); patch != nil && json.Unmarshal(patch, &spec) != nil {
+	patch, err := patchOf(c)
+	if patch == nil || err != nil || json.Unmarshal(patch, &spec) != nil {
 		return corev1.PodSpec{}
 	}
 	return spec

@@ -16,7 +16,7 @@ func TestReferences(t *testing.T) {
 		want []Reference
 	}{
 		"none":                        {`{image: a, env: [{name: A, value: b}, {name: B, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}`, nil},
-		"ignored":                     {`{rollout: {configChanges: Ignore}, envFrom: [{configMapRef: {name: a}}]}`, nil},
+		"ignored":                     {`{rollout: {configChanges: Ignore}, envFrom: [{configMapRef: {name: a}}]}`, []Reference{{Kind: "ConfigMap", Name: "a"}}},
 		"its own":                     {`{secretKeyBase: {secretRef: {name: own, key: base}}}`, nil},
 		"a patch that is no pod spec": {`{podTemplate: {spec: {volumes: 7}}}`, nil},
 		"variables": {

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
+)
+
+// What the API server refuses is told with the field that the user wrote. What the user did not write stays an error of the API.
+func TestInWordsOfSpec(t *testing.T) {
+	refused := func(kind, name string, at *field.Path) error {
+		cause := field.Invalid(at, "x", "it is wrong")
+		return fmt.Errorf("applying it: %w", apierrors.NewInvalid(schema.GroupKind{Kind: kind}, name, field.ErrorList{cause}))
+	}
+	template := field.NewPath("spec", "template")
+	app := template.Child("spec", "containers").Index(0)
+	cases := map[string]struct {
+		err             error
+		reason, message string
+	}{
+		"nothing": {},
+		"a probe": {
+			refused("StatefulSet", "shop", app.Child("livenessProbe")), v1alpha1.ReasonInvalidSpec,
+			`spec.probes.liveness: Invalid value: "x": it is wrong (spec.template.spec.containers[0].livenessProbe of StatefulSet shop)`,
+		},
+		"a sidecar": {
+			refused("StatefulSet", "shop", template.Child("spec", "containers").Index(1)), v1alpha1.ReasonInvalidSpec,
+			`spec.podTemplate.spec: Invalid value: "x": it is wrong (spec.template.spec.containers[1] of StatefulSet shop)`,
+		},
+		"a Redis": {
+			refused("StatefulSet", "shop-redis", template.Child("spec", "nodeSelector")), v1alpha1.ReasonInvalidSpec,
+			`spec.redis.managed: Invalid value: "x": it is wrong (spec.template.spec.nodeSelector of StatefulSet shop-redis)`,
+		},
+		"a field that cannot change": {
+			refused("StatefulSet", "shop", field.NewPath("spec")), v1alpha1.ReasonAPIError,
+			`applying it: StatefulSet "shop" is invalid: spec: Invalid value: "x": it is wrong`,
+		},
+		"a field of another Kubernetes": {
+			errors.New(".spec.template.spec.containers[0].startupProbe.grpc.mode: field not declared in schema"), v1alpha1.ReasonInvalidSpec,
+			"the spec sets a field that this version of Kubernetes does not have: remove it: .spec.template.spec.containers[0].startupProbe.grpc.mode: field not declared in schema",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+			err := inWordsOfSpec(cluster, c.err)
+			if err == nil {
+				if c.err != nil {
+					t.Error("the error is gone")
+				}
+				return
+			}
+			reason, message := reconcile.ReasonAndMessage(err)
+			if diff := cmp.Diff([]string{c.reason, c.message}, []string{reason, message}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			joined := inWordsOfSpec(cluster, errors.Join(c.err, errors.New("another one")))
+			if reason, _ := reconcile.ReasonAndMessage(joined); reason != c.reason {
+				t.Errorf("of two errors the reason is %s", reason)
+			}
+		})
+	}
+}
