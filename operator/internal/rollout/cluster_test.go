@@ -42,10 +42,13 @@ type statefulSet struct {
 	generation, observed int
 	template             int // what the spec has; equal templates have equal numbers, as revisions have equal names
 	current, update      int // the status' revisions
-	replicas             int32
+	replicas, start      int32
 	mode                 Mode
 	rejected             int // the template that a canary has rejected, -1 for none: an annotation
 }
+
+// has says whether an ordinal is one of its.
+func (s *statefulSet) has(ordinal int32) bool { return ordinal >= s.start && ordinal < s.start+s.replicas }
 
 // aim is the template that all pods are to have.
 func (s *statefulSet) aim() int {
@@ -98,16 +101,16 @@ func (c *cluster) broken(p simPod) bool {
 func (c *cluster) givenUp(p simPod) bool { return !c.able(p) && c.step-p.since > patience }
 
 // write is what the API server does with a changed spec.
-func (c *cluster) write(replicas int32, mode Mode, template, rejected int) bool {
+func (c *cluster) write(plan Plan, template, rejected int) bool {
 	s := c.set
 	noted := s.rejected != rejected
 	s.rejected = rejected
-	if s.replicas == replicas && s.mode == mode && s.template == template {
+	if s.replicas == plan.Replicas && s.start == plan.Start && s.mode == plan.Mode && s.template == template {
 		return noted // metadata alone makes no generation
 	}
-	s.replicas, s.mode, s.template = replicas, mode, template
+	s.replicas, s.start, s.mode, s.template = plan.Replicas, plan.Start, plan.Mode, template
 	s.generation++
-	c.logf("write %d replicas, %v, template %d, rejected %d", replicas, mode, template, rejected)
+	c.logf("write %d replicas from %d on, %v, template %d, rejected %d", plan.Replicas, plan.Start, plan.Mode, template, rejected)
 	return true
 }
 
@@ -151,7 +154,7 @@ func (c *cluster) control() {
 		}
 	}
 	complete := s.mode == Hold && updated == s.replicas && ready == s.replicas && len(c.pods) == int(s.replicas)
-	for ordinal := range s.replicas {
+	for ordinal := s.start; ordinal < s.start+s.replicas; ordinal++ {
 		if there[ordinal] {
 			continue
 		}
@@ -166,7 +169,7 @@ func (c *cluster) control() {
 		c.tooEarly = c.tooEarly || c.withheld[template]
 	}
 	for _, p := range c.pods {
-		if p.ordinal >= s.replicas && !p.terminating {
+		if !s.has(p.ordinal) && !p.terminating {
 			c.remove(p.uid, "scaled away")
 		}
 	}

@@ -50,6 +50,8 @@ type model struct {
 	surge    Surge
 	paused   string
 	canary   int32
+	service service
+	users   []simUser
 	// since the last change of the template
 	takes, takesBelow, disturbances int
 	actions, writes                 int
@@ -60,7 +62,7 @@ func newModel(t *testing.T, seed uint64, o observer) *model {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := &model{
 		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}, withheld: map[int]bool{}}, observer: o, t: t,
-		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Auto, Always, Never}[rng.IntN(4)],
+		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Stays, Always, Never}[rng.IntN(4)],
 		canary: int32(max(0, int(seed%5)-2)),
 	}
 	m.kinds = []kind{good}
@@ -99,7 +101,7 @@ func (m *model) see(sets, pods, answers snapshot) Seen {
 		return seen
 	}
 	set := *sets.set
-	seen.Exists, seen.Replicas, seen.Mode = true, set.replicas, set.mode
+	seen.Exists, seen.Replicas, seen.Start, seen.Mode = true, set.replicas, set.start, set.mode
 	seen.Settled = set.observed == set.generation && set.generation >= m.written
 	then := &cluster{step: pods.step, kinds: m.kinds}
 	m.judge(&set, then, pods.pods)
@@ -207,17 +209,19 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 		return // it exists already
 	}
 	rejected := m.rejects(seen, set)
-	if plan.Replicas != seen.Replicas || plan.Mode != seen.Mode || m.template != m.set.template || rejected != m.set.rejected {
+	m.service.apart, m.service.template = plan.Apart, set.aim()
+	if changes(seen, plan) || m.template != m.set.template || rejected != m.set.rejected {
 		if m.confirms && set.generation != m.set.generation {
 			return // a conflict
 		}
 		if plan.Replicas < m.set.replicas && plan.Replicas > 0 {
-			m.leaves(func(p simPod) bool { return p.ordinal >= plan.Replicas }, plan.Replicas, false)
+			goes := func(p simPod) bool { return p.ordinal < plan.Start || p.ordinal >= plan.Start+plan.Replicas }
+			m.leaves(goes, plan.Replicas, false)
 		}
 		if rejected != m.set.rejected {
 			m.setAt = len(m.history) // it waits until it sees what it wrote; a note makes no generation
 		}
-		if m.write(plan.Replicas, plan.Mode, m.template, rejected) {
+		if m.write(plan, m.template, rejected) {
 			m.actions, m.writes, m.written = m.actions+1, m.writes+1, m.set.generation
 		}
 	}
@@ -241,7 +245,7 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 		switch {
 		case goes(p) && m.able(p):
 			taken = append(taken, p)
-		case m.able(p) && p.ordinal < replicas:
+		case m.able(p) && m.set.has(p.ordinal):
 			remain++
 		}
 	}
@@ -252,7 +256,7 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 		m.failf("it takes %d able pods at a time", len(taken))
 	}
 	excused := false
-	for ordinal := range max(m.set.replicas, replicas) {
+	for ordinal := m.set.start; ordinal < m.set.start+max(m.set.replicas, replicas); ordinal++ {
 		p, found := there[ordinal]
 		if ordinal == taken[0].ordinal || found && (m.able(p) || m.givenUp(p)) {
 			continue
@@ -264,7 +268,7 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 		m.failf("it takes pod %d while pod %d is not able", taken[0].ordinal, ordinal)
 	}
 	for _, p := range m.pods {
-		if p.ordinal >= m.set.replicas && !m.givenUp(p) && !m.excused(p, true, p.ordinal) {
+		if !m.set.has(p.ordinal) && !m.givenUp(p) && !m.excused(p, true, p.ordinal) {
 			m.failf("it takes pod %d while pod %d is leaving", taken[0].ordinal, p.ordinal)
 		}
 	}
@@ -273,7 +277,7 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 	}
 	if deletes && m.set.aim() == m.set.update {
 		m.takes++
-		if taken[0].ordinal < m.desired {
+		if taken[0].ordinal < m.desired && m.surge != Stays {
 			m.takesBelow++
 		}
 	}
@@ -296,7 +300,7 @@ func (m *model) check(seen Seen, plan Plan) {
 	if diff := cmp.Diff(plan, Next(again)); diff != "" {
 		m.failf("the same Seen gives another plan:\n%s", diff)
 	}
-	changes := plan.Replicas != seen.Replicas || plan.Mode != seen.Mode
+	changes := changes(seen, plan)
 	if plan.Phase == Withheld {
 		if plan.Leave != (!seen.Exists || !seen.Settled) || len(plan.Delete) > 0 || plan.Waiting == "" || !plan.Leave && (plan.Mode == Hold) != (seen.Replicas > 0) {
 			m.failf("withheld, and plan %+v of %+v", plan, seen)
@@ -311,6 +315,9 @@ func (m *model) check(seen Seen, plan Plan) {
 	}
 	if !seen.Settled && (plan.Mode != seen.Mode && !seen.empty() || plan.Replicas != max(seen.Replicas, seen.Desired)) {
 		m.failf("not settled, and plan %+v of %+v", plan, seen)
+	}
+	if plan.Start < 0 || plan.Start > 1 || plan.Start > seen.Start && (plan.Replicas != seen.Replicas-1 || m.surge != Stays || seen.Paused != "") {
+		m.failf("ordinals of plan %+v of %+v", plan, seen)
 	}
 	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
 		m.failf("replicas of plan %+v of %+v", plan, seen)
@@ -327,6 +334,11 @@ func (m *model) check(seen Seen, plan Plan) {
 			m.failf("it deletes %+v with plan %+v of %+v", pod, plan, seen)
 		}
 	}
+}
+
+// changes says whether a plan writes the StatefulSet.
+func changes(seen Seen, plan Plan) bool {
+	return plan.Replicas != seen.Replicas || plan.Start != seen.Start || plan.Mode != seen.Mode
 }
 
 func (m *model) change(template int) {
@@ -369,7 +381,7 @@ func (m *model) event() {
 		m.logf("desired %d", m.desired)
 	case change == 8:
 		m.disturbances++
-		m.surge = []Surge{Auto, Always, Never}[m.rng.IntN(3)]
+		m.surge = []Surge{Auto, Always, Never, Stays}[m.rng.IntN(4)]
 		m.logf("surge %s", m.surge)
 	case change == 9:
 		m.disturbances++
@@ -428,6 +440,7 @@ func (m *model) run(steps int, events bool) {
 			}
 		}
 		m.tick()
+		m.reconnect()
 		if m.rng.IntN(4) > 0 {
 			m.control()
 		}

@@ -40,6 +40,9 @@ const (
 	Always Surge = "Always"
 	// Never lets a fleet of one lose what it holds with every rollout.
 	Never Surge = "Never"
+	// Stays is for every rollout, and the additional pod stays: the last outdated one goes for it, so that nobody is moved on from the
+	// additional pod. The ordinals begin at 0 and at 1 in turn.
+	Stays Surge = "Stays"
 )
 
 // Phase is what a rollout is doing.
@@ -90,9 +93,9 @@ type Pod struct {
 type Seen struct {
 	// Desired is how many pods the user asks for.
 	Desired int32
-	// Replicas and Mode are what the StatefulSet has; Replicas counts a surge pod.
-	Replicas int32
-	Mode     Mode
+	// Replicas, Start and Mode are what the StatefulSet has; Replicas counts a surge pod, Start is its lowest ordinal.
+	Replicas, Start int32
+	Mode            Mode
 	// Exists: there is a StatefulSet.
 	Exists bool
 	// Settled: its controller has acted on the StatefulSet as it is, and what is seen is not older than the operator's last write.
@@ -109,15 +112,19 @@ type Seen struct {
 	Trial  string
 	// Back: the wanted template has been rejected. All pods are to have the one that was rolled out last, which is what Hold gives.
 	Back bool
+	// Apart: the Service leads to updated pods alone, by what was last decided.
+	Apart bool
+	// Crowded: updated pods have, or would soon have, more users than they may be sent.
+	Crowded bool
 	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
 	Pods []Pod
 }
 
 // Plan is what to do now. It writes the StatefulSet or deletes pods, never both.
 type Plan struct {
-	// Replicas and Mode are what the StatefulSet should have.
-	Replicas int32
-	Mode     Mode
+	// Replicas, Start and Mode are what the StatefulSet should have.
+	Replicas, Start int32
+	Mode            Mode
 	// Leave: the StatefulSet must not be written now, and not be made.
 	Leave bool
 	// Delete names the pods to delete: broken ones, or a single one.
@@ -129,11 +136,13 @@ type Plan struct {
 	Waiting string
 	// Surging: the StatefulSet has, or should have, more pods than the user asks for.
 	Surging bool
+	// Apart: users who connect are to get to updated pods alone, because whoever gets to another is moved again.
+	Apart bool
 }
 
 // Wait is the plan of somebody who cannot be sure yet that what was seen still holds: it changes nothing.
 func (p Plan) Wait(seen Seen) Plan {
-	p.Replicas, p.Mode, p.Delete, p.Takes = seen.Replicas, seen.Mode, nil, ""
+	p.Replicas, p.Start, p.Mode, p.Delete, p.Takes = seen.Replicas, seen.Start, seen.Mode, nil, ""
 	p.Waiting = "the pods and their agents are asked once more"
 	return p
 }

@@ -1,0 +1,78 @@
+package rollout
+
+// A StatefulSet has the ordinals from Start on, without a gap. Start is 0, unless Stays has let the lowest pod go: then it is 1 until
+// the next rollout.
+
+// top is the highest ordinal that the StatefulSet has.
+func (s Seen) top() int32 { return s.Start + s.Replicas - 1 }
+
+// has says whether the StatefulSet has an ordinal.
+func (s Seen) has(ordinal int32) bool { return ordinal >= s.Start && ordinal <= s.top() }
+
+// stays says whether an ordinal is one of those that are left when the ones above are taken away.
+func (s Seen) stays(ordinal int32) bool { return s.has(ordinal) && ordinal < s.Start+s.Desired }
+
+// swaps says whether there is an additional pod that stays, so that one at the other end may go for it.
+func (s Seen) swaps() bool { return s.Surge == Stays && s.Start == 0 && s.Replicas == s.Desired+1 }
+
+// wants says whether the pod of an ordinal is to stay, or to be replaced.
+func (f *fleet) wants(ordinal int32) bool {
+	if f.swaps() && f.want < f.Replicas {
+		return ordinal != f.spare
+	}
+	return ordinal < f.Start+f.want
+}
+
+// spareOrdinal is the ordinal that goes first when there are too many: the highest, unless the lowest can go instead and only that one is
+// outdated.
+func (f *fleet) spareOrdinal() int32 {
+	lowest, highest := f.at(f.Start), f.at(f.top())
+	if f.swaps() && lowest.Name != "" && lowest.outdated() && (highest.Name == "" || !highest.outdated()) {
+		return f.Start
+	}
+	return f.top()
+}
+
+// withoutSpare is what the StatefulSet has when the spare ordinal is gone.
+func (f *fleet) withoutSpare() (replicas, start int32) {
+	if f.swaps() && f.spare == f.Start {
+		return f.Replicas - 1, f.Start + 1
+	}
+	return f.Replicas - 1, f.Start
+}
+
+// startWithMore is where the ordinals begin when there are to be more: an additional pod that stays takes the place below, if one is free.
+func (f *fleet) startWithMore() int32 {
+	if f.surge && f.Surge == Stays {
+		return 0
+	}
+	return f.Start
+}
+
+// additional is the pod that is there because of the rollout; an empty one if there is none.
+func (f *fleet) additional() Pod {
+	if f.swaps() && f.spare != f.Start {
+		return f.at(f.Start)
+	}
+	return f.at(f.Start + f.Desired)
+}
+
+// at is the pod of an ordinal that the StatefulSet has; an empty one if there is none.
+func (f *fleet) at(ordinal int32) Pod {
+	for _, pod := range f.here {
+		if pod.Ordinal == ordinal {
+			return pod
+		}
+	}
+	return Pod{}
+}
+
+// next is the pod that goes next of those that are outdated and able. One that can go for the additional pod is the last.
+func (f *fleet) next() (Pod, bool) {
+	goes := func(p Pod) bool { return p.outdated() && p.able() }
+	pod, found := f.find(func(p Pod) bool { return goes(p) && !(f.swaps() && p.Ordinal == f.spare) })
+	if found {
+		return pod, true
+	}
+	return f.find(goes)
+}

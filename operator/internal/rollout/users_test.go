@@ -1,0 +1,212 @@
+package rollout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// service is what the client Service selects.
+type service struct {
+	// apart: the pods of template alone.
+	apart    bool
+	template int
+}
+
+// simUser holds a connection to a pod, and connects again when that is cut.
+type simUser struct{ pod, moved int }
+
+// reconnect moves the users of pods that stop to pods that serve. Who finds none tries again.
+func (m *model) reconnect() {
+	if len(m.users) == 0 {
+		return
+	}
+	var serving []int
+	for _, p := range m.pods {
+		if m.ready(p) && (!m.service.apart || p.template == m.service.template) {
+			serving = append(serving, p.uid)
+		}
+	}
+	for i := range m.users {
+		user := &m.users[i]
+		stays := slices.ContainsFunc(m.pods, func(p simPod) bool { return p.uid == user.pod && !p.terminating })
+		if !stays && len(serving) > 0 {
+			user.pod = serving[m.rng.IntN(len(serving))]
+			user.moved++
+		}
+	}
+}
+
+// connect gives the fleet as many users, evenly.
+func (m *model) connect(users int) {
+	m.users = make([]simUser, users)
+	for i := range m.users {
+		m.users[i].pod = m.pods[i%len(m.pods)].uid
+	}
+}
+
+// moves is how often a user was moved, at most and on average.
+func (m *model) moves() (most int, mean float64) {
+	sum := 0
+	for _, user := range m.users {
+		most, sum = max(most, user.moved), sum+user.moved
+	}
+	return most, float64(sum) / float64(len(m.users))
+}
+
+// TestUsersAreMovedOnce rolls fleets out again and again, with passes of the operator that come late, are left out, or are those of
+// another operator, and with canaries and pauses. Nothing else happens to the pods.
+func TestUsersAreMovedOnce(t *testing.T) {
+	for _, c := range []struct {
+		surge Surge
+		most  int
+	}{{Stays, 1}, {Auto, 2}, {Always, 2}, {Never, 2}} {
+		t.Run(string(c.surge), func(t *testing.T) {
+			for seed := range uint64(150) {
+				m := newModel(t, seed, observer{lag: int(seed % 3), confirms: true})
+				m.surge, m.kinds = c.surge, []kind{good}
+				if c.surge != Stays && m.desired == 1 {
+					m.desired = 2 // an additional pod that goes takes its only user along
+				}
+				m.record()
+				m.operate()
+				m.rests(500)
+				for range 3 {
+					m.connect(60)
+					m.newTemplate(good)
+					for range 3 {
+						m.run(m.rng.IntN(30), false)
+						m.interfere()
+					}
+					m.paused = ""
+					m.rests(1500)
+					if most, _ := m.moves(); most > c.most {
+						m.failf("a user was moved %d times", most)
+					}
+				}
+			}
+		})
+	}
+}
+
+// interfere changes what is allowed at any time and touches nobody.
+func (m *model) interfere() {
+	switch m.rng.IntN(4) {
+	case 0:
+		m.paused = []string{"", "paused"}[m.rng.IntN(2)]
+	case 1:
+		m.setAt, m.podsAt, m.answersAt, m.written = len(m.history)-1, len(m.history)-1, len(m.history)-1, 0
+		m.logf("the operator restarts")
+	case 2:
+		m.canary = int32(m.rng.IntN(2))
+	}
+}
+
+// TestHowOftenUsersAreMoved holds the figures that the documentation names, in rollouts that nothing disturbs.
+func TestHowOftenUsersAreMoved(t *testing.T) {
+	cases := []struct {
+		desired int32
+		surge   Surge
+		mean    float64
+	}{
+		{3, Stays, 1}, {5, Stays, 1}, {1, Stays, 1},
+		{3, Never, 4.0 / 3}, {5, Never, 6.0 / 5},
+	}
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%s of %d", c.surge, c.desired), func(t *testing.T) {
+			m := newModel(t, 1, observer{})
+			m.desired, m.surge, m.canary, m.kinds = c.desired, c.surge, 0, []kind{good}
+			m.rng = rand.New(rand.NewPCG(1, 1))
+			m.record()
+			m.operate()
+			m.rests(500)
+			m.connect(600)
+			m.newTemplate(good)
+			m.rests(1500)
+			if _, mean := m.moves(); mean < c.mean-0.01 || mean > c.mean+0.01 {
+				t.Errorf("a user was moved %.3f times on average, want %.3f", mean, c.mean)
+			}
+		})
+	}
+}
+
+func TestApart(t *testing.T) {
+	stays := func(s *Seen) { s.Surge = Stays }
+	cases := map[string]struct {
+		seen Seen
+		want bool
+	}{
+		"AtRest":            {settled(2, 2, Hold, fleetOf(updated, updated)), false},
+		"NobodyUpdated":     {settled(2, 2, Replace, fleetOf(old, old)), false},
+		"FirstStarts":       {settled(2, 2, Replace, fleetOf(old, starting)), false},
+		"FirstIsAble":       {settled(2, 2, Replace, fleetOf(old, updated)), true},
+		"NextStarts":        {settled(3, 3, Replace, fleetOf(old, starting, updated)), true},
+		"LastStops":         {settled(2, 2, Replace, fleetOf(stopping, updated)), true},
+		"LastIsGone":        {settled(2, 2, Replace, fleetOf(old, updated)[1:]), false},
+		"Crowded":           {with(settled(2, 2, Replace, fleetOf(old, updated)), func(s *Seen) { s.Crowded = true }), false},
+		"OnTrial":           {with(settled(3, 3, Hold, fleetOf(old, old, updated)), onTrial(1)), false},
+		"Paused":            {with(settled(2, 2, Hold, fleetOf(old, updated)), paused), false},
+		"Stuck":             {settled(3, 3, Hold, fleetOf(old, newBroken, updated)), false},
+		"UpdatedLost":       {settled(2, 2, Hold, fleetOf(old, lost)), false},
+		"Back":              {with(settled(3, 3, Hold, fleetOf(updated, updated, old)), back), true},
+		"AdditionalIsAble":  {with(settled(2, 3, Replace, fleetOf(old, old, updated)), stays), true},
+		"SpareStops":        {with(settled(1, 1, Replace, fleetOf(stopping, updated)), stays, func(s *Seen) { s.Start = 1 }), true},
+		"Unsettled":         {Seen{Exists: true, Desired: 2, Replicas: 2, Pods: fleetOf(old, updated)}, false},
+		"UnsettledAsBefore": {Seen{Exists: true, Desired: 2, Replicas: 2, Apart: true, Pods: fleetOf(old, updated)}, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Next(c.seen).Apart; got != c.want {
+				t.Errorf("users go to updated pods alone: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestOrdinals is about Stays: who comes, who goes, and where the ordinals begin.
+func TestOrdinals(t *testing.T) {
+	from := func(start int32) func(*Seen) {
+		return func(s *Seen) {
+			s.Surge, s.Start = Stays, start
+			for i := range s.Pods {
+				s.Pods[i].Ordinal += start
+				s.Pods[i].Name = fmt.Sprint("shop-", s.Pods[i].Ordinal)
+			}
+		}
+	}
+	cases := map[string]struct {
+		seen            Seen
+		replicas, start int32
+		takes           string
+		deletes         bool
+	}{
+		"Above":           {with(settled(2, 2, Hold, fleetOf(old, old)), from(0)), 3, 0, "", false},
+		"Below":           {with(settled(2, 2, Hold, fleetOf(old, old)), from(1)), 3, 0, "", false},
+		"FromTheTop":      {with(settled(2, 3, Replace, fleetOf(old, old, updated)), from(0)), 3, 0, "shop-1", true},
+		"LowestGoes":      {with(settled(2, 3, Replace, fleetOf(old, updated, updated)), from(0)), 2, 1, "shop-0", false},
+		"NotYet":          {with(settled(2, 3, Replace, fleetOf(old, starting, updated)), from(0)), 3, 0, "", false},
+		"HighestGoesLast": {with(settled(2, 3, Replace, fleetOf(updated, old, old)), from(0)), 3, 0, "shop-1", true},
+		"HighestGoes":     {with(settled(2, 3, Replace, fleetOf(updated, updated, old)), from(0)), 2, 0, "shop-2", false},
+		"OneGoes":         {with(settled(1, 2, Replace, fleetOf(old, updated)), from(0)), 1, 1, "shop-0", false},
+		"OneGoesBack":     {with(settled(1, 2, Replace, fleetOf(updated, old)), from(0)), 1, 0, "shop-1", false},
+		"OnTrial":         {with(settled(1, 2, Hold, fleetOf(old, updated)), from(0), onTrial(1)), 2, 0, "", false},
+		"Paused":          {with(settled(1, 2, Hold, fleetOf(old, updated)), from(0), paused), 2, 0, "", false},
+		"AllNew":          {with(settled(2, 3, Replace, fleetOf(updated, updated, updated)), from(0)), 2, 0, "shop-2", false},
+		"RestsAtOne":      {with(settled(2, 2, Hold, fleetOf(updated, updated)), from(1)), 2, 1, "", false},
+		"FewerFromOne":    {with(settled(1, 2, Hold, fleetOf(updated, updated)), from(1)), 1, 1, "shop-2", false},
+		"MoreFromOne":     {with(settled(3, 2, Hold, fleetOf(updated, updated)), from(1)), 3, 1, "", false},
+		"Zero":            {with(settled(0, 2, Hold, fleetOf(updated, updated)), from(1)), 0, 0, "", false},
+		"AutoFromOne": {
+			with(settled(1, 1, Hold, fleetOf(old)), from(1), func(s *Seen) { s.Surge = Auto }), 2, 1, "", false,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Next(c.seen)
+			if got.Replicas != c.replicas || got.Start != c.start || got.Takes != c.takes || (len(got.Delete) > 0) != c.deletes {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
