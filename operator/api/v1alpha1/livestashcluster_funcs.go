@@ -81,6 +81,7 @@ const (
 	ReasonStashesSmall      = "StashesSmall"
 	ReasonStashTooLarge     = "StashTooLarge"
 	ReasonPodDrained        = "PodDrained"
+	ReasonUsersSpread       = "UsersSpread"
 	ReasonStashesLost       = "StashesLost"
 
 	ReasonTemplateCurrent = "TemplateCurrent"

@@ -442,6 +442,16 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.rollout.canary.minRecovered", `from "0" to "1"`},
 		},
 		{
+			name: "less than its share",
+			spec: `{image: a, adapter: ETS, rollout: {maxLoadFactor: "0.5"}}`,
+			says: []string{"spec.rollout.maxLoadFactor", `from "1" to "100"`},
+		},
+		{
+			name: "a load factor that is no number",
+			spec: `{image: a, adapter: ETS, rollout: {maxLoadFactor: twice}}`,
+			says: []string{"spec.rollout.maxLoadFactor", `from "1" to "100"`},
+		},
+		{
 			name: "fewer crashes than none",
 			spec: `{image: a, adapter: ETS, rollout: {canary: {maxCrashes: -1}}}`,
 			says: []string{"spec.rollout.canary.maxCrashes", "greater than or equal to 0"},
@@ -559,6 +569,8 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"configuration is ignored":  `{image: a, adapter: ETS, rollout: {configChanges: Ignore}}`,
 		"before a rollout":          `{image: a, adapter: ETS, rollout: {before: {command: [migrate]}}}`,
 		"before a rollout, in full": `{image: a, adapter: ETS, rollout: {before: {command: [/app/bin/shop, eval], args: ["Shop.Release.migrate()"], env: [{name: POOL_SIZE, value: "2"}], resources: {limits: {memory: 256Mi}}, deadline: 1h30m, retries: 3}}}`,
+		"users anywhere":            `{image: a, adapter: ETS, rollout: {maxLoadFactor: "1"}}`,
+		"a pod that stays":          `{image: a, adapter: ETS, replicas: 1, rollout: {surge: Stays, maxLoadFactor: "2.5", canary: {}}}`,
 		"a paused rollout":          `{image: a, adapter: ETS, rollout: {paused: true}}`,
 		"a canary by itself":        `{image: a, adapter: ETS, rollout: {canary: {}}}`,
 		"a canary of one replica":   `{image: a, adapter: ETS, replicas: 1, rollout: {canary: {}}}`,

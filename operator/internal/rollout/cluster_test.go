@@ -48,7 +48,9 @@ type statefulSet struct {
 }
 
 // has says whether an ordinal is one of its.
-func (s *statefulSet) has(ordinal int32) bool { return ordinal >= s.start && ordinal < s.start+s.replicas }
+func (s *statefulSet) has(ordinal int32) bool {
+	return ordinal >= s.start && ordinal < s.start+s.replicas
+}
 
 // aim is the template that all pods are to have.
 func (s *statefulSet) aim() int {

@@ -50,8 +50,8 @@ type model struct {
 	surge    Surge
 	paused   string
 	canary   int32
-	service service
-	users   []simUser
+	service  service
+	users    []simUser
 	// since the last change of the template
 	takes, takesBelow, disturbances int
 	actions, writes                 int

@@ -114,8 +114,8 @@ type Seen struct {
 	Back bool
 	// Apart: the Service leads to updated pods alone, by what was last decided.
 	Apart bool
-	// Crowded: updated pods have, or would soon have, more users than they may be sent.
-	Crowded bool
+	// Crowded says why updated pods are to be sent no more users than the others, "" when they may have all.
+	Crowded string
 	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
 	Pods []Pod
 }

@@ -144,7 +144,7 @@ func TestApart(t *testing.T) {
 		"NextStarts":        {settled(3, 3, Replace, fleetOf(old, starting, updated)), true},
 		"LastStops":         {settled(2, 2, Replace, fleetOf(stopping, updated)), true},
 		"LastIsGone":        {settled(2, 2, Replace, fleetOf(old, updated)[1:]), false},
-		"Crowded":           {with(settled(2, 2, Replace, fleetOf(old, updated)), func(s *Seen) { s.Crowded = true }), false},
+		"Crowded":           {with(settled(2, 2, Replace, fleetOf(old, updated)), func(s *Seen) { s.Crowded = "too many" }), false},
 		"OnTrial":           {with(settled(3, 3, Hold, fleetOf(old, old, updated)), onTrial(1)), false},
 		"Paused":            {with(settled(2, 2, Hold, fleetOf(old, updated)), paused), false},
 		"Stuck":             {settled(3, 3, Hold, fleetOf(old, newBroken, updated)), false},

@@ -23,6 +23,8 @@ type Options struct {
 	Redis string
 	// Persistence is whether Redis keeps stashes on a volume.
 	Persistence bool
+	// Surge and MaxLoadFactor are spec.rollout's. Empty: the API's defaults.
+	Surge, MaxLoadFactor string
 	// OnNode is whether the pods' processes are on this machine.
 	OnNode bool
 }

@@ -96,8 +96,9 @@ type pass struct {
 	seen observation
 	// before is what runs before a rollout, and what is to be done about it.
 	before before
-	// plan is what is to be done about the pods.
+	// plan is what is to be done about the pods, told what it was made of.
 	plan rollout.Plan
+	told rollout.Seen
 	// inputs is what the objects are rendered with. The steps before the rendering add to it.
 	inputs  render.Inputs
 	objects []client.Object
@@ -140,6 +141,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
+		{Name: "lead users", Run: r.leadUsers},
 		{Name: "render", Run: r.render},
 		{Name: "keep templates", Run: r.keepTemplates},
 		{Name: "ensure certificates", Run: r.ensureCertificates},

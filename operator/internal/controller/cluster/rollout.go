@@ -35,7 +35,7 @@ const (
 // planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
 func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	seen := p.rollout(&p.seen)
-	p.plan = rollout.Next(seen)
+	p.told, p.plan = seen, rollout.Next(seen)
 	sure, err := r.sure(ctx, p)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 		p.plan = p.plan.Wait(seen)
 	}
 	p.inputs.Rejected = note(p.seen.statefulSet, p.seen.verdict(p.cluster, p.desired()))
-	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
+	p.inputs.Replicas, p.inputs.Start, p.inputs.Replacing = p.plan.Replicas, p.plan.Start, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
 	absent := p.seen.longestAbsent(p.cluster.Name)
 	switch {
@@ -80,10 +80,11 @@ func (p *pass) rollout(seen *observation) rollout.Seen {
 func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollout.Seen {
 	seen := rollout.Seen{
 		Desired:  desired,
-		Replicas: o.replicas(),
-		Exists:   o.statefulSet.UID != "",
-		Settled:  o.settled(),
-		Surge:    rollout.Surge(c.Spec.Rollout.Surge),
+		Replicas: o.replicas(), Start: o.start(),
+		Exists:  o.statefulSet.UID != "",
+		Settled: o.settled(),
+		Surge:   rollout.Surge(c.Spec.Rollout.Surge),
+		Apart:   o.revision != "",
 	}
 	if c.Spec.Rollout.Paused {
 		seen.Paused = "spec.rollout.paused is true: no pod is replaced until it is removed or set to false"
@@ -97,6 +98,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 	if seen.Back {
 		updated = func(m *member) bool { return m.revision() == o.statefulSet.Status.CurrentRevision }
 	}
+	seen.Crowded = o.crowded(c, desired, o.aim(seen.Back))
 	proven := !slices.ContainsFunc(o.members, func(m member) bool { return updated(&m) && m.broken() != "" })
 	for i := range o.members {
 		m := &o.members[i]
@@ -164,7 +166,7 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	now.waited = p.seen.waited
+	now.waited, now.revision = p.seen.waited, p.seen.revision
 	return reflect.DeepEqual(rollout.Next(p.rollout(&now)), p.plan), nil
 }
 

@@ -39,7 +39,7 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	if config := redis.OperatedConfig(c); config != nil {
 		objects = append(objects, config)
 	}
-	objects = append(objects, statefulSet, ClientService(c))
+	objects = append(objects, statefulSet, ClientService(c, in))
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
 	if budget := PodDisruptionBudget(c); budget != nil {
 		objects = append(objects, budget)
