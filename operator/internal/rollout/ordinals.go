@@ -70,7 +70,7 @@ func (f *fleet) at(ordinal int32) Pod {
 // next is the pod that goes next of those that are outdated and able. One that can go for the additional pod is the last.
 func (f *fleet) next() (Pod, bool) {
 	goes := func(p Pod) bool { return p.outdated() && p.able() }
-	pod, found := f.find(func(p Pod) bool { return goes(p) && !(f.swaps() && p.Ordinal == f.spare) })
+	pod, found := f.find(func(p Pod) bool { return goes(p) && (!f.swaps() || p.Ordinal != f.spare) })
 	if found {
 		return pod, true
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
 
@@ -54,6 +55,14 @@ func (r *Reconciler) leadUsers(_ context.Context, p *pass) error {
 	return nil
 }
 
+// awaitService waits until it is known where the client Service leads to now, if that has changed: the next pass may keep it.
+func (r *Reconciler) awaitService(ctx context.Context, p *pass, applied client.Object) error {
+	if applied.GetObjectKind().GroupVersionKind().Kind != "Service" || applied.GetName() != p.cluster.Name || p.inputs.Revision == p.seen.revision {
+		return nil
+	}
+	return reconcile.Await(ctx, r.Client, applied, &corev1.Service{})
+}
+
 // aim is the revision that all pods are to have.
 func (o *observation) aim(back bool) string {
 	if back {
@@ -62,40 +71,62 @@ func (o *observation) aim(back bool) string {
 	return o.statefulSet.Status.UpdateRevision
 }
 
-// crowded says why pods of the revision are to be sent no more users than the others. Empty: they may get all who connect. When they
-// get no more than others, they must be well below the limit to get all again, so that the Service does not change to and fro.
+// crowded says why pods of the revision are to be sent no more users than the others. Empty: they may get all who connect. While a pod
+// stops, its users are on their way, and it stays as it was. When pods of the revision get no more than others, they must be well
+// below the limit to get all again, so that the Service does not change to and fro.
 func (o *observation) crowded(c *v1alpha1.LiveStashCluster, desired int32, revision string) string {
 	factor, err := strconv.ParseFloat(c.Spec.Rollout.MaxLoadFactor, 64)
 	if err != nil {
 		factor = defaultLoadFactor
 	}
-	if factor <= 1 {
-		return "spec.rollout.maxLoadFactor is 1"
-	}
 	limit := factor
 	if o.revision == "" {
 		limit = (1 + factor) / 2
 	}
-	var all, most int64
-	var busiest string
-	for i := range o.members {
-		m := &o.members[i]
-		sockets := m.answer.Status.Sockets
-		switch {
-		case !o.ready[m.Name] && !m.terminating(), m.answer.Err == nil && m.answer.At.IsZero():
-			continue
-		case m.answer.Err == nil && sockets != nil:
-			all += *sockets
-		case !m.terminating():
-			return m.Name + " does not tell how many connections it has"
-		}
-		if sockets != nil && !m.terminating() && m.revision() == revision && *sockets > most {
-			most, busiest = *sockets, m.Name
-		}
-	}
+	all, most, busiest := o.connections(revision)
 	share := float64(all) / float64(max(1, desired))
-	if most < fewConnections || float64(most) <= limit*share {
+	switch stops := o.stops(); {
+	case factor <= 1:
+		return "spec.rollout.maxLoadFactor is 1"
+	case stops != "" && o.revision == "":
+		return stops + " is stopping, and its users go to all pods"
+	case stops != "":
+		return ""
+	case all < 0:
+		return busiest + " does not tell how many connections it has"
+	case most < fewConnections, float64(most) <= limit*share:
 		return ""
 	}
 	return fmt.Sprintf("%s has %d connections, %.1f times its share, and spec.rollout.maxLoadFactor is %g", busiest, most, float64(most)/share, factor)
+}
+
+// stops is a pod that is being drained. Empty: there is none.
+func (o *observation) stops() string {
+	for i := range o.members {
+		if m := &o.members[i]; m.terminating() && !m.lost(o.now) {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// connections are those of all pods that serve, and the most that one of the revision has: busiest. When one does not tell, all is -1, and
+// busiest is that one.
+func (o *observation) connections(revision string) (all, most int64, busiest string) {
+	for i := range o.members {
+		m := &o.members[i]
+		asked := m.answer.Err != nil || !m.answer.At.IsZero()
+		if !o.ready[m.Name] || !asked {
+			continue
+		}
+		if m.answer.Err != nil || m.answer.Status.Sockets == nil {
+			return -1, 0, m.Name
+		}
+		sockets := *m.answer.Status.Sockets
+		all += sockets
+		if m.revision() == revision && sockets > most {
+			most, busiest = sockets, m.Name
+		}
+	}
+	return all, most, busiest
 }
