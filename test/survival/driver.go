@@ -270,12 +270,12 @@ func inParallel[T any](all []T, do func(T) error) error {
 
 // result is what one event did to the sessions of one fleet.
 type result struct {
-	Adapter   string   `json:"adapter"`
-	Event     string   `json:"event"`
-	Sessions  int      `json:"sessions"`
-	Recovered int      `json:"recovered"`
-	Stale     int      `json:"stale"`
-	Lost      int      `json:"lost"`
+	Adapter   string `json:"adapter"`
+	Event     string `json:"event"`
+	Sessions  int    `json:"sessions"`
+	Recovered int    `json:"recovered"`
+	Stale     int    `json:"stale"`
+	Lost      int    `json:"lost"`
 	// MostMoves is how often a session was moved to another pod, or to the same again, at most, MeanMoves on average.
 	MostMoves int      `json:"most_moves"`
 	MeanMoves float64  `json:"mean_moves"`

@@ -63,7 +63,7 @@ func TestUsersAreMovedOnce(t *testing.T) {
 		most  int
 	}{{Stays, 1}, {Auto, 2}, {Always, 2}, {Never, 2}} {
 		t.Run(string(c.surge), func(t *testing.T) {
-			for seed := range uint64(150) {
+			for seed := range uint64(60) {
 				m := newModel(t, seed, observer{lag: int(seed % 3), confirms: true})
 				m.surge, m.kinds = c.surge, []kind{good}
 				if c.surge != Stays && m.desired == 1 {

@@ -260,8 +260,8 @@ func (c *Crowd) forget() {
 // tally is what the sessions' records add up to.
 type tally struct {
 	ready, away, closed, outdated, recovered, stale, lost, lostIdle, mostMoves, moves int
-	times                                                           []time.Duration
-	pods                                                            map[string]Pod
+	times                                                                             []time.Duration
+	pods                                                                              map[string]Pod
 }
 
 func (c *Crowd) tally() tally {
