@@ -77,6 +77,11 @@ test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a 
 	@command -v chromium chromium-browser google-chrome >/dev/null || $(STEP) deps-browser "A browser for the report's tests" hack/deps browser
 	@$(STEP) test-operator "Test the operator" bash -c 'cd operator && BROWSER_NEEDED=1 KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
 
+.PHONY: test-security
+FUZZ ?= 5s
+test-security: $(AGENT) ## Fuzz everything that reads what others write (FUZZ=5s for each); the first run compiles for minutes.
+	@$(STEP) test-security "Fuzz what reads from others" hack/fuzz $(FUZZ)
+
 .PHONY: test-agent
 test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP and on Debian's newest.
 	@$(STEP) deps-agent "Packages for the agent" hack/deps agent
@@ -91,8 +96,8 @@ bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYT
 	@agent/test/bench-handover .cache/agent/ebin
 
 .PHONY: test-charts
-test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool ## Render the charts in many ways and check the result; draw the dashboards.
-	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./dashboards/...'
+test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
+	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./dashboards/... ./docs/...'
 
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.

@@ -38,8 +38,11 @@
 }.
 
 %% A lookup asks one node after the other, on a busy machine a call takes long to get its turn, and a row that is deleted
-%% before that is found nowhere. Milliseconds, also below.
--define(OVERLAP, 250).
+%% before that is found nowhere. How long that may be is seen from the calls that moved the batch: so many times as long as
+%% they took, within bounds. Milliseconds, also below.
+-define(OVERLAP_PER_CALLS, 2).
+-define(LEAST_OVERLAP, 250).
+-define(MOST_OVERLAP, 2000).
 -define(LOOK_AGAIN, 50).
 -define(PEER_TIMEOUT, 2000).
 -define(ASK_GOING, 500).
@@ -49,6 +52,7 @@
 %% Moves the rows, and says when only their rest here has to be waited for.
 -spec move([tuple()], way(), Sent :: fun(() -> term())) -> result().
 move(Rows, #{peers := Peers} = Way, Sent) ->
+    Began = livestash_agent_clock:ms(),
     {Newest, Mute} = newest(Rows, Way),
     {Versions, Silent} = versions(Newest, Way),
     Offers = offer(Newest, Versions, Way#{peers := Peers -- Silent}),
@@ -60,7 +64,7 @@ move(Rows, #{peers := Peers} = Way, Sent) ->
      || {Peer, Share, {ok, Answers}} <- Offers
     ],
     Sent(),
-    rest(Accepted, TakenAt + ?OVERLAP, Way, #{
+    rest(Accepted, TakenAt + overlap(TakenAt - Began), Way, #{
         accepted => count(accepted, Offers) + count(other_version, Offers),
         moved => 0,
         other_version => count(other_version, Offers),
@@ -68,6 +72,9 @@ move(Rows, #{peers := Peers} = Way, Sent) ->
         unreadable => count(other_shape, Offers) > 0,
         useless => Mute ++ Silent ++ useless(Offers)
     }).
+
+overlap(CallsTook) ->
+    min(?MOST_OVERLAP, max(?LEAST_OVERLAP, ?OVERLAP_PER_CALLS * CallsTook)).
 
 %% Rows for which nobody was left to offer them to are not superseded.
 count_superseded(_Superseded, Peers, Peers, _Offers) -> 0;

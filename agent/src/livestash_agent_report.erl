@@ -53,6 +53,7 @@ encode(Report) ->
             {handedOff, HandedOff},
             {otherVersion, OtherVersion},
             {notHandedOff, Left},
+            {largestStashBytes, livestash_agent_browser:largest()},
             {reason, string:slice(Reason, 0, ?MAX_REASON)},
             {seconds, Milliseconds div 100 / 10}
         ]}

@@ -24,7 +24,17 @@ largest_token_is_kept() ->
     push(Vm, hd(events()), 12345),
     ?assertMatch({match, _}, re:run(request(Vm, "/status"), "\"largestStashBytes\":12345,")),
     ?assertMatch({match, _}, re:run(request(Vm, "/metrics"), "\nlivestash_largest_stash_bytes 12345\n")),
+    ?assertMatch({_, _}, binary:match(last_word(Vm), <<"\"largestStashBytes\":12345,">>)),
     stop(Vm).
+
+%% What a drain without a stash on its node leaves behind.
+last_word(Vm) ->
+    File = filename:join(os:getenv("TESTS"), "last-word"),
+    true = call(Vm, os, putenv, ["LIVESTASH_TERMINATION_LOG", File]),
+    Zeros = maps:from_keys([sessions_before, sockets_closed, handed_off, other_version, not_handed_off, milliseconds], 0),
+    ok = call(Vm, livestash_agent_report, write, [Zeros#{reason => ""}]),
+    {ok, Word} = file:read_file(File),
+    Word.
 
 other_adapters_do_not_listen() ->
     Vm = start_with_telemetry("ets"),

@@ -231,7 +231,7 @@ report(#{report := File}) ->
     {ok, Text} = file:read_file(File),
     Format =
         "^{\"livestash\":1,\"sessionsBefore\":([0-9]+),\"socketsClosed\":([0-9]+),\"handedOff\":([0-9]+),\"otherVersion\":([0-9]+),"
-        "\"notHandedOff\":([0-9]+),\"reason\":\"([^\"]*)\",\"seconds\":([0-9]+\\.[0-9])}$",
+        "\"notHandedOff\":([0-9]+),\"largestStashBytes\":0,\"reason\":\"([^\"]*)\",\"seconds\":([0-9]+\\.[0-9])}$",
     {match, Values} = re:run(Text, Format, [{capture, all_but_first, list}]),
     [Before, Closed, HandedOff, OtherVersion, Left, Reason, Seconds] = Values,
     #{

@@ -7,7 +7,7 @@
 -define(F, livestash_agent_fixture).
 
 %% Called in other VMs.
--export([halt_when_rows_come/0, hand_over_other/3, start_changing/2, changed/0]).
+-export([halt_when_rows_come/0, hand_over_other/3, start_changing/2, start_looking/2, changed/0]).
 -export([hand_over_keeping/3, fill_by_age/1, ages/0, fill_large/1, digests/0]).
 -export([start_clients/3, clients_found/0, visit/2]).
 
@@ -36,6 +36,7 @@ all_test_() ->
                 {"a frozen peer takes nothing, also not later", fun frozen_peer/1},
                 {"a peer that dies before its rows are deleted here", fun dying_peer/1},
                 {"rows that are changed here while peers have copies", fun changing_rows/1},
+                {"a lookup that takes as long as other calls do", fun slow_calls/1},
                 {"nobody is there", fun nobody/1},
                 {"no time", fun no_time/1},
                 {"rows larger than a batch", fun large_rows/1},
@@ -161,19 +162,19 @@ expired_rows([Me, P1 | _]) ->
 
 %% What is left when the time is up are the oldest.
 youngest_first([Me, P1 | _]) ->
-    Count = 6000,
-    ?F:call(Me, ?MODULE, fill_by_age, [Count]),
-    {Left, Moved} = hand_some_over(Me, P1, 300),
-    ?assert(Left > 0),
+    {Count, Moved} = hand_some_over(Me, P1, 6000, 300),
     %% They go by eighths.
     ?assert(lists:min(Moved) >= Count - length(Moved) - Count div 8 - 16).
 
-%% With so little time that it is not enough for all.
-hand_some_over(Me, P1, Within) ->
+%% With so little time that it is enough for some, and not for all.
+hand_some_over(Me, P1, Count, Within) ->
+    [?F:call(Vm, ?F, make_table, []) || Vm <- [Me, P1]],
+    ?F:call(Me, ?MODULE, fill_by_age, [Count]),
     #{left := Left} = ?F:call(Me, livestash_agent_handoff, hand_over, [?TABLE, [node_of(P1)], Within, none]),
     case ?F:call(P1, ?MODULE, ages, []) of
-        [] -> hand_some_over(Me, P1, 2 * Within);
-        Moved -> {Left, Moved}
+        [] -> hand_some_over(Me, P1, Count, 2 * Within);
+        _All when Left =:= 0 -> hand_some_over(Me, P1, 2 * Count, Within);
+        Moved -> {Count, Moved}
     end.
 
 %% The higher the number, the younger.
@@ -335,6 +336,38 @@ change_rows([#{node := Source} = Me, P1 | _]) ->
     Unchanged = Rows -- [row(N, old) || N <- Changed],
     ?assert(same([row(N, new) || N <- Changed] ++ Unchanged, rows(P1))),
     Changed.
+
+%% Where calls take 700 ms, a lookup that has found nothing at the peer may look here as much later.
+slow_calls(Vms) ->
+    ?F:eventually(fun() ->
+        reset(Vms),
+        slow_lookups(Vms) =:= 100
+    end).
+
+slow_lookups([#{node := Source} = Me, P1 | _]) ->
+    Rows = fill(Me, [row(N, old) || N <- lists:seq(1, 100)]),
+    ?F:call(P1, ?MODULE, start_looking, [Source, [Key || {state, Key, _, _, _, _} <- Rows]]),
+    Pid = ?F:call(P1, os, getpid, []),
+    %% The first second is spent on waiting for clients.
+    Slow = spawn_monitor(fun() -> "" = os:cmd("sleep 0.8; kill -STOP " ++ Pid ++ "; sleep 0.9; kill -CONT " ++ Pid) end),
+    #{left := 0} = hand_over(Me, [P1]),
+    {_, Monitor} = Slow,
+    receive
+        {'DOWN', Monitor, process, _, normal} -> ok
+    end,
+    length(?F:call(P1, ?MODULE, changed, [])).
+
+%% Looks at the source 700 ms after its rows have begun to come here.
+start_looking(Source, Keys) ->
+    register(changing, spawn(fun() ->
+        await_here(hd(Keys)),
+        timer:sleep(700),
+        Found = [Key || Key <- Keys, erpc:call(Source, ets, member, [?TABLE, Key])],
+        receive
+            {From, changed} -> From ! {changed, Found}
+        end
+    end)),
+    ok.
 
 %% Changes a row at its source as soon as its copy has been here for a moment.
 start_changing(Source, Keys) ->

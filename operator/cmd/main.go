@@ -5,10 +5,12 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,6 +56,7 @@ type options struct {
 	upgrade          string
 	upgradesAtOnce   int
 	concurrency      int
+	allowPrivileged  bool
 	leaderElection   bool
 	electionInNS     string
 	electionID       string
@@ -80,10 +83,26 @@ func main() {
 	if _, told := os.LookupEnv("GOGC"); !told {
 		debug.SetGCPercent(collectAt)
 	}
+	if limit := memoryLimit(); limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
 	if err := run(opts); err != nil {
 		ctrl.Log.Error(err, "Stopping")
 		os.Exit(1)
 	}
+}
+
+// memoryLimit is from when on garbage is collected at any cost: nine tenths of what the container may have, in bytes, which Kubernetes tells.
+// 0: nobody tells, or somebody who knows better has set GOMEMLIMIT.
+func memoryLimit() int64 {
+	if _, told := os.LookupEnv("GOMEMLIMIT"); told {
+		return 0
+	}
+	limit, err := strconv.ParseInt(os.Getenv("CONTAINER_MEMORY_LIMIT"), 10, 64)
+	if err != nil || limit <= 0 {
+		return 0
+	}
+	return limit / 10 * 9
 }
 
 func parse() options {
@@ -99,6 +118,7 @@ func parse() options {
 	flag.StringVar(&opts.upgrade, "upgrade", string(v1alpha1.UpgradeWithNextRollout), "When the pods of fleets without spec.upgrade get what this version of the operator makes of them, unlike the last one: WithNextRollout, of their own, or Immediately.")
 	flag.IntVar(&opts.upgradesAtOnce, "upgrades-at-once", 1, "How many of the fleets that are upgraded immediately have their pods replaced at the same time. The next one follows when one is Ready again.")
 	flag.IntVar(&opts.concurrency, "concurrency", 64, "How many LiveStashClusters are reconciled at once. A reconcile mostly waits for the API server, which holds back those who ask too much.")
+	flag.BoolVar(&opts.allowPrivileged, "allow-privileged-pod-templates", false, "Make pods that have more than their namespace when a LiveStashCluster asks for them: files, network and processes of the node, added capabilities. Whoever may write LiveStashClusters then has the nodes.")
 	flag.BoolVar(&opts.leaderElection, "leader-elect", true, "Let one of several replicas work, the others wait.")
 	flag.StringVar(&opts.electionInNS, "leader-election-namespace", "", "Namespace of the leader election's Lease. Empty: the pod's own. Needed outside a pod.")
 	flag.StringVar(&opts.electionID, "leader-election-id", "livestash-operator", "Name of that Lease. Two operators of one namespace need two, else one of them waits for ever.")
@@ -168,6 +188,13 @@ func run(opts options) error {
 	if err != nil {
 		return err
 	}
+	seesNodes, err := cluster.CanSeeNodes(context.Background(), mgr.GetAPIReader())
+	if err != nil {
+		return fmt.Errorf("asking whether nodes may be seen: %w", err)
+	}
+	if !seesNodes {
+		ctrl.Log.Info("Nodes may not be seen: pods leave a cordoned node only when they are evicted. A ClusterRole that may get, list and watch nodes changes that")
+	}
 	reconciler := &cluster.Reconciler{
 		Configs:            configs,
 		Client:             mgr.GetClient(),
@@ -180,10 +207,12 @@ func run(opts options) error {
 		Redis:              redisadmin.New(),
 		Namespace:          ownNamespace(),
 		Readers:            names(opts.agentReaders),
+		AllowPrivileged:    opts.allowPrivileged,
 		Version:            version,
 		Upgrade:            v1alpha1.UpgradePolicy(opts.upgrade),
 		UpgradesAtOnce:     opts.upgradesAtOnce,
 		Clock:              clock.RealClock{},
+		SeesNodes:          seesNodes,
 		Agents:             observer,
 		News:               news.Told,
 	}
@@ -228,6 +257,7 @@ func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *a
 		ClusterDomain: domain,
 		RunnerImage:   opts.runnerImage,
 		StarterImage:  opts.starterImage,
+		Namespace:     ownNamespace(),
 		Version:       version,
 		Clock:         clock.RealClock{},
 	}

@@ -26,3 +26,18 @@ func TestProgramStaysSmall(t *testing.T) {
 		}
 	}
 }
+
+// The collector must know of the container's limit, or else the kernel kills the operator with garbage in its memory.
+func TestMemoryLimit(t *testing.T) {
+	for limit, want := range map[string]int64{"268435456": 241591905, "": 0, "lots": 0, "-1": 0} {
+		t.Setenv("CONTAINER_MEMORY_LIMIT", limit)
+		if got := memoryLimit(); got != want {
+			t.Errorf("%q bytes: the limit is %d, want %d", limit, got, want)
+		}
+	}
+	t.Setenv("CONTAINER_MEMORY_LIMIT", "268435456")
+	t.Setenv("GOMEMLIMIT", "100MiB")
+	if got := memoryLimit(); got != 0 {
+		t.Errorf("GOMEMLIMIT is set, and the limit is %d", got)
+	}
+}

@@ -95,8 +95,9 @@ func TestNotes(t *testing.T) {
 		name, chart, values string
 		want                []string
 	}{
-		{"root", root, "", []string{"all namespaces", "helm test -n there web", "deployment/web-livestash-operator", "kubectl delete crd"}},
+		{"root", root, "", []string{"all namespaces", "helm test -n there web", "deployment/web-livestash-operator", "image: ghcr.io/livestash-dev/livestash-workload-otp:"}},
 		{"part", operatorChart, "", []string{"all namespaces", "helm test -n there web"}},
+		{"mirror", operatorChart, "image: {repository: mirror.example/a/livestash-operator}", []string{"image: mirror.example/a/livestash-workload-otp:"}},
 		{"namespaces", operatorChart, "watchNamespaces: [shop, cart]", []string{"namespaces shop, cart", "kubectl apply -n shop"}},
 		{"not kept", operatorChart, "crds: {keep: false}", []string{"deletes every LiveStashCluster"}},
 		{"disabled", root, "operator: {enabled: false}\nobservability: {enabled: false}", []string{"nothing is installed"}},

@@ -61,15 +61,17 @@ func platformParts(t *testing.T) map[string]string {
 func TestPlatformParts(t *testing.T) {
 	const (
 		stack, redis, k6        = "ConfigMap /kube-prometheus-stack", "ConfigMap /redis-operator", "ConfigMap /k6-operator"
+		closed                  = "NetworkPolicy livestash-system/livestash-prometheus"
 		redisMonitor, k6Monitor = "PodMonitor livestash-system/livestash-redis-operator", "PodMonitor livestash-system/livestash-k6-operator"
 	)
 	chart := platform(t)
 	for text, want := range map[string][]string{
-		"": {stack, redis, k6, redisMonitor, k6Monitor},
+		"": {closed, stack, redis, k6, redisMonitor, k6Monitor},
 		"install: {kube-prometheus-stack: false}":                                                                         {redis, k6},
 		"install: {kube-prometheus-stack: false}\npodMonitors: {always: true}":                                            {redis, k6, redisMonitor, k6Monitor},
-		"install: {redis-operator: false}":                                                                                {stack, k6, k6Monitor},
-		"install: {k6-operator: false}":                                                                                   {stack, redis, redisMonitor},
+		"install: {redis-operator: false}":                                                                                {closed, stack, k6, k6Monitor},
+		"install: {k6-operator: false}":                                                                                   {closed, stack, redis, redisMonitor},
+		"prometheusNetworkPolicy: {enabled: false}":                                                                       {stack, redis, k6, redisMonitor, k6Monitor},
 		"install: {kube-prometheus-stack: false, redis-operator: false, k6-operator: false}":                              {},
 		"install: {kube-prometheus-stack: false, redis-operator: false, k6-operator: false}\npodMonitors: {always: true}": {},
 	} {
@@ -108,6 +110,37 @@ func TestPlatformValues(t *testing.T) {
 	}
 	if misnamed(map[string]string{"featureGate.X": "true"}, map[string]string{"featureGates": "{}"}) == nil {
 		t.Error("a misspelt name is not noticed: this test shows nothing")
+	}
+}
+
+// TestPlatformPrometheusIsClosed: who reaches it can write to it, so that is its own namespace, runners, and who was named.
+func TestPlatformPrometheusIsClosed(t *testing.T) {
+	policy := render(t, platform(t), "prometheusNetworkPolicy: {namespaces: [edge]}")["NetworkPolicy livestash-system/livestash-prometheus"]
+	want := `
+podSelector:
+  matchLabels:
+    app.kubernetes.io/name: prometheus
+policyTypes: [Ingress]
+ingress:
+- from:
+  - podSelector: {}
+  - namespaceSelector:
+      matchLabels:
+        kubernetes.io/metadata.name: edge
+- from:
+  - namespaceSelector: {}
+    podSelector:
+      matchExpressions:
+      - {key: livestash.dev/benchmark-test, operator: Exists}
+  ports:
+  - {port: 9090, protocol: TCP}
+`
+	var wanted map[string]any
+	if err := yaml.Unmarshal([]byte(want), &wanted); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(marshal(t, wanted)), string(marshal(t, policy.Object["spec"]))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

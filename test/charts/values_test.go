@@ -158,6 +158,7 @@ func TestRefusals(t *testing.T) {
 		{"replicas: 11", []string{"replicas", "maximum"}},
 		{"replicas: two", []string{"replicas", "want integer"}},
 		{"upgrade:\n  fleets: Now\n  atOnce: 0", []string{"fleets", "atOnce", "minimum"}},
+		{"allowPrivilegedPodTemplates: sometimes", []string{"allowPrivilegedPodTemplates", "boolean"}},
 		{"replicas: null\nconcurrency: 0", []string{"concurrency", "minimum"}},
 		{"image: {pullPolicy: always}", []string{"image/pullPolicy", "IfNotPresent"}},
 		{"image: {repository: ''}", []string{"image/repository"}},

@@ -239,7 +239,7 @@ target: {url: "http://shop"}`)
 	t.Run("the target does not exist", func(t *testing.T) {
 		t.Parallel()
 		s := s.in(t)
-		s.benchmark("nowhere", matrix+"target: {clusterRef: {name: nowhere}}")
+		s.benchmark("nowhere", matrix+"runDeadline: 1m\ntarget: {clusterRef: {name: nowhere}}")
 		s.ended("nowhere", "Errored", "There is no LiveStashCluster nowhere")
 	})
 

@@ -199,7 +199,7 @@ func TestBadInput(t *testing.T) {
 	s := newSpace(t, "bad")
 	for spec, says := range map[string]string{
 		"adapter: Memcached":                              "supported values",
-		"adapter: ETS\nttl: 0s":                           "ttl must be a duration of at least one second with a unit",
+		"adapter: ETS\nttl: 0s":                           "ttl must be a duration from 1s to 720h with a unit",
 		"adapter: BrowserMemory\nttl: 25h":                "at most 24h with adapter BrowserMemory",
 		"adapter: ETS\nreplicas: -1":                      "greater than or equal to 0",
 		"adapter: ETS\nenv: [{name: PORT, value: \"1\"}]": "use the field of the spec that stands for it",

@@ -169,7 +169,16 @@ func (s space) otherStore() {
 		}
 		return err
 	})
-	s.apply("adapter: Redis\nredis: {external: {host: other, passwordSecretRef: {name: other, key: password}}}")
+	const external = "adapter: Redis\nredis: {external: {host: other, passwordSecretRef: {name: other, key: password}}}"
+	s.apply(external)
+	s.eventually(time.Minute, func() error {
+		held := s.condition("ReconcileSucceeded")
+		if !strings.HasPrefix(held, "False StoreChangeHeld") || !strings.Contains(held, "PersistentVolumeClaim shop-redis-data") {
+			return fmt.Errorf("ReconcileSucceeded is %s", held)
+		}
+		return nil
+	})
+	s.apply(external + "\nacceptLossOf: Redis")
 	s.eventually(2*time.Minute, func() error {
 		condition := s.condition("StoreReady")
 		if !strings.HasPrefix(condition, "False StoreNotReady") || !strings.Contains(condition, "refuses the user or the password") {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/test/internal/fleet"
 	"github.com/livestash-dev/livestash/test/soak/eventlog"
@@ -21,6 +23,11 @@ import (
 type podLog struct {
 	mu    sync.Mutex
 	ready map[string]bool
+	// outages are the times in which none was ready, since is when the one began that goes on; zero: one is ready.
+	outages []eventlog.Outage
+	since   time.Time
+	// grace is how long the pods may take to stop.
+	grace time.Duration
 	// stopping are the pods that were told to stop, once each.
 	stopping map[types.UID]bool
 	restarts map[types.UID]int32
@@ -63,6 +70,8 @@ func (l *podLog) see(object any, gone bool) {
 	defer l.mu.Unlock()
 	leaving := gone || pod.DeletionTimestamp != nil
 	l.ready[pod.Name] = fleet.IsReady(*pod) && !leaving
+	l.grace = time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+	l.noteOutage(time.Now())
 	if leaving && !l.stopping[pod.UID] {
 		l.stopping[pod.UID] = true
 		l.moves = append(l.moves, eventlog.Move{Pod: pod.Name, At: time.Now()})
@@ -71,6 +80,18 @@ func (l *podLog) see(object any, gone bool) {
 	if err == nil && app.RestartCount > l.restarts[pod.UID] {
 		l.restarts[pod.UID] = app.RestartCount
 		l.ends = append(l.ends, fmt.Sprintf("%s the application of %s ended: %s", time.Now().Format("15:04:05"), pod.Name, why(app)))
+	}
+}
+
+// noteOutage notes whether one begins or ends.
+func (l *podLog) noteOutage(now time.Time) {
+	served := slices.Contains(slices.Collect(maps.Values(l.ready)), true)
+	switch {
+	case !served && l.since.IsZero():
+		l.since = now
+	case served && !l.since.IsZero():
+		l.outages = append(l.outages, eventlog.Outage{Start: l.since, End: now})
+		l.since = time.Time{}
 	}
 }
 
@@ -95,9 +116,19 @@ func (l *podLog) alone(pods []string) bool {
 	return true
 }
 
-// told is what is known.
-func (l *podLog) told() (moves []eventlog.Move, ends []string) {
+// tell completes a log with what is known.
+func (l *podLog) tell(log *eventlog.Log) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.moves), slices.Clone(l.ends)
+	log.Moves, log.Outages, log.Grace = slices.Clone(l.moves), slices.Clone(l.outages), l.grace
+	if !l.since.IsZero() {
+		log.Outages = append(log.Outages, eventlog.Outage{Start: l.since, End: time.Now()})
+	}
+}
+
+// ended are sentences on applications that ended while their pod went on.
+func (l *podLog) ended() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ends)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -28,21 +29,23 @@ const (
 
 // result is what came of one fleet.
 type result struct {
-	Adapter     string   `json:"adapter"`
-	Workload    string   `json:"workload"`
-	Pods        int      `json:"pods"`
-	Users       int      `json:"users"`
-	Seed        uint64   `json:"seed"`
-	Minutes     float64  `json:"minutes"`
-	Events      int      `json:"events"`
-	Stashes     int      `json:"stashes"`
-	Returns     int      `json:"returns"`
-	Newer       int      `json:"newer"`
-	Stale       int      `json:"stale"`
-	Lost        int      `json:"lost"`
-	Unexplained int      `json:"unexplained"`
-	P50         *float64 `json:"p50_ms"`
-	P99         *float64 `json:"p99_ms"`
+	Adapter     string  `json:"adapter"`
+	Workload    string  `json:"workload"`
+	Pods        int     `json:"pods"`
+	Users       int     `json:"users"`
+	Seed        uint64  `json:"seed"`
+	Minutes     float64 `json:"minutes"`
+	Events      int     `json:"events"`
+	Stashes     int     `json:"stashes"`
+	Returns     int     `json:"returns"`
+	Newer       int     `json:"newer"`
+	Stale       int     `json:"stale"`
+	Lost        int     `json:"lost"`
+	Unexplained int     `json:"unexplained"`
+	// Outage is the longest time in seconds in which no pod was ready.
+	Outage float64  `json:"outage_s"`
+	P50    *float64 `json:"p50_ms"`
+	P99    *float64 `json:"p99_ms"`
 
 	began    time.Time
 	report   users.Report
@@ -63,8 +66,8 @@ type finding struct {
 }
 
 func (s *soak) result(report users.Report, notBack int, unsettled error) *result {
-	moves, ends := s.pods.told()
-	log := &eventlog.Log{Adapter: s.Adapter, Persistent: s.options.Persistence, Moves: moves}
+	log := &eventlog.Log{Adapter: s.Adapter, Persistent: s.options.Persistence, TTL: s.options.TTL}
+	s.pods.tell(log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.done {
@@ -78,7 +81,10 @@ func (s *soak) result(report users.Report, notBack int, unsettled error) *result
 		Minutes: s.options.minutes, Events: len(s.done), Stashes: report.Stashes, Returns: report.Returns,
 		Newer: report.Verdicts[ledger.Newer], Stale: report.Verdicts[ledger.Stale], Lost: report.Verdicts[ledger.Lost],
 		Unexplained: report.MoreFindings + notBack,
-		began:       s.began, report: report, done: s.done, ends: ends, notBack: notBack, unsettled: unsettled,
+		began:       s.began, report: report, done: s.done, ends: s.pods.ended(), notBack: notBack, unsettled: unsettled,
+	}
+	for _, o := range log.Outages {
+		r.Outage = max(r.Outage, math.Round(o.End.Sub(o.Start).Seconds()))
 	}
 	for _, back := range report.Findings {
 		f := finding{Return: back, explanation: log.Explain(back)}

@@ -102,7 +102,7 @@ func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 // choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
 	all := events(o)
-	known := []string{plain, paired, single, hidden, tried, moved}
+	known := []string{plain, paired, single, hidden, forgotten, tried, moved}
 	var chosen []event
 	for _, e := range all {
 		known = append(known, e.name)
@@ -184,7 +184,7 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		if err := s.Ensure(ctx, e.replicas); err != nil {
 			return fmt.Errorf("bring the fleet up: %w", err)
 		}
-		if err := s.open(ctx, e.group == hidden); err != nil {
+		if err := s.open(ctx, e.hiddenTabs); err != nil {
 			return err
 		}
 		var err error

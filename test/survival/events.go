@@ -29,6 +29,9 @@ const (
 	// hiddenTTL is how long a stash of a hidden tab lives. Three of it are longer than it and a minute, after which LiveStash
 	// has certainly removed what was over.
 	hiddenTTL = 30 * time.Second
+	// forgottenTTL and forgottenFor are the same for tabs that nobody looks at for much longer.
+	forgottenTTL = time.Minute
+	forgottenFor = 30 * time.Minute
 
 	// canaryTime is how long a release is tried, and backTime is in what time the fleet must be back from a bad one.
 	canaryTime = 20 * time.Second
@@ -45,6 +48,8 @@ const (
 	paired = "pairs"
 	// hidden are events after which the users come back when their stashes' TTL has long been over.
 	hidden = "hidden"
+	// forgotten is the same after half an hour.
+	forgotten = "forgotten"
 	// tried are rollouts with a canary.
 	tried = "tried"
 	// moved are rollouts by which it is counted how often users are moved.
@@ -65,6 +70,8 @@ type event struct {
 	without map[string]string
 	// ttl is how long a stash lives, where that is another time than in other events. The event may take longer.
 	ttl time.Duration
+	// hiddenTabs is whether the users' tabs are hidden: they come back only when they are checked.
+	hiddenTabs bool
 	// maxP99 is the longest p99 of the time to be back, where it may be longer than that of other events.
 	maxP99 time.Duration
 	// do does it to some fleets at once, and returns when it has taken effect. The fleets settle afterwards. What it has
@@ -98,7 +105,7 @@ func (e event) is(name string) bool { return name == e.name || name == e.group }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), triedEvents(), movedEvents())
+	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), movedEvents())
 }
 
 // plainEvents are in an order of their own: the worst ones late.
@@ -132,9 +139,20 @@ func singleEvents() []event {
 	}
 }
 
-func hiddenEvents() []event {
+func hiddenEvents() []event { return unseenEvents(hidden, hiddenTTL, 3*hiddenTTL) }
+
+func forgottenEvents() []event { return unseenEvents(forgotten, forgottenTTL, forgottenFor) }
+
+// unseenEvents are rollouts that the users notice when the given time is over.
+func unseenEvents(group string, ttl, away time.Duration) []event {
+	rollout := func(ctx context.Context, s *subject) error {
+		if err := rolloutConfig(ctx, s); err != nil {
+			return err
+		}
+		return fleet.Pause(ctx, away)
+	}
 	return []event{{
-		name: "hidden", group: hidden, replicas: 3, ttl: hiddenTTL, do: each(rolloutUnseen), judge: unseen,
+		name: group, group: group, replicas: 3, ttl: ttl, hiddenTabs: true, do: each(rollout), judge: unseen,
 		without: map[string]string{"BrowserMemory": "the browser has the stash, which ages from the moment it was made: nothing can keep it"},
 	}}
 }
@@ -174,14 +192,6 @@ func onlyItsShare(_ string, r crowd.Report) string {
 		return fmt.Sprintf("%d sessions lost, and the share of one pod is %d", r.Lost, share)
 	}
 	return ""
-}
-
-// rolloutUnseen is a rollout that the users notice three TTLs later.
-func rolloutUnseen(ctx context.Context, s *subject) error {
-	if err := rolloutConfig(ctx, s); err != nil {
-		return err
-	}
-	return fleet.Pause(ctx, 3*hiddenTTL)
 }
 
 // planned events lose nothing.

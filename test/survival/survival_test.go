@@ -151,6 +151,7 @@ func TestChoose(t *testing.T) {
 		"one of its group":  {[]string{single, "rollout-image-1"}, 2},
 		"all pairs":         {[]string{paired}, 14},
 		"hidden tabs":       {[]string{hidden}, 1},
+		"hidden for longer": {[]string{forgotten}, 1},
 		"those of one only": {[]string{plain}, 14},
 	} {
 		t.Run(name, func(t *testing.T) {

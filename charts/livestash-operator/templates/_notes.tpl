@@ -12,7 +12,8 @@ The LiveStash operator {{ .Chart.AppVersion }} is installed. It looks after the 
      kubectl rollout status -n {{ .Release.Namespace }} deployment/{{ $deployment }}
      helm test -n {{ .Release.Namespace }} {{ .Release.Name }}
 
-2. Run a fleet. This one is a small application made for trying out; put the image of your own release in its place:
+2. Run a fleet. This one is a small application made for trying out, from where the operator's image is; put the image of your own
+   release in its place:
 
 kubectl apply -n {{ $namespace }} -f - <<'END'
 apiVersion: livestash.dev/v1alpha1
@@ -20,7 +21,7 @@ kind: LiveStashCluster
 metadata:
   name: shop
 spec:
-  image: ghcr.io/livestash-dev/livestash-workload-otp:{{ .Chart.AppVersion }}
+  image: {{ dir .Values.image.repository }}/livestash-workload-otp:{{ .Chart.AppVersion }}
   replicas: 2
   adapter: ETS
   ttl: 5m
@@ -28,7 +29,7 @@ END
 
 3. Look at it:
 
-     kubectl wait -n {{ $namespace }} lsc/shop --for=condition=Available --timeout=3m
+     kubectl wait -n {{ $namespace }} lsc/shop --for=condition=Ready --timeout=3m
      kubectl get -n {{ $namespace }} lsc
      kubectl describe -n {{ $namespace }} lsc/shop
      kubectl port-forward -n {{ $namespace }} service/shop 4000:80     then open http://localhost:4000/stash/ets
@@ -38,14 +39,14 @@ When something is wrong, the conditions that `kubectl describe` shows say what t
 {{- if .Values.crds.install }}
 
 {{ if .Values.crds.keep -}}
-`helm uninstall` leaves the CustomResourceDefinition, the LiveStashClusters and their fleets as they are. To remove
-them as well, delete the LiveStashClusters while the operator is still there, then the definition:
+`helm uninstall` leaves the CustomResourceDefinitions, the LiveStashClusters with their fleets, and the LiveStashBenchmarks as
+they are. To remove them as well, delete these while the operator is still there, then the definitions:
 
-     kubectl delete lsc --all --all-namespaces
+     kubectl delete lsb,lsc --all --all-namespaces
      helm uninstall -n {{ .Release.Namespace }} {{ .Release.Name }}
-     kubectl delete crd livestashclusters.livestash.dev
+     kubectl delete crd livestashclusters.livestash.dev livestashbenchmarks.livestash.dev
 {{- else -}}
-crds.keep is false: `helm uninstall` deletes every LiveStashCluster and every fleet of this Kubernetes cluster.
+crds.keep is false: `helm uninstall` deletes every LiveStashCluster, every fleet and every LiveStashBenchmark of this Kubernetes cluster.
 {{- end }}
 {{- end }}
 {{- end -}}

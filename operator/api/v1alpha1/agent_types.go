@@ -25,7 +25,7 @@ type AgentSpec struct {
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('1h')",message="readyGrace must be a duration of at most 1h with a unit, for example 30s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('1h')",message="readyGrace must be a duration of at most 1h with a unit, for example 30s"
 	// +optional
 	ReadyGrace *metav1.Duration `json:"readyGrace,omitempty"`
 }
@@ -79,7 +79,7 @@ type DrainSpec struct {
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('168h')",message="keepFor must be a duration of at most 168h with a unit, for example 1h, or 0s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('168h')",message="keepFor must be a duration of at most 168h with a unit, for example 1h, or 0s"
 	// +optional
 	KeepFor *metav1.Duration `json:"keepFor,omitempty"`
 
@@ -97,7 +97,7 @@ type DrainSpec struct {
 	// not in the pods; without the agent 30s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="gracePeriod must be a duration of at most 24h with a unit, for example 90s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('24h')",message="gracePeriod must be a duration of at most 24h with a unit, for example 90s"
 	// +optional
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 }

@@ -9,7 +9,8 @@ type BenchmarkTarget struct {
 	// +optional
 	Template *BenchmarkTemplate `json:"template,omitempty"`
 
-	// clusterRef is a LiveStashCluster in the namespace of the LiveStashBenchmark. Its adapter and TTL must be those of the
+	// clusterRef is a LiveStashCluster in the namespace of the LiveStashBenchmark. One that is not there, or not ready, is awaited
+	// until the run's deadline; one that is deleted in the middle of a run ends it. Its adapter and TTL must be those of the
 	// runs: runs with others are Errored.
 	// +optional
 	ClusterRef *BenchmarkClusterReference `json:"clusterRef,omitempty"`

@@ -260,6 +260,31 @@ func TestBadBenchmarksAreRefused(t *testing.T) {
 			says: []string{"spec.runDeadline", "at least 1m with a unit"},
 		},
 		{
+			name: "a ramp of ages",
+			spec: `{` + template + `, matrix: {runs: [{users: 40, ttl: 10s, duration: 72h, ramp: 73h}]}}`,
+			says: []string{"ramp", "at most 72h"},
+		},
+		{
+			name: "a deadline that the run cannot keep",
+			spec: `{` + template + `, runDeadline: 3m29s, matrix: {runs: [{users: 1, ttl: 10s}, {users: 2, ttl: 1m}]}}`,
+			says: []string{"spec.runDeadline", "at least 30s longer than the longest run"},
+		},
+		{
+			name: "a deadline that ends the duration",
+			spec: `{` + template + `, runDeadline: 30m, matrix: {runs: [{users: 1, ttl: 1m, duration: 2h}]}}`,
+			says: []string{"spec.runDeadline", "at least 30s longer than the longest run"},
+		},
+		{
+			name: "a deadline of a year",
+			spec: `{` + template + `, runDeadline: 8760h, ` + small + `}`,
+			says: []string{"spec.runDeadline", "at most 168h"},
+		},
+		{
+			name: "runs of a year",
+			spec: `{` + template + `, matrix: {runs: [{users: 1, ttl: 1m, duration: 9999h}]}}`,
+			says: []string{"spec.matrix.runs[0].duration", "at most 72h"},
+		},
+		{
 			name: "remote write to nowhere",
 			spec: `{` + template + `, prometheusRemoteWrite: {url: "prometheus:9090"}, ` + small + `}`,
 			says: []string{"spec.prometheusRemoteWrite.url", "must start with http:// or https://"},

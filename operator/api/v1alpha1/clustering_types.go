@@ -5,8 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // ClusteringSpec is how the pods form one BEAM cluster.
 type ClusteringSpec struct {
 	// cookie is where the Erlang cookie (RELEASE_COOKIE) comes from: who knows it can run code in the pods. A cookie of
-	// your own has up to 255 letters, digits and the signs _ . @ = + / -, and starts with a letter or digit.
-	// Default: generated once.
+	// your own has up to 255 letters, digits and the signs _ . @ = + / -, and starts with a letter or digit. With adapters ETS and
+	// Mnesia another one is refused while there are pods, because their stashes would be lost. Default: generated once.
 	// +optional
 	Cookie *SecretSource `json:"cookie,omitempty"`
 
@@ -25,7 +25,7 @@ type ClusteringSpec struct {
 	// a server that is silent for 10 s for gone.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="netTickTime must be whole seconds from 5s to 1h, for example 20s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="netTickTime must be whole seconds from 5s to 1h, for example 20s"
 	// +optional
 	NetTickTime *metav1.Duration `json:"netTickTime,omitempty"`
 

@@ -55,6 +55,7 @@ type LiveStashBenchmarkList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration) >= duration(r.ttl) + duration('25s'))",message="with scenario Visits the duration of a run must be at least its ttl + 25s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
 // +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || (has(self.matrix) ? self.matrix.runs.all(r, self.parallelism <= r.users) : self.parallelism <= 1000)",message="parallelism is more than the users of a run: a runner without a user proves nothing; set parallelism to the smallest number of users or less, or remove it",fieldPath=".parallelism"
 // +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale <= self.parallelism * 19500",messageExpression="'parallelism %d is too small: a runner has 20,000 file descriptors, enough for 19,500 users, so %d users need %d runners; set parallelism to that, or remove it (the default is enough)'.format([self.parallelism, ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale, (((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale + 19499) / 19500])",message="parallelism is too small: a runner has file descriptors for 19,500 users",fieldPath=".parallelism"
+// +kubebuilder:validation:XValidation:rule="!has(self.runDeadline) || !has(self.matrix) || self.scale != 1 || !self.runDeadline.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]+(s|m|h))+$') && (!has(r.duration) || r.duration.matches('^([0-9]+(s|m|h))+$'))) || self.matrix.runs.all(r, (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl)) + duration('30s') <= duration(self.runDeadline))",message="runDeadline must be at least 30s longer than the longest run (its duration, default 3 x ttl), because it includes the start of the fleet and of the runners: make it longer, or remove it (default: the run's duration + 10m)",fieldPath=".runDeadline"
 type LiveStashBenchmarkSpec struct {
 	// target is what the users connect to: a fresh fleet for each run, a fleet that exists, or a URL.
 	// +required
@@ -141,10 +142,10 @@ type LiveStashBenchmarkSpec struct {
 	Cooldown *metav1.Duration `json:"cooldown,omitempty"`
 
 	// runDeadline is how long one run may take, from making its fleet to the last runner's report. A run that takes longer is
-	// stopped and Errored. Default: the run's duration + 10m.
+	// stopped and Errored. At least 30s longer than the longest run, at most 168h. Default: the run's duration + 10m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m')",message="runDeadline must be a duration of at least 1m with a unit, for example 30m: it includes the start of the fleet and of the runners"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="runDeadline must be a duration of at least 1m with a unit, for example 30m, and at most 168h: it includes the start of the fleet and of the runners"
 	// +optional
 	RunDeadline *metav1.Duration `json:"runDeadline,omitempty"`
 
@@ -202,18 +203,18 @@ type BenchmarkRun struct {
 	// +required
 	TTL metav1.Duration `json:"ttl"`
 
-	// duration of the run, ramp included. Default 3 x ttl, as published; with scenario Visits at least ttl + 25s.
+	// duration of the run, ramp included, at most 72h. Default 3 x ttl, as published; with scenario Visits at least ttl + 25s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s')",message="duration must be whole seconds with a unit, for example 3m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('72h')",message="duration must be whole seconds with a unit, for example 3m, and at most 72h"
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
 	// ramp is the time in which the users arrive, evenly. Default 3/4 of ttl; the published runs had 45s, 3m45s and 11m25s
-	// with TTLs of 1m, 5m and 15m.
+	// with TTLs of 1m, 5m and 15m. At most 72h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$')",message="ramp must be whole seconds with a unit, for example 45s; 0s for all users at once"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) <= duration('72h')",message="ramp must be whole seconds of at most 72h with a unit, for example 45s; 0s for all users at once"
 	// +optional
 	Ramp *metav1.Duration `json:"ramp,omitempty"`
 }

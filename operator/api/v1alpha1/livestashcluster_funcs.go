@@ -17,9 +17,12 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionRolloutSafe: a rollout loses no stash, as far as the spec is concerned.
 	ConditionRolloutSafe = "RolloutSafe"
+	// ConditionPlaced: no pod is on a node that is to be emptied, because it is cordoned or about to be removed. Only there when it is False.
+	ConditionPlaced = "Placed"
 	// ConditionUpToDate: the pods are as the operator that runs makes them. It takes no part in Ready.
 	ConditionUpToDate = "UpToDate"
-	// ConditionAvailable: the fleet serves; at most one pod is away.
+	// ConditionAvailable: the fleet serves; at most one pod is away. As with Deployments it says nothing of templates: that all
+	// pods are there and have the one that is wanted is ConditionReady.
 	ConditionAvailable = "Available"
 	// ConditionProgressing: pods are being made, replaced or removed.
 	ConditionProgressing = "Progressing"
@@ -29,7 +32,7 @@ const (
 	ConditionStoreReady = "StoreReady"
 	// ConditionAgentHealthy: the agent answers on every pod that serves.
 	ConditionAgentHealthy = "AgentHealthy"
-	// ConditionStashesFit: no stash seen is too large for a browser to bring it back. With adapter BrowserMemory only.
+	// ConditionStashesFit: no browser has a stash that is too large to be brought back. With adapter BrowserMemory only.
 	ConditionStashesFit = "StashesFit"
 	// ConditionReconcileSucceeded: the fleet's objects are as the spec wants them.
 	ConditionReconcileSucceeded = "ReconcileSucceeded"
@@ -57,13 +60,18 @@ const (
 	ReasonRolledBack        = "RolledBack"
 	ReasonCanaryRunning     = "CanaryRunning"
 	ReasonPodNotMade        = "PodNotMade"
+	ReasonLeavingNode       = "LeavingNode"
+	ReasonNoOtherNode       = "NoOtherNode"
 	ReasonBeforeRunning     = "BeforeRunning"
 	ReasonBeforeFailed      = "BeforeFailed"
 	ReasonPaused            = "Paused"
 	ReasonResumed           = "Resumed"
 	ReasonSecretMissing     = "SecretMissing"
 	ReasonSecretInvalid     = "SecretInvalid"
+	ReasonConfigMissing     = "ConfigMissing"
+	ReasonCookieChanged     = "CookieChanged"
 	ReasonNameConflict      = "NameConflict"
+	ReasonTakenBack         = "TakenBack"
 	ReasonInvalidSpec       = "InvalidSpec"
 	ReasonAPIError          = "APIError"
 	ReasonSecretGenerated   = "SecretGenerated"
@@ -73,16 +81,21 @@ const (
 	ReasonStoreAnswers      = "StoreAnswers"
 	ReasonStoreNotReady     = "StoreNotReady"
 	ReasonStoreChanging     = "StoreChanging"
+	ReasonStoreChangeHeld   = "StoreChangeHeld"
 	ReasonAllAnswer         = "AllAnswer"
 	ReasonAgentDisabled     = "AgentDisabled"
 	ReasonAgentUnreachable  = "AgentUnreachable"
 	ReasonAgentPortTaken    = "AgentPortTaken"
 	ReasonAgentBadAnswer    = "AgentBadAnswer"
 	ReasonStashesSmall      = "StashesSmall"
+	ReasonStashNearLimit    = "StashNearLimit"
 	ReasonStashTooLarge     = "StashTooLarge"
+	ReasonStashWasTooLarge  = "StashWasTooLarge"
 	ReasonPodDrained        = "PodDrained"
 	ReasonUsersSpread       = "UsersSpread"
 	ReasonStashesLost       = "StashesLost"
+
+	ReasonReturnsNotRecovered = "ReturnsNotRecovered"
 
 	ReasonTemplateCurrent = "TemplateCurrent"
 	ReasonTemplateKept    = "TemplateKept"
@@ -91,6 +104,7 @@ const (
 	ReasonUpgradeHeldUp   = "UpgradeHeldUp"
 
 	ReasonStorageClassMissing  = "StorageClassMissing"
+	ReasonVolumeCannotGrow     = "VolumeCannotGrow"
 	ReasonRedisOperatorMissing = "RedisOperatorMissing"
 	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
 	ReasonRedisPasswordChanged = "RedisPasswordChanged"

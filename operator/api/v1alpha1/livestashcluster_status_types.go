@@ -30,6 +30,11 @@ type LiveStashClusterStatus struct {
 	// +optional
 	Stashes int64 `json:"stashes,omitempty"`
 
+	// largestStash is the largest stash that a browser may still have, with adapter BrowserMemory. Unset with others, and while
+	// nobody has stashed anything.
+	// +optional
+	LargestStash *LargestStash `json:"largestStash,omitempty"`
+
 	// pods are the fleet's pods, in the order of their ordinals. Of a fleet of more than 256, those that are not well go
 	// first, and the rest is left out: the metrics tell of all.
 	// +listType=atomic
@@ -69,8 +74,9 @@ type LiveStashClusterStatus struct {
 	Rollouts []RolloutStatus `json:"rollouts,omitempty"`
 
 	// conditions: Ready, Reconciling and Stalled, which tools read that know nothing of fleets (kstatus); Available,
-	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, UpToDate, ReconcileSucceeded; with adapter BrowserMemory
-	// also StashesFit.
+	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, UpToDate, ReconcileSucceeded; with adapter BrowserMemory also
+	// StashesFit; while a pod is on a node that is cordoned, or that an autoscaler is about to remove, also Placed, which says
+	// what becomes of it.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -13,7 +13,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="Adapter",type=string,JSONPath=`.spec.adapter`,description="Where the state is stashed"
-// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="How long a stash outlives its last use"
+// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="For how long a state can be given back: from the last connection on, with BrowserMemory from the last stash on"
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that serve"
 // +kubebuilder:printcolumn:name="Clustered",type=string,JSONPath=`.status.conditions[?(@.type=="Clustered")].status`,description="Whether every BEAM node sees every other"
@@ -23,8 +23,10 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 45 characters, only a-z, 0-9 and '-', starting with a letter: it is part of pod DNS names and of BEAM node names, which end at 255 characters"
+// +kubebuilder:validation:XValidation:rule="has(self.status) || self.metadata.name != 'default'",message="metadata.name must not be default: the fleet's ServiceAccount has that name, and default is the one of every other pod in the namespace: choose another name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41 || !has(self.spec.redis) || !has(self.spec.redis.operator)",message="metadata.name must be at most 41 characters with spec.redis.operator: redis-operator makes longer names of it, and they end at 63"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || !has(self.spec.rollout.canary) || self.spec.rollout.canary.pods < (has(self.spec.replicas) && self.spec.replicas > 2 ? self.spec.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".spec.rollout.canary"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.redis) && has(self.spec.redis.managed) && has(self.spec.redis.managed.persistence) && has(oldSelf.spec.redis) && has(oldSelf.spec.redis.managed) && has(oldSelf.spec.redis.managed.persistence)) || !isQuantity(string(self.spec.redis.managed.persistence.size)) || !isQuantity(string(oldSelf.spec.redis.managed.persistence.size)) || quantity(string(self.spec.redis.managed.persistence.size)).compareTo(quantity(string(oldSelf.spec.redis.managed.persistence.size))) >= 0 || !has(self.status) || !has(self.status.redis) || !has(self.status.redis.volumeSize) || quantity(string(self.spec.redis.managed.persistence.size)).compareTo(quantity(string(self.status.redis.volumeSize))) >= 0",message="size cannot become smaller than the volume is (status.redis.volumeSize), because volumes can only grow: leave it, or remove persistence and add it again, by which the stashes are lost",fieldPath=".spec.redis.managed.persistence.size"
 type LiveStashCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -49,12 +51,13 @@ type LiveStashClusterList struct {
 
 // LiveStashClusterSpec is the fleet that is wanted. Only image and adapter are required.
 //
-// +kubebuilder:validation:XValidation:rule="self.adapter != 'BrowserMemory' || !self.ttl.matches('^[0-9hms.]+$') || duration(self.ttl) <= duration('24h')",message="ttl must be at most 24h with adapter BrowserMemory: the signed tokens it keeps in the browser end there",fieldPath=".ttl"
+// +kubebuilder:validation:XValidation:rule="self.adapter != 'BrowserMemory' || !self.ttl.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') || duration(self.ttl) <= duration('24h')",message="ttl must be at most 24h with adapter BrowserMemory: the signed tokens it keeps in the browser end there",fieldPath=".ttl"
 // +kubebuilder:validation:XValidation:rule="self.adapter == 'Redis' || !has(self.redis)",message="redis is only read with adapter Redis: remove spec.redis, or set adapter to Redis",fieldPath=".redis"
+// +kubebuilder:validation:XValidation:rule="self.adapter == 'BrowserMemory' || !has(self.browserMemory)",message="browserMemory is only read with adapter BrowserMemory: remove spec.browserMemory, or set adapter to BrowserMemory",fieldPath=".browserMemory"
 // +kubebuilder:validation:XValidation:rule="self.http.port != 4369 && (self.http.port < self.clustering.distributionPort || self.http.port > self.clustering.distributionPort + 9)",message="http.port must not be 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another port, for example 4000",fieldPath=".http"
 // +kubebuilder:validation:XValidation:rule="!self.agent.enabled || [self.agent.port, self.agent.port + 1].all(p, p != 4369 && p != self.http.port && (p < self.clustering.distributionPort || p > self.clustering.distributionPort + 9))",message="agent.port and the port after it must not be http.port, 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another agent.port; the default is 9568",fieldPath=".agent"
-// +kubebuilder:validation:XValidation:rule="[self.drain.endpointWait, self.drain.batchInterval, self.drain.closeTimeout, self.drain.handOffTimeout].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(d) <= duration('1h'))",message="drain.endpointWait, batchInterval, closeTimeout and handOffTimeout must be durations of at most 1h with a unit, for example 500ms or 30s",fieldPath=".drain"
-// +kubebuilder:validation:XValidation:rule="!has(self.drain.gracePeriod) || ![self.drain.endpointWait, self.drain.closeTimeout, self.drain.handOffTimeout, self.drain.gracePeriod].all(d, d.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$')) || duration(self.drain.gracePeriod) >= duration(self.drain.endpointWait) + duration(self.drain.closeTimeout) + duration(self.drain.handOffTimeout) + duration('7s')",messageExpression="'drain.gracePeriod of ' + self.drain.gracePeriod + ' is too short: endpointWait ' + self.drain.endpointWait + ' + closeTimeout ' + self.drain.closeTimeout + ' + handOffTimeout ' + self.drain.handOffTimeout + ' + 7s to stop; make gracePeriod at least that long, or another part shorter'",message="drain.gracePeriod must be at least endpointWait + closeTimeout + handOffTimeout + 7s",fieldPath=".drain"
+// +kubebuilder:validation:XValidation:rule="[self.drain.endpointWait, self.drain.batchInterval, self.drain.closeTimeout, self.drain.handOffTimeout].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(d) <= duration('1h'))",message="drain.endpointWait, batchInterval, closeTimeout and handOffTimeout must be durations of at most 1h with a unit, for example 500ms or 30s",fieldPath=".drain"
+// +kubebuilder:validation:XValidation:rule="!has(self.drain.gracePeriod) || ![self.drain.endpointWait, self.drain.closeTimeout, self.drain.handOffTimeout, self.drain.gracePeriod].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$')) || duration(self.drain.gracePeriod) >= duration(self.drain.endpointWait) + duration(self.drain.closeTimeout) + duration(self.drain.handOffTimeout) + duration('7s')",messageExpression="'drain.gracePeriod of ' + self.drain.gracePeriod + ' is too short: endpointWait ' + self.drain.endpointWait + ' + closeTimeout ' + self.drain.closeTimeout + ' + handOffTimeout ' + self.drain.handOffTimeout + ' + 7s to stop; make gracePeriod at least that long, or another part shorter'",message="drain.gracePeriod must be at least endpointWait + closeTimeout + handOffTimeout + 7s",fieldPath=".drain"
 // +kubebuilder:validation:XValidation:rule="self.clustering.tls == oldSelf.clustering.tls || (has(self.replicas) && self.replicas == 0) || (has(oldSelf.replicas) && oldSelf.replicas == 0)",message="clustering.tls cannot change while there are pods, because nodes with and without TLS, or of two issuers, cannot talk to each other: scale to 0 replicas first, or make a new LiveStashCluster",fieldPath=".clustering"
 // +kubebuilder:validation:XValidation:rule="self.agent.enabled || !has(self.monitoring.podMonitor.enabled) || !self.monitoring.podMonitor.enabled",message="monitoring.podMonitor scrapes the agents, and agent.enabled is false: enable the agent, or remove monitoring.podMonitor",fieldPath=".monitoring"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout.canary) || (has(oldSelf.rollout.canary) && oldSelf.rollout.canary.pods == self.rollout.canary.pods) || self.rollout.canary.pods < (has(self.replicas) && self.replicas > 2 ? self.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".rollout.canary"
@@ -94,14 +97,19 @@ type LiveStashClusterSpec struct {
 	// +required
 	Adapter Adapter `json:"adapter"`
 
-	// ttl is how long a stash outlives its last use, as a duration with a unit ("90s", "5m", "1h"), rounded up to
-	// whole seconds. A page that is connected uses its stash. With BrowserMemory it does not: there, ttl is how old a
-	// stash may be, and should be as long as a session. A drain keeps stashes longer: see drain.keepFor. At least 1s; with
-	// BrowserMemory at most 24h. Default 5m, LiveStash's own.
+	// ttl is for how long a user's state can be given back, as a duration with a unit ("90s", "5m", "1h"), rounded up to whole
+	// seconds. From when on it counts depends on the adapter.
+	// ETS, Mnesia, Redis: from when the page was last connected. A connected page renews its stash four times per ttl, so what is
+	// left when it goes is between three quarters of ttl and all of it. A drain keeps the stashes of the sockets that it closes for longer:
+	// see drain.keepFor.
+	// BrowserMemory: from the user's last stash, also while the page is connected. Nothing renews it and no drain keeps it, so make ttl as
+	// long as a session; at most 24h.
+	// None: without effect.
+	// From 1s to 720h. Default 5m, LiveStash's own.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s')",message="ttl must be a duration of at least one second with a unit, for example 90s, 5m or 1h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="ttl must be a duration from 1s to 720h with a unit, for example 90s, 5m or 1h"
 	// +optional
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
@@ -132,7 +140,8 @@ type LiveStashClusterSpec struct {
 	Rollout RolloutSpec `json:"rollout,omitempty"`
 
 	// secretKeyBase is where SECRET_KEY_BASE comes from, with which Phoenix and LiveStash sign and encrypt. All pods
-	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes.
+	// share it, and it must survive restarts: who loses it loses every session. At least 64 bytes of text without control characters,
+	// such as a line break at its end.
 	// Default: generated once.
 	// +optional
 	SecretKeyBase *SecretSource `json:"secretKeyBase,omitempty"`
@@ -146,6 +155,18 @@ type LiveStashClusterSpec struct {
 	// persistence (managed).
 	// +optional
 	Redis *RedisSpec `json:"redis,omitempty"`
+
+	// acceptLossOf is the word that a change of the store waits for: the adapter whose stashes may be lost. Whatever leaves stashes
+	// behind (another adapter, another Redis, a volume for a managed Redis that had none), or deletes the volume of a managed Redis
+	// (its persistence is removed, or the Redis itself), is held until this names the adapter that is left: nothing is changed, and condition
+	// ReconcileSucceeded says what would be lost (StoreChangeHeld). A change where nothing is at stake needs no word. Remove it when
+	// the change is done, or the next one from that adapter is not held. Default: nothing may be lost.
+	// +optional
+	AcceptLossOf Adapter `json:"acceptLossOf,omitempty"`
+
+	// browserMemory is what adapter BrowserMemory needs to know; refused with any other.
+	// +optional
+	BrowserMemory *BrowserMemorySpec `json:"browserMemory,omitempty"`
 
 	// probes replaces the operator's probes of the application's container.
 	// +optional
@@ -176,7 +197,8 @@ type LiveStashClusterSpec struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// env are further environment variables of the application's container. The variables of the operator's contract
-	// (docs/reference/environment.md) are refused: each has a field of its own.
+	// (docs/reference/environment.md) are refused: each has a field of its own. So are flags of the Erlang virtual machine that name the
+	// node, move its ports or evaluate code, in ERL_FLAGS and the like.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="!self.exists(e, e.name in ['LIVE_STASH_ADAPTER', 'LIVE_STASH_TTL', 'LIVE_STASH_REDIS_URL', 'LIVE_STASH_REDIS_CACERTFILE', 'PORT', 'PHX_SERVER', 'PHX_HOST', 'SECRET_KEY_BASE', 'RELEASE_COOKIE', 'RELEASE_DISTRIBUTION', 'RELEASE_NODE', 'RELEASE_TMP', 'LIBCLUSTER_SERVICE', 'LIBCLUSTER_NAMESPACE', 'LIBCLUSTER_APP', 'CLUSTER_DOMAIN', 'DNS_CLUSTER_QUERY', 'POD_NAME', 'POD_NAMESPACE', 'POD_IP', 'ERL_AFLAGS', 'ERL_FULLSWEEP_AFTER'] || e.name.startsWith('LIVESTASH_'))",message="env must not set a variable of the operator's contract (LIVE_STASH_*, LIVESTASH_*, PORT, PHX_SERVER, PHX_HOST, SECRET_KEY_BASE, RELEASE_COOKIE, RELEASE_DISTRIBUTION, RELEASE_NODE, RELEASE_TMP, LIBCLUSTER_*, CLUSTER_DOMAIN, DNS_CLUSTER_QUERY, POD_*, ERL_AFLAGS, ERL_FULLSWEEP_AFTER): remove it and use the field of the spec that stands for it"
 	// +listType=map
@@ -195,6 +217,11 @@ type LiveStashClusterSpec struct {
 	// container is named `app`. Identity (labels of the selector, host name, contract variables) cannot be changed.
 	// +optional
 	PodTemplate *PodTemplateOverride `json:"podTemplate,omitempty"`
+
+	// serviceAccount is the identity of the pods: the ServiceAccount of the LiveStashCluster's name, which the operator makes and gives
+	// no rights. Bind what the application needs to it.
+	// +optional
+	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitempty"`
 
 	// upgrade is when the fleet's pods, and those of a Redis that the operator runs, get what a new version of the operator makes of the
 	// same spec: the agent, Redis' image, every detail of the pods. WithNextRollout: with the next rollout of their own, when the spec
@@ -238,15 +265,16 @@ type HTTPSpec struct {
 	Port int32 `json:"port,omitempty"`
 
 	// host is the public host name (PHX_HOST): Phoenix makes URLs with it and checks the origin of sockets against it.
-	// Default: the DNS name of the client Service.
+	// It is a DNS name, or an IPv4 address, alone. Default: the DNS name of the client Service.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?[.])*[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)?$')",message="host must be a DNS name alone, for example shop.example.com: leave out the scheme, the port and the path, and write a name with other letters than a-z in its xn-- form"
 	// +optional
 	Host string `json:"host,omitempty"`
 
 	// readinessPath is a path that answers 2xx or 3xx when the application can serve, for example /healthz.
 	// Default none: an open port counts as ready, because a Phoenix application has no such path unless it makes one.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.startsWith('/')",message="readinessPath must start with '/', for example /healthz"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[!-~]*)?$') && !self.contains('#')",message="readinessPath must start with '/', for example /healthz, and be printable ASCII without spaces and '#': percent-encode other characters"
 	// +optional
 	ReadinessPath string `json:"readinessPath,omitempty"`
 
@@ -336,9 +364,11 @@ type BEAMSpec struct {
 	// +optional
 	PortLimit int32 `json:"portLimit,omitempty"`
 
-	// extraFlags are added to ERL_AFLAGS, after the operator's own.
+	// extraFlags are added to ERL_AFLAGS, after the operator's own. One line of printable ASCII; quotes must end, and there is no
+	// escape character.
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="!self.matches('(^| )-(name|sname|setcookie)( |$)|inet_dist_listen_m')",message="extraFlags must not set the node name, the cookie or the distribution port: the operator sets them (spec.clustering)"
+	// +kubebuilder:validation:XValidation:rule="!self.matches(r'(^|[\\x00- \\x22\\x27])-(name|sname|setcookie|remsh|eval|s|run|dist_listen|erl_epmd_port)([\\x00- \\x22\\x27]|$)|inet_dist_listen_m')",message="extraFlags must not set the node name, the cookie or the distribution port, which the operator sets (spec.clustering), nor evaluate code (-eval, -s, -run), which belongs in the release"
+	// +kubebuilder:validation:XValidation:rule="self.matches(r'^([ !#-&(-\\x5b\\x5d-~]|\\x22[ !#-\\x5b\\x5d-~]*\\x22|\\x27[ -&(-\\x5b\\x5d-~]*\\x27)*$')",message="extraFlags must be one line of printable ASCII with no backslash and with quotes that end: write what needs more into the release's rel/vm.args.eex"
 	// +optional
 	ExtraFlags string `json:"extraFlags,omitempty"`
 }
@@ -371,10 +401,12 @@ type DisruptionBudgetSpec struct {
 	Enabled *bool `json:"enabled,omitempty"`
 
 	// maxUnavailable is how many pods, or what share of them, may be away at once: a number, or a percentage in quotes. It
-	// bounds evictions; a rollout takes one pod at a time in any case. Default 1.
+	// bounds evictions; a rollout takes one pod at a time in any case. With 1 replica, 1 means that no eviction
+	// may take the only pod: the operator takes it off a node that is cordoned, when a second one has its users, if it may
+	// see nodes and spec.rollout.surge is not Never. '100%' lets evictions take it at once. Default 1.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^(100|[1-9]?[0-9])%$')",message="maxUnavailable must be a number of pods from 0 on, or a percentage from 0% to 100% in quotes, for example 1 or '25%'"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }

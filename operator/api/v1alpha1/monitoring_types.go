@@ -28,7 +28,7 @@ type PodMonitorSpec struct {
 	// interval is how often the pods are scraped, from 1s on. Default: Prometheus' own.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') && self != '' && duration(self) >= duration('1s')",message="interval must be a duration of at least one second in whole hours, minutes and seconds, for example 15s or 1m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') && self != '' && duration(self) >= duration('1s')",message="interval must be a duration of at least one second in whole hours, minutes and seconds, for example 15s or 1m"
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
 }

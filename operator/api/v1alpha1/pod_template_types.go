@@ -9,9 +9,21 @@ type PodTemplateOverride struct {
 	Metadata PodMetadataOverride `json:"metadata,omitempty"`
 
 	// spec is a strategic merge patch for the pods' spec: any field of a PodSpec, lists merged by their keys as
-	// `kubectl patch` does. Entries of containers other than `app` are sidecars.
+	// `kubectl patch` does. Entries of containers other than `app` are sidecars. What is more than the namespace's, such as hostPath,
+	// hostPID, privileged or added capabilities, makes ReconcileSucceeded False with the reason InvalidSpec, unless whoever runs the
+	// operator allows it to all fleets (allowPrivilegedPodTemplates of its chart).
 	// +optional
 	Spec *PodSpecOverride `json:"spec,omitempty"`
+}
+
+// ServiceAccountSpec is the identity of a fleet's pods.
+type ServiceAccountSpec struct {
+	// annotations are added to the ServiceAccount, for example eks.amazonaws.com/role-arn or iam.gke.io/gcp-service-account, by which a
+	// cloud knows who the pods are. Those under livestash.dev/ are the operator's. Pods that run keep what they got. Default none.
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('livestash.dev/'))",message="serviceAccount.annotations must not set livestash.dev/*: those are the operator's"
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // PodMetadataOverride adds labels and annotations to the pods.
@@ -34,6 +46,7 @@ type PodMetadataOverride struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) && !has(self.subdomain) && !has(self.hostNetwork)",message="podTemplate.spec must not set hostname, subdomain or hostNetwork: they are the pod's identity in the BEAM cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceAccountName) && !has(self.serviceAccount)",message="podTemplate.spec must not set serviceAccountName or serviceAccount: the pods run as the ServiceAccount of the LiveStashCluster's name; bind what they need to that one, and set a cloud's identity in spec.serviceAccount.annotations"
 // +kubebuilder:validation:XValidation:rule="!has(self.terminationGracePeriodSeconds)",message="podTemplate.spec must not set terminationGracePeriodSeconds: set spec.drain.gracePeriod"
 // +kubebuilder:validation:XValidation:rule="!has(self.containers) || self.containers.all(c, c.name == 'app' || has(c.image))",message="podTemplate.spec.containers: the application's container is named app and cannot be renamed; a container with another name is a sidecar and needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.containers) || !self.containers.exists(c, c.name == 'app' && has(c.image))",message="podTemplate.spec.containers: set the image of the container app in spec.image"
@@ -57,6 +70,14 @@ type PodSpecOverride struct {
 	// hostNetwork is refused: pods of one node would share one address.
 	// +optional
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
+
+	// serviceAccountName is refused: it would lend another ServiceAccount's rights. See spec.serviceAccount.
+	// +optional
+	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
+
+	// serviceAccount is refused: it is the old name of serviceAccountName.
+	// +optional
+	ServiceAccount *string `json:"serviceAccount,omitempty"`
 
 	// terminationGracePeriodSeconds is refused: it is spec.drain.gracePeriod.
 	// +optional

@@ -9,7 +9,7 @@ import (
 // RedisSpec is the store of adapter Redis: one of managed, operator and external. Default managed.
 //
 // A change to another store, for example from managed to external, stops every pod before the first one with the new store
-// starts, so that no user meets an old stash again. Stashes are not carried over.
+// starts, so that no user meets an old stash again. Stashes are not carried over: the change waits for spec.acceptLossOf.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.managed), has(self.operator), has(self.external)].filter(set, set).size() <= 1",message="redis must have at most one of managed (a Redis server that this operator runs), operator (one that redis-operator runs) and external (one of your own): remove the others; without any of them it is managed"
 type RedisSpec struct {
@@ -83,12 +83,13 @@ type RedisScheduling struct {
 
 // RedisPersistence keeps stashes on a volume, in an append-only file that is written to disk every second: a restart loses
 // nothing, a crash up to a second. The volume is deleted with the LiveStashCluster, and when persistence is removed.
+// Removing it loses all stashes, and so does adding it to a Redis that has served: both wait for spec.acceptLossOf: Redis.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="storageClassName cannot change, because the volume exists: remove persistence, wait until Redis runs without it, and add it again with the other class; the stashes are lost by that",fieldPath=".storageClassName"
-// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || !isQuantity(string(oldSelf.size)) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="size cannot become smaller, because volumes can only grow: leave it, or remove persistence and add it again, by which the stashes are lost",fieldPath=".size"
 type RedisPersistence struct {
-	// size of the volume. It may grow where the StorageClass allows it. The append-only file takes up to twice the memory.
-	// Default 1Gi.
+	// size of the volume. It may grow where the StorageClass allows it; where it does not, the volume stays as it is, and
+	// ReconcileSucceeded says so. A size that the volume has not reached may be taken back. The append-only file takes up to
+	// twice the memory. Default 1Gi.
 	// +kubebuilder:default="1Gi"
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
@@ -119,6 +120,7 @@ type RedisExporter struct {
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || !has(self.replicas)",message="replicas is only read with mode Replication: remove it, or set mode to Replication",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode cannot change, because the stashes would be lost in silence: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".mode"
 // +kubebuilder:validation:XValidation:rule="has(self.persistence) == has(oldSelf.persistence)",message="persistence cannot be added or removed, because redis-operator cannot do it either: set spec.redis to another store first, or make a new LiveStashCluster",fieldPath=".persistence"
+// +kubebuilder:validation:XValidation:rule="!has(self.persistence) || !has(oldSelf.persistence) || !isQuantity(string(self.persistence.size)) || !isQuantity(string(oldSelf.persistence.size)) || quantity(string(self.persistence.size)).compareTo(quantity(string(oldSelf.persistence.size))) >= 0",message="persistence.size cannot become smaller, because volumes can only grow: leave it, set spec.redis to another store, or make a new LiveStashCluster",fieldPath=".persistence.size"
 type OperatedRedis struct {
 	// mode is Standalone, one Redis server, or Replication, a master with replicas and Sentinels that make a replica the
 	// master when the master is gone. Default Replication.
@@ -255,6 +257,10 @@ type RedisStatus struct {
 	// takes over its stashes first.
 	// +optional
 	Server *RedisServer `json:"server,omitempty"`
+
+	// volumeSize is the size that the volume has, with mode Managed and persistence.
+	// +optional
+	VolumeSize *resource.Quantity `json:"volumeSize,omitempty"`
 }
 
 // RedisServer is a pod that has stashes in its memory.

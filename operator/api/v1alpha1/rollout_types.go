@@ -105,7 +105,7 @@ type BeforeSpec struct {
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="rollout.before.deadline must be a duration from 1s to 24h with a unit, for example 90s or 10m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="rollout.before.deadline must be a duration from 1s to 24h with a unit, for example 90s or 10m"
 	// +optional
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
@@ -136,7 +136,7 @@ type CanarySpec struct {
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duration must be from 1s to 24h with a unit, for example 5m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="duration must be from 1s to 24h with a unit, for example 5m"
 	// +optional
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
@@ -229,9 +229,29 @@ type RolloutStatus struct {
 	// +optional
 	HandedOver int64 `json:"handedOver,omitempty"`
 
-	// lost is how many stashes could not be handed over.
+	// lost is how many stashes could not be handed over. Of those that were handed over, the new release's pages may refuse some:
+	// that is in notRecovered.
 	// +optional
 	Lost int64 `json:"lost,omitempty"`
+
+	// returned is how often a user came back to a pod of the fleet, new or old, from the beginning of the rollout until two minutes
+	// after its end, while the operator ran. Who comes for the first time, or loads the page anew, does not come back.
+	// +optional
+	Returned int64 `json:"returned,omitempty"`
+
+	// notRecovered is how many of these returns were not given a state. Some are nobody's loss: of users who had stashed nothing yet,
+	// or who were away for longer than the TTL. So it is told as a loss (a Warning event ReturnsNotRecovered, the alert
+	// LiveStashReturnsNotRecovered) only of ten returns and more, when it is more than a tenth of them and more than twice the usual
+	// share; where that is above a third, when it is nearer to all of them than to the usual share.
+	// +optional
+	NotRecovered int64 `json:"notRecovered,omitempty"`
+
+	// usuallyNotRecovered is what share of returns to expect without a state, in percent, rounded up: the least of the rollouts
+	// in this list and of what the replaced pods had counted since they started, each of at least ten returns. 0: none, or nothing is known.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	UsuallyNotRecovered int32 `json:"usuallyNotRecovered,omitempty"`
 }
 
 // RolloutOutcome is how a rollout ended.

@@ -150,12 +150,12 @@ func TestBadClustersAreRefused(t *testing.T) {
 		{
 			name: "ttl of zero",
 			spec: `{image: a, adapter: ETS, ttl: 0s}`,
-			says: []string{"spec.ttl", "at least one second", "90s, 5m or 1h"},
+			says: []string{"spec.ttl", "from 1s to 720h", "90s, 5m or 1h"},
 		},
 		{
 			name: "negative ttl",
 			spec: `{image: a, adapter: ETS, ttl: -5m}`,
-			says: []string{"spec.ttl", "at least one second"},
+			says: []string{"spec.ttl", "from 1s to 720h"},
 		},
 		{
 			name: "ttl without a unit",
@@ -189,6 +189,12 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says:   []string{"metadata.name must be at most 45 characters"},
 		},
 		{
+			name:   "name of every namespace's ServiceAccount",
+			object: "default",
+			spec:   `{image: a, adapter: ETS}`,
+			says:   []string{"metadata.name must not be default", "ServiceAccount", "choose another name"},
+		},
+		{
 			name:   "a name that is no host name",
 			object: "shop.eu",
 			spec:   `{image: a, adapter: ETS}`,
@@ -204,6 +210,16 @@ func TestBadClustersAreRefused(t *testing.T) {
 			name: "redis with another adapter",
 			spec: `{image: a, adapter: ETS, redis: {external: {urlSecretRef: {name: r, key: url}}}}`,
 			says: []string{"spec.redis", "only read with adapter Redis: remove spec.redis"},
+		},
+		{
+			name: "browserMemory with another adapter",
+			spec: `{image: a, adapter: ETS, browserMemory: {maxStashBytes: 9000}}`,
+			says: []string{"spec.browserMemory", "only read with adapter BrowserMemory: remove spec.browserMemory"},
+		},
+		{
+			name: "stashes of no size",
+			spec: `{image: a, adapter: BrowserMemory, browserMemory: {maxStashBytes: 0}}`,
+			says: []string{"spec.browserMemory.maxStashBytes", "greater than or equal to 1000"},
 		},
 		{
 			name: "two Redis stores at once",
@@ -322,6 +338,21 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.podTemplate.spec", "must not set hostname"},
 		},
 		{
+			name: "podTemplate with another's rights",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {serviceAccountName: admin}}}`,
+			says: []string{"spec.podTemplate.spec", "set a cloud's identity in spec.serviceAccount.annotations"},
+		},
+		{
+			name: "podTemplate with another's rights, the old way",
+			spec: `{image: a, adapter: ETS, podTemplate: {spec: {serviceAccount: admin}}}`,
+			says: []string{"spec.podTemplate.spec", "bind what they need to that one"},
+		},
+		{
+			name: "an annotation of the operator's on the ServiceAccount",
+			spec: `{image: a, adapter: ETS, serviceAccount: {annotations: {livestash.dev/prepared: x}}}`,
+			says: []string{"spec.serviceAccount.annotations", "those are the operator's"},
+		},
+		{
 			name: "podTemplate on the host's network",
 			spec: `{image: a, adapter: ETS, podTemplate: {spec: {hostNetwork: true}}}`,
 			says: []string{"spec.podTemplate.spec", "hostNetwork"},
@@ -380,6 +411,11 @@ func TestBadClustersAreRefused(t *testing.T) {
 			name: "a surge that there is not",
 			spec: `{image: a, adapter: ETS, rollout: {surge: Sometimes}}`,
 			says: []string{"spec.rollout.surge", `"Auto", "Always", "Never"`},
+		},
+		{
+			name: "a word for a store that there is not",
+			spec: `{image: a, adapter: ETS, acceptLossOf: all}`,
+			says: []string{"spec.acceptLossOf", `"ETS", "BrowserMemory", "Redis", "Mnesia", "None"`},
 		},
 		{
 			name: "configuration that does something else",
@@ -467,6 +503,11 @@ func TestBadClustersAreRefused(t *testing.T) {
 			says: []string{"spec.disruptionBudget.maxUnavailable", "a number of pods from 0 on"},
 		},
 		{
+			name: "more pods unavailable than can be counted",
+			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: 1099511627776}}`,
+			says: []string{"spec.disruptionBudget.maxUnavailable", "a number of pods from 0 on"},
+		},
+		{
 			name: "a number in quotes unavailable",
 			spec: `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "1"}}`,
 			says: []string{"spec.disruptionBudget.maxUnavailable", "for example 1 or '25%'"},
@@ -504,15 +545,7 @@ func TestBadClustersAreRefused(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			refusal := apply(t, c.object, c.spec)
-			if refusal == nil {
-				t.Fatal("it was accepted")
-			}
-			for _, part := range c.says {
-				if !strings.Contains(refusal.Error(), part) {
-					t.Errorf("the refusal does not say %q:\n%v", part, refusal)
-				}
-			}
+			refused(t, c.object, c.spec, c.says...)
 		})
 	}
 }
@@ -561,6 +594,7 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a PodMonitor":              `{image: a, adapter: ETS, monitoring: {podMonitor: {enabled: true, interval: 1m30s}}}`,
 		"external redis, TLS off":   `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: false}}}}`,
 		"external redis, own CA":    `{image: a, adapter: Redis, redis: {external: {host: redis, tls: {enabled: true}, caSecretRef: {name: ca, key: ca.crt}}}}`,
+		"a word for Redis":          `{image: a, adapter: ETS, acceptLossOf: Redis}`,
 		"upgraded immediately":      `{image: a, adapter: ETS, upgrade: Immediately}`,
 		"upgraded with a rollout":   `{image: a, adapter: ETS, upgrade: WithNextRollout}`,
 		"a surge by itself":         `{image: a, adapter: ETS, rollout: {surge: Auto}}`,
@@ -578,6 +612,7 @@ func TestGoodClustersAreAccepted(t *testing.T) {
 		"a canary of half the pods": `{image: a, adapter: ETS, replicas: 6, rollout: {canary: {pods: 3, duration: 1h30m, minRecovered: "0", maxCrashes: 2}}}`,
 		"a week for hidden tabs":    `{image: a, adapter: ETS, drain: {keepFor: 168h, keepBytes: 2Gi}}`,
 		"nothing for hidden tabs":   `{image: a, adapter: ETS, drain: {keepFor: 0s, keepBytes: 0}}`,
+		"stashes through no proxy":  `{image: a, adapter: BrowserMemory, browserMemory: {maxStashBytes: 9500}}`,
 		"a quarter unavailable":     `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "25%"}}`,
 		"all unavailable":           `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: "100%"}}`,
 		"none unavailable":          `{image: a, adapter: ETS, disruptionBudget: {maxUnavailable: 0}}`,
@@ -645,14 +680,15 @@ func TestTLSChangesOnlyWithoutPods(t *testing.T) {
 // What exists for a store cannot be changed in every way.
 func TestRedisChanges(t *testing.T) {
 	cases := map[string]struct{ before, after, says string }{
-		"another mode of redis-operator": {`{operator: {}}`, `{operator: {mode: Standalone}}`, "make a new LiveStashCluster"},
-		"a volume for redis-operator":    {`{operator: {}}`, `{operator: {persistence: {}}}`, "persistence cannot be added or removed"},
-		"another StorageClass":           {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {storageClassName: b}}}`, "storageClassName cannot change"},
-		"the default StorageClass":       {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {}}}`, "storageClassName cannot change"},
-		"a smaller volume":               {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 2000Mi}}}`, "size cannot become smaller"},
-		"a larger volume":                {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 3Gi}}}`, ""},
-		"no volume":                      {`{managed: {persistence: {}}}`, `{managed: {}}`, ""},
-		"another store":                  {`{managed: {persistence: {}}}`, `{external: {host: redis}}`, ""},
+		"another mode of redis-operator":           {`{operator: {}}`, `{operator: {mode: Standalone}}`, "make a new LiveStashCluster"},
+		"a volume for redis-operator":              {`{operator: {}}`, `{operator: {persistence: {}}}`, "persistence cannot be added or removed"},
+		"another StorageClass":                     {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {storageClassName: b}}}`, "storageClassName cannot change"},
+		"the default StorageClass":                 {`{managed: {persistence: {storageClassName: a}}}`, `{managed: {persistence: {}}}`, "storageClassName cannot change"},
+		"a smaller volume, of which there is none": {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 2000Mi}}}`, ""},
+		"a smaller volume for redis-operator":      {`{operator: {persistence: {size: 2Gi}}}`, `{operator: {persistence: {size: 1Gi}}}`, "size cannot become smaller"},
+		"a larger volume":                          {`{managed: {persistence: {size: 2Gi}}}`, `{managed: {persistence: {size: 3Gi}}}`, ""},
+		"no volume":                                {`{managed: {persistence: {}}}`, `{managed: {}}`, ""},
+		"another store":                            {`{managed: {persistence: {}}}`, `{external: {host: redis}}`, ""},
 	}
 	spec := func(redis string) string { return "{image: a, adapter: Redis, redis: " + redis + "}" }
 	for name, c := range cases {

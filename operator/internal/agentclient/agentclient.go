@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // Header is in every answer of an agent; its value is the agent's version.
@@ -40,6 +42,8 @@ const (
 	dialTime = 2 * time.Second
 	// idleTime is shorter than the 15 seconds after which an agent closes an idle connection.
 	idleTime = 10 * time.Second
+	// readAtOnce is how many answers are read at the same time: what is read of a hostile one may take a hundred times its bytes.
+	readAtOnce = 4
 	// maxIdle bounds the idle connections to all pods together.
 	maxIdle = 256
 )
@@ -122,7 +126,7 @@ type UnreachableError struct {
 func (e *UnreachableError) Error() string {
 	switch KindOf(e.Cause) {
 	case KindRefused:
-		return fmt.Sprintf("No agent listens on port %d: it gave up, or the image is no Elixir release that starts with ERL_AFLAGS. The container's log says which.", e.Port)
+		return fmt.Sprintf("No agent listens on port %d: it gave up, or what runs is no Elixir release that starts with ERL_AFLAGS (spec.image, or a command in spec.podTemplate.spec). The container's log says which.", e.Port)
 	case KindSilent:
 		return fmt.Sprintf("The agent on port %d does not answer in time: the node is frozen or overloaded, or a network policy keeps the operator out.", e.Port)
 	default:
@@ -192,11 +196,15 @@ func KindOf(err error) Kind {
 }
 
 // Client asks agents. It is safe for concurrent use.
-type Client struct{ http http.Client }
+type Client struct {
+	http http.Client
+	// reading has room for readAtOnce.
+	reading chan struct{}
+}
 
 // New makes a client. It keeps a connection open for a moment: in a rollout a pod is asked every second.
 func New() *Client {
-	return &Client{http: http.Client{
+	return &Client{reading: make(chan struct{}, readAtOnce), http: http.Client{
 		// No proxy of the environment: pods are reached directly.
 		Transport: &http.Transport{
 			DialContext:            (&net.Dialer{Timeout: dialTime}).DialContext,
@@ -243,6 +251,8 @@ func get[T any](ctx context.Context, c *Client, podIP string, port int32, path s
 	if err != nil {
 		return nothing, &BadAnswerError{port, version, err}
 	}
+	c.reading <- struct{}{}
+	defer func() { <-c.reading }()
 	answer, err := read(body)
 	if err != nil {
 		return nothing, &BadAnswerError{port, version, err}
@@ -284,12 +294,21 @@ func readStatus(body []byte) (Status, error) {
 	if status.Node == "" {
 		return Status{}, errors.New("it names no node")
 	}
+	if !status.counts() {
+		return Status{}, errors.New("it counts what no node has: a number below zero, or an absurd one")
+	}
 	status.Version, status.OTP, status.Adapter = shortened(status.Version, maxWord), shortened(status.OTP, maxWord), shortened(status.Adapter, maxWord)
 	status.Node = shortened(status.Node, maxName)
 	status.Reason, status.Store.Reason = shortened(status.Reason, maxText), shortened(status.Store.Reason, maxText)
 	status.Peers.MissingNodes = fewNames(status.Peers.MissingNodes)
 	status.Versions = fewVersions(status.Versions)
 	return status, nil
+}
+
+// counts is whether the answer's numbers are believed: they are added up over pods, and told in a status.
+func (s *Status) counts() bool {
+	return plausible.Counts(s.Stashes, s.StashBytes, s.LargestStashBytes, s.UptimeSeconds, s.Handoffs.Sent, s.Handoffs.Received, s.Handoffs.Failed,
+		s.Returns.Recovered, s.Returns.NotRecovered, int64(s.Peers.Expected), int64(s.Peers.Connected), int64(s.Peers.Missing))
 }
 
 // fewNames is a copy that keeps nothing of a longer list in memory.

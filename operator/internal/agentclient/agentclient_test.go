@@ -446,3 +446,25 @@ func TestParseReport(t *testing.T) {
 		})
 	}
 }
+
+// Counts go into sums over pods and into a status: what no pod has is refused.
+func TestAbsurdCounts(t *testing.T) {
+	for _, field := range []string{`"stashes":123`, `"stashBytes":45678`, `"largestStashBytes":9`, `"sent":1`, `"received":2`, `"recovered":4`, `"expected":2`, `"missing":1`, `"uptimeSeconds":12`} {
+		for _, value := range []string{"-1", "9223372036854775807"} {
+			name, _, _ := strings.Cut(field, ":")
+			ip, port := agent(t, http.StatusOK, strings.Replace(answer, field, name+":"+value, 1))
+			_, err := ask(t, ip, port)
+			var bad *BadAnswerError
+			if !errors.As(err, &bad) {
+				t.Errorf("%s:%s is taken (%v)", name, value, err)
+			}
+		}
+	}
+	for _, message := range []string{
+		`{"livestash":1,"handedOff":9223372036854775807}`, `{"livestash":1,"sessionsBefore":-1}`, `{"livestash":1,"seconds":1e300}`,
+	} {
+		if report, taken := ParseReport([]byte(message)); taken {
+			t.Errorf("%s is taken: %v", message, report)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // Metrics are the figures of an agent's /metrics that benchmarks sample: what its node has at this moment, and what it has
@@ -66,7 +68,17 @@ func readMetrics(body []byte) (Metrics, error) {
 		RedisOut:        read.value("livestash_network_bytes_total", "kind", "redis", "direction", "out"),
 		CPUSeconds:      read.value("livestash_cpu_seconds_total"),
 	}
-	return metrics, errors.Join(read.missing...)
+	return metrics, errors.Join(append(read.missing, metrics.Check())...)
+}
+
+// Check refuses figures that no virtual machine has.
+func (m Metrics) Check() error {
+	return plausible.Named{
+		"processes": m.Processes, "memory": m.Memory, "memoryProcesses": m.MemoryProcesses, "memoryBinary": m.MemoryBinary,
+		"memoryEts": m.MemoryETS, "stashes": m.Stashes, "stashBytes": m.StashBytes, "httpIn": m.HTTPIn, "httpOut": m.HTTPOut,
+		"distributionIn": m.DistributionIn, "distributionOut": m.DistributionOut, "redisIn": m.RedisIn, "redisOut": m.RedisOut,
+		"cpuSeconds": m.CPUSeconds,
+	}.Check()
 }
 
 // reader looks figures up, and remembers those that are not there: a figure that an agent stops to tell must not become 0.

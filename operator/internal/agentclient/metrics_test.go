@@ -96,3 +96,16 @@ func TestBadMetrics(t *testing.T) {
 		t.Errorf("Metrics of another server = %v, want a *ForeignServerError", err)
 	}
 }
+
+// Figures that no pod has are refused, and not drawn or added up.
+func TestAbsurdMetrics(t *testing.T) {
+	text := metricsText(t)
+	for _, figure := range []string{"NaN", "+Inf", "-Inf", "-1", "1e300", "1e17"} {
+		ip, port := serveMetrics(t, http.StatusOK, strings.Replace(text, "livestash_stashes 7", "livestash_stashes "+figure, 1))
+		_, err := New().Metrics(t.Context(), ip, port)
+		var bad *BadAnswerError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), "stashes") {
+			t.Errorf("%s stashes: %v, want a *BadAnswerError that names them", figure, err)
+		}
+	}
+}

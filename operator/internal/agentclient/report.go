@@ -1,6 +1,10 @@
 package agentclient
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
+)
 
 const (
 	reportFormat = 1
@@ -20,6 +24,8 @@ type Report struct {
 	// OtherVersion are those of HandedOff that were made by pages of another version of the application: the pages that run
 	// where they went may refuse them.
 	OtherVersion int64 `json:"otherVersion"`
+	// LargestStashBytes is the size of the largest BrowserMemory stash that the node made, else 0.
+	LargestStashBytes int64 `json:"largestStashBytes"`
 	// Reason is a sentence when NotHandedOff is not 0.
 	Reason string `json:"reason"`
 	// Seconds is how long the drain took.
@@ -37,7 +43,7 @@ func ParseReport(message []byte) (Report, bool) {
 		return Report{}, false
 	}
 	r := report.Report
-	if min(r.SessionsBefore, r.SocketsClosed, r.HandedOff, r.NotHandedOff, r.OtherVersion) < 0 || r.Seconds < 0 {
+	if !plausible.Counts(r.SessionsBefore, r.SocketsClosed, r.HandedOff, r.NotHandedOff, r.OtherVersion, r.LargestStashBytes) || !plausible.Seconds(r.Seconds) {
 		return Report{}, false
 	}
 	r.Reason = shortened(r.Reason, maxText)

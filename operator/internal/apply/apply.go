@@ -27,6 +27,9 @@ type Applier struct {
 
 	// Live reads from the API server.
 	Live client.Reader
+
+	// TakesBack is whether an owner may have what was applied for one of its name that is gone: see IsLeft.
+	TakesBack bool
 }
 
 // All applies the objects, in their order. One that cannot be applied does not stop the others, except those that are not there
@@ -81,7 +84,7 @@ func (a Applier) one(ctx context.Context, owner, desired client.Object, failed m
 		}
 		return want, a.create(ctx, owner, want)
 	}
-	if err := a.CheckOwner(owner, known); err != nil {
+	if err := a.checkOwner(owner, known, want); err != nil {
 		return nil, err
 	}
 	if asWanted, err := isAsWanted(known, want); err != nil || asWanted {
@@ -108,7 +111,7 @@ func (a Applier) create(ctx context.Context, owner client.Object, want *unstruct
 	if err := a.Live.Get(ctx, client.ObjectKeyFromObject(want), live); err != nil {
 		return fmt.Errorf("looking up %s: %w", kindAndName(want), err)
 	}
-	if err := a.CheckOwner(owner, live); err != nil {
+	if err := a.checkOwner(owner, live, want); err != nil {
 		return err
 	}
 	return a.change(ctx, live, want)
@@ -126,7 +129,10 @@ func (a Applier) change(ctx context.Context, live client.Object, want *unstructu
 		}
 		err = a.apply(ctx, want, client.ForceOwnership)
 	}
-	return err
+	if !apierrors.IsInvalid(err) || want.Object["spec"] == nil || a.replaceLists(ctx, live, want) != nil {
+		return err // the first one tells best what is wrong
+	}
+	return a.apply(ctx, want, client.ForceOwnership)
 }
 
 func (a Applier) apply(ctx context.Context, want *unstructured.Unstructured, options ...client.ApplyOption) error {

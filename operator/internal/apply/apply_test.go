@@ -176,6 +176,51 @@ func TestSomebodyElsesObjectIsNotAdopted(t *testing.T) {
 	}
 }
 
+// What was applied for an owner that is gone is taken back by one of its name, if it may.
+func TestObjectThatWasLeft(t *testing.T) {
+	owner, ctx := newOwner(t), t.Context()
+	takesBack := underTest
+	takesBack.TakesBack = true
+	cases := map[string]struct {
+		applier Applier
+		change  func(client.Object)
+		taken   bool
+	}{
+		"left":               {takesBack, func(client.Object) {}, true},
+		"left, not known":    {Applier{Writer: underTest.Writer, Live: underTest.Live, Known: nothingKnown{}, TakesBack: true}, func(client.Object) {}, true},
+		"may not":            {underTest, func(client.Object) {}, false},
+		"with another label": {takesBack, func(object client.Object) { object.SetLabels(map[string]string{"fleet": "other"}) }, false},
+		"not applied":        {takesBack, func(object client.Object) { object.SetAnnotations(nil) }, false},
+		"with an owner of its own": {takesBack, func(object client.Object) {
+			object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}})
+		}, false},
+		"with what somebody changed": {takesBack, func(object client.Object) { object.(*corev1.Service).Spec.Ports[0].Port = 81 }, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := underTest.One(ctx, owner, service(owner, "web"))
+			suite.Must(t, err)
+			live := read(t, service(owner, "web"))
+			defer func() { suite.Must(t, api.Delete(ctx, live)) }()
+			live.SetOwnerReferences(nil)
+			c.change(live)
+			suite.Must(t, api.Update(ctx, live))
+			_, err = c.applier.One(ctx, owner, service(owner, "web"))
+			var conflict *ConflictError
+			if c.taken && err != nil || !c.taken && !errors.As(err, &conflict) {
+				t.Errorf("One = %v", err)
+			}
+			live = read(t, live)
+			if is := metav1.IsControlledBy(live, owner); is != c.taken {
+				t.Errorf("the owner controls it: %v, want %v", is, c.taken)
+			}
+			if c.taken && (len(live.Spec.Ports) != 1 || live.Spec.Ports[0].Port != 80) {
+				t.Errorf("ports %v", live.Spec.Ports)
+			}
+		})
+	}
+}
+
 // The cache lags behind what was just made.
 func TestOwnObjectThatIsNotKnownYet(t *testing.T) {
 	owner, ctx := newOwner(t), t.Context()

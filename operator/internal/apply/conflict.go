@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// ConflictRetry is when to try again after a ConflictError: nothing tells when an object of somebody else is gone.
+// ConflictRetry is when to try again after a ConflictError, or when the API server has refused an object: nothing tells when an object of
+// somebody else is gone, or when a quota has room.
 const ConflictRetry = 20 * time.Second
 
 // ConflictError is about objects that have a name that is wanted, and are somebody else's.

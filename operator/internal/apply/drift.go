@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,15 +71,15 @@ func Covers(have, want any) (bool, error) {
 	return covers(content[0], content[1]), nil
 }
 
-// covers is whether have holds everything in want. It may hold more: defaults, and fields and list entries of others. A wanted
-// null is covered by a field that is not there.
+// covers is whether have holds everything in want. It may hold more: defaults, and fields and list entries of others, but not in a
+// selector, which would select something else. A wanted null is covered by a field that is not there.
 func covers(have, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
 		// What is no object has no fields: it covers an empty one, which is dropped on the way through a typed object.
 		fields, _ := have.(map[string]any)
 		for key, value := range want {
-			if !covers(fields[key], value) {
+			if !covers(fields[key], value) || isSelector(key) && fields[key] != nil && !covers(value, fields[key]) {
 				return false
 			}
 		}
@@ -90,6 +91,9 @@ func covers(have, want any) bool {
 		return reflect.DeepEqual(have, want)
 	}
 }
+
+// isSelector is whether a field of that name is one: selector, podSelector, labelSelector, nodeSelector.
+func isSelector(field string) bool { return strings.HasSuffix(field, "elector") }
 
 // coversList matches each wanted entry with some entry that covers it: the entries of others may stand between.
 func coversList(have, want []any) bool {

@@ -32,6 +32,11 @@ func TestCovers(t *testing.T) {
 		"nothing wanted, nothing there": {"{}", "{}", true},
 		"a wanted null":                 {"{a: 1}", "{a: 1, b: null}", true},
 		"a value for a wanted null":     {"{a: 1, b: {c: 1}}", "{a: 1, b: null}", false},
+		"the same selector":             {"{selector: {a: b}}", "{selector: {a: b}}", true},
+		"a selector of fewer":           {"{selector: {a: b, c: d}}", "{selector: {a: b}}", false},
+		"a deeper selector of fewer":    {"{podSelector: {matchLabels: {a: b, c: d}}}", "{podSelector: {matchLabels: {a: b}}}", false},
+		"a selector of all":             {"{podSelector: {}}", "{podSelector: {}}", true},
+		"a dropped selector of all":     {"{}", "{podSelector: {}}", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // The finest and coarsest scale that make sense: buckets that grow by 0.07 % and by a factor of 65,536.
@@ -13,6 +16,9 @@ const (
 	finestScale   = 10
 	coarsestScale = -4
 )
+
+// mostPower bounds the buckets' ends: from 2 to the minus this to 2 to this, in ms, which is a hundred million years.
+const mostPower = 62
 
 // gridStep is how far, as a share of all, a runner may count a duration above its true rank: it counts from quantiles that are
 // a tenth of a percent apart. Source: loadtests/k6/lib/histogram.js, tested there and here against raw values.
@@ -36,9 +42,9 @@ func (h Histogram) check() error {
 	if h.Scale > finestScale || h.Scale < coarsestScale {
 		return fmt.Errorf("its scale is %d", h.Scale)
 	}
-	counted := int64(0)
-	for _, count := range h.buckets() {
-		counted += count
+	counted, err := h.counted()
+	if err != nil {
+		return err
 	}
 	if counted != h.Count {
 		return fmt.Errorf("its buckets hold %d durations of %d", counted, h.Count)
@@ -46,7 +52,25 @@ func (h Histogram) check() error {
 	if h.Count > 0 && (h.Min == nil || h.Max == nil) {
 		return fmt.Errorf("it has %d durations and neither least nor greatest", h.Count)
 	}
-	return nil
+	return plausible.Named{"the least": ptr.Deref(h.Min, 0), "the greatest": ptr.Deref(h.Max, 0), "the sum": h.Sum}.Check()
+}
+
+// counted is how many durations are in the buckets. Those beyond any duration are refused: their ends are no numbers any more.
+func (h Histogram) counted() (int64, error) {
+	most := int64(math.Ceil(math.Exp2(float64(h.Scale)) * mostPower))
+	index, counted := int64(h.Offset), int64(0)
+	for _, count := range h.Counts {
+		if index < -most || index > most || count < -2*most || count > mostCounted {
+			return 0, fmt.Errorf("its bucket %d holds %d", index, count)
+		}
+		if count < 0 {
+			index -= count
+			continue
+		}
+		index++
+		counted += count
+	}
+	return counted, nil
 }
 
 // buckets are the counts by index.

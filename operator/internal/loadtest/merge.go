@@ -4,12 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // runnerReportVersion is the version of the runners' reports that is understood here.
 const runnerReportVersion = 2
+
+// mostCounted is more than any runner counts: a thousand runners still add up to what a report may hold.
+const mostCounted = 1e12
 
 // RunnerReport is what one k6 runner leaves in its termination message (loadtests/k6/README.md, "The report").
 type RunnerReport struct {
@@ -69,12 +74,30 @@ func ParseRunnerReport(message string) (RunnerReport, error) {
 		return RunnerReport{}, fmt.Errorf("its report has version %d, and this operator reads version %d: "+
 			"use the k6 image that is released with the operator", read.Version, runnerReportVersion)
 	}
-	for name, histogram := range read.Durations {
+	return read, read.check()
+}
+
+// check finds what no report can have: its runner's image is the user's, and may write anything.
+func (r *RunnerReport) check() error {
+	counts := []int64{
+		int64(r.Runner), int64(r.Runners), r.Users, r.Planned, r.Connected, r.Cycles, r.Recovered.Yes, r.Recovered.No, r.Late.Yes, r.Late.No,
+		r.Failed.Yes, r.Failed.No, r.NotFound, r.WrongCount, r.Unfinished, r.ConnectFailed, r.Error,
+	}
+	for _, count := range r.Errors {
+		counts = append(counts, count)
+	}
+	if slices.Min(counts) < 0 || slices.Max(counts) > mostCounted {
+		return fmt.Errorf("its report has counts from %d to %d, which no run has", slices.Min(counts), slices.Max(counts))
+	}
+	if !plausible.Seconds(r.DurationSeconds) || !plausible.Seconds(r.RanSeconds) {
+		return fmt.Errorf("its report tells of %g and %g seconds, which no run takes", r.DurationSeconds, r.RanSeconds)
+	}
+	for name, histogram := range r.Durations {
 		if err := histogram.check(); err != nil {
-			return RunnerReport{}, fmt.Errorf("its report has no sound histogram of %s: %w", name, err)
+			return fmt.Errorf("its report has no sound histogram of %s: %w", name, err)
 		}
 	}
-	return read, nil
+	return nil
 }
 
 // Result are the figures of all runners of a run together.

@@ -26,6 +26,8 @@ const (
 	visitsBeyondTTL = 25 * time.Second
 	// slack is what a run may take besides its duration, for its fleet and runners to start and stop.
 	slack = 10 * time.Minute
+	// LeastSlack is the least of it: a spec.runDeadline without it cannot be kept.
+	LeastSlack = 30 * time.Second
 	// DefaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
 	DefaultPayloadKeys = 150
 )

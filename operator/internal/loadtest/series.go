@@ -1,10 +1,14 @@
 package loadtest
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // keptPoints is at how many points a series is thinned to half of them.
@@ -70,11 +74,55 @@ func NewRecorder(startedAt time.Time) *Recorder {
 	return &Recorder{StartedAt: startedAt}
 }
 
+// ParseRecorder reads a recorder back that was kept as JSON. Between writing and reading anybody who may edit its ConfigMap can have changed
+// it, so one with figures that cannot be is refused.
+func ParseRecorder(text []byte) (*Recorder, error) {
+	read := &Recorder{}
+	if err := json.Unmarshal(text, read); err != nil {
+		return nil, err
+	}
+	if read.Samples < 0 || read.Incomplete < 0 {
+		return nil, fmt.Errorf("it has %d samples, %d of them incomplete", read.Samples, read.Incomplete)
+	}
+	for pod, said := range read.Pods {
+		if err := said.Metrics.Check(); err != nil {
+			return nil, fmt.Errorf("pod %q: %w", pod, err)
+		}
+	}
+	for name, track := range read.Tracks {
+		if err := track.check(name); err != nil {
+			return nil, fmt.Errorf("series %q: %w", name, err)
+		}
+	}
+	return read, nil
+}
+
+// check finds what no track can have.
+func (t *track) check(name string) error {
+	_, gauge := gauges[name]
+	_, counter := counters[name]
+	if t == nil || !gauge && !counter {
+		return errors.New("there is no such series")
+	}
+	if len(t.Points) >= keptPoints {
+		return fmt.Errorf("it has %d points", len(t.Points))
+	}
+	for _, point := range t.Points {
+		if !plausible.Seconds(point[0]) || !plausible.Figure(point[1]) {
+			return fmt.Errorf("it has a point at %g s of %g", point[0], point[1])
+		}
+	}
+	return plausible.Named{"peak": t.Peak, "total": t.Total}.Check()
+}
+
 // Add takes what the agents of a fleet of so many pods said, by pod. A sum over some of the pods would look like a dip, so it
 // is a point only when all of them answered; what is counted meanwhile is in the next one's total all the same.
 func (r *Recorder) Add(at time.Time, pods int, said map[string]agentclient.Metrics) {
 	if r.Tracks == nil {
-		r.Tracks, r.Pods = map[string]*track{}, map[string]answer{}
+		r.Tracks = map[string]*track{}
+	}
+	if r.Pods == nil {
+		r.Pods = map[string]answer{}
 	}
 	r.Samples++
 	complete := len(said) == pods
@@ -100,7 +148,7 @@ func (r *Recorder) Add(at time.Time, pods int, said map[string]agentclient.Metri
 				continue
 			}
 			grown := growthOf(counter.value(last.Metrics), counter.value(metrics))
-			r.track(name).Total += grown
+			r.track(name).count(grown)
 			rate += grown / elapsed
 			known++
 		}
@@ -137,7 +185,11 @@ func (r *Recorder) track(name string) *track {
 	return r.Tracks[name]
 }
 
+// count adds to what is counted. Sums of figures that are believed must be believed when they are read back.
+func (t *track) count(grown float64) { t.Total = min(t.Total+grown, plausible.Most) }
+
 func (t *track) add(second, value float64) {
+	second, value = min(max(second, 0), plausible.MostSeconds), min(value, plausible.Most)
 	t.Peak = max(t.Peak, value)
 	t.Points = append(t.Points, [2]float64{second, value})
 	if len(t.Points) >= keptPoints {

@@ -233,6 +233,27 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// Who watches for what locks users out is told within ten seconds.
+func TestWatching(t *testing.T) {
+	observing(t, func(t *testing.T, o *Observer, agents *fakeAgents, told *changes) {
+		o.Track(shop, Watching, pods(1))
+		after(time.Minute)
+		for bytes := range int64(20) {
+			told.since(shop)
+			agents.set(func() {
+				status := well
+				status.LargestStashBytes = 9000 + bytes
+				agents.statuses[first] = status
+			})
+			after(9 * time.Second)
+			if got := told.since(shop); got != 1 {
+				t.Errorf("told %d times within 9 seconds, want once", got)
+			}
+			after(time.Duration(bytes) * 100 * time.Millisecond)
+		}
+	})
+}
+
 func TestTrackAgainChangesNothing(t *testing.T) {
 	observing(t, func(t *testing.T, o *Observer, agents *fakeAgents, _ *changes) {
 		for range 600 {

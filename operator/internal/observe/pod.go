@@ -14,15 +14,22 @@ type Pace int
 const (
 	// Resting is for fleets in which nothing is expected to change: every 30 seconds.
 	Resting Pace = iota
+	// Watching is for fleets whose users are locked out when a stash gets too large: every 8 seconds, so that somebody is told
+	// within 10.
+	Watching
 	// Rolling is for fleets in which somebody waits for a pod: every second.
 	Rolling
 )
 
 func (p Pace) every() time.Duration {
-	if p == Rolling {
+	switch p {
+	case Rolling:
 		return time.Second
+	case Watching:
+		return 8 * time.Second
+	default:
+		return 30 * time.Second
 	}
-	return 30 * time.Second
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"strings"
 	"testing"
 	"time"
@@ -203,5 +204,32 @@ func TestAuthorityIsReadAsWritten(t *testing.T) {
 		if _, err := ParseAuthority(pair[0], pair[1]); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("ParseAuthority = %v, want an error that says %q", err, says)
 		}
+	}
+}
+
+// Whoever gets hold of a node's key must not make certificates with it, nor an authority under the fleet's.
+func TestAuthoritySignsNoAuthority(t *testing.T) {
+	authority, err := NewAuthority("shop", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := newTemplate(pkix.Name{CommonName: "between"}, time.Now(), LeafLife)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	certificate, key, err := sign(template, authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, _, err := (&Authority{certificate: certificate, key: key}).issue("node", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots.AddCert(authority.certificate)
+	between.AddCert(certificate)
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between}); err == nil {
+		t.Error("a certificate of an authority below the fleet's is taken")
 	}
 }

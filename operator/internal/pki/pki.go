@@ -45,7 +45,8 @@ func NewAuthority(name string, now time.Time) (*Authority, error) {
 		return nil, err
 	}
 	template.Subject.SerialNumber = template.SerialNumber.Text(16)
-	template.IsCA, template.BasicConstraintsValid = true, true
+	// It signs nodes' certificates, and no other authority.
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	certificate, key, err := sign(template, nil)
 	if err != nil {

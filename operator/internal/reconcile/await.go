@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Await waits until the cache has the object just written, which takes milliseconds. Without it, the next pass would start
-// from the old status, write the same one again, and tell the same news twice. seen is an empty object to read into.
+// Await waits for the cache to have the object just written, which takes milliseconds, and for a second at most. The next pass would
+// else start from the old status, write the same one again, and tell the same news twice. seen is an empty object to read into.
 func Await(ctx context.Context, cache client.Reader, written, seen client.Object) error {
 	caughtUp := func(ctx context.Context) (bool, error) {
 		err := cache.Get(ctx, client.ObjectKeyFromObject(written), seen)

@@ -10,10 +10,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 )
+
+// mostBackoff is how long a pass is put off at most that has failed again and again: what hindered it may be over at any time, and
+// nothing may tell.
+const mostBackoff = 30 * time.Second
+
+// Backoff is when a pass is tried again that has failed.
+func Backoff() workqueue.TypedRateLimiter[ctrl.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, mostBackoff)
+}
 
 // Step is one part of a pass; P is what the steps of a pass hand on to each other.
 type Step[P any] struct {
@@ -54,13 +64,13 @@ func (p *Pass) End(err error, tell func(error) error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, err // a cache that lags behind: the next try will do
 	}
-	if taken := (*apply.ConflictError)(nil); errors.As(err, &taken) {
+	if taken := (*apply.ConflictError)(nil); errors.As(err, &taken) || err != nil && !HealsByItself(err) {
 		p.DueIn(apply.ConflictRetry)
 	}
 	if statusErr := tell(err); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
-	if err != nil && !HealsByItself(err) {
+	if err != nil && !IsMistake(err) {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: p.again}, nil

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 )
 
 var errBroken = errors.New("broken")
@@ -47,7 +49,11 @@ func TestEnd(t *testing.T) {
 	}{
 		"all is well":             {told: true, again: time.Minute},
 		"an error":                {err: errBroken, told: true, retried: true},
-		"a problem":               {err: &Problem{}, told: true, retried: true},
+		"a problem":               {err: &Problem{}, told: true, again: apply.ConflictRetry},
+		"a refused object":        {err: fmt.Errorf("write: %w", apierrors.NewForbidden(children, "shop", errBroken)), told: true, again: apply.ConflictRetry},
+		"a name that is taken":    {err: fmt.Errorf("write: %w", &apply.ConflictError{}), told: true, again: apply.ConflictRetry},
+		"several of users":        {err: errors.Join(apierrors.NewInvalid(schema.GroupKind{}, "shop", nil), &apply.ConflictError{}), told: true, again: apply.ConflictRetry},
+		"one of users, an error":  {err: fmt.Errorf("write: %w", errors.Join(&apply.ConflictError{}, errBroken)), told: true, retried: true},
 		"a watched problem":       {err: fmt.Errorf("look: %w", &Problem{Watched: true}), told: true, again: time.Minute},
 		"the namespace goes":      {err: fmt.Errorf("write: %w", terminating)},
 		"the cache lags":          {err: fmt.Errorf("write: %w", apierrors.NewConflict(children, "shop", errBroken)), retried: true},

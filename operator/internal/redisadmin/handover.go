@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
@@ -44,7 +45,7 @@ func (Client) Look(ctx context.Context, login Login) (succession.Says, error) {
 		if redis.IsLoadingError(err) || errors.Is(err, redis.Nil) {
 			return nil // it does not have them all yet, or none
 		}
-		seen.Stashes--
+		seen.Stashes = max(0, seen.Stashes-1)
 		return err
 	})
 	return seen, err
@@ -59,7 +60,10 @@ func readInfo(text string) succession.Says {
 		}
 	}
 	number := func(text string) int64 {
-		value, _ := strconv.ParseInt(text, 10, 64)
+		value, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || !plausible.Counts(value) {
+			return 0
+		}
 		return value
 	}
 	keys, _, _ := strings.Cut(strings.TrimPrefix(fields["db0"], "keys="), ",")

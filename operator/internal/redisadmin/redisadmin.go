@@ -38,6 +38,7 @@ func (silence) Printf(context.Context, string, ...any) {}
 func connect(login Login) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr:            login.Address,
+		Dialer:          dial,
 		Username:        login.User,
 		Password:        login.Password,
 		DialTimeout:     timeout,

@@ -12,6 +12,11 @@ const (
 	// ClusterLabel is on every object of a fleet; its value is the LiveStashCluster's name.
 	ClusterLabel = "livestash.dev/cluster"
 
+	// ManagedByLabel is on every object of a fleet; its value is Operator.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	// Operator is this operator's name.
+	Operator = "livestash-operator"
+
 	// AppliedAnnotation is on every object that the operator applies: a digest of it.
 	AppliedAnnotation = "livestash.dev/applied"
 
@@ -32,7 +37,7 @@ func HeadlessName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-nodes
 func Labels(c *v1alpha1.LiveStashCluster) map[string]string {
 	labels := SelectorLabels(c)
 	labels["app.kubernetes.io/part-of"] = "livestash"
-	labels["app.kubernetes.io/managed-by"] = "livestash-operator"
+	labels[ManagedByLabel] = Operator
 	return labels
 }
 

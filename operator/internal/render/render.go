@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -33,11 +34,20 @@ type Inputs struct {
 	// Redis is where the servers of that Redis are, unless it has a volume: see package succession.
 	Redis RedisPlaces
 
+	// RedisVolumeSize is the size that the volume of that Redis keeps. Nil: it has, or gets, the one that is wanted.
+	RedisVolumeSize *resource.Quantity
+
 	// OperatorNamespace is where the operator's own pods are. Empty when it runs outside of the cluster.
 	OperatorNamespace string
 
 	// Readers are the namespaces whose pods may read what agents and exporters tell, besides the operator's. AllNamespaces: anybody.
 	Readers []string
+
+	// MovesPods is whether the operator itself takes pods off nodes that are to be emptied.
+	MovesPods bool
+
+	// AllowPrivileged is whether pods may have what is more than their namespace's, such as the node's files.
+	AllowPrivileged bool
 
 	// StoreDigest tells which store the pods use.
 	StoreDigest string
@@ -65,6 +75,9 @@ type Inputs struct {
 
 	// SecretsDigest changes when a value that pods read from a Secret changes, so that pods are replaced then.
 	SecretsDigest string
+
+	// Cookie tells a change of the Erlang cookie, and nothing else about it.
+	Cookie string
 
 	// ConfigDigest changes when something changes that fleet.References names. Empty when there is nothing of that kind.
 	ConfigDigest string

@@ -23,6 +23,7 @@ const (
 	poisoned = 8  // steps after which one of poison is found out
 	patience = 40 // steps after which a pod is given up
 	notices  = 3  // steps until a pod counts as broken
+	noNode   = -1
 )
 
 // simPod is a pod, its kubelet and its agent.
@@ -33,6 +34,7 @@ type simPod struct {
 	up               int // steps for which it has been able
 	leave            int // steps until a terminating pod is gone
 	away, silent     int // steps for which the container, the agent, is not there
+	node             int // which it is on, noNode while it is on none
 	homeless, dead   bool
 	terminating      bool
 }
@@ -70,6 +72,10 @@ type cluster struct {
 	withheld map[int]bool
 	set      *statefulSet
 	pods     []simPod
+	// cordoned is which nodes take no pods and are to be emptied.
+	cordoned [3]bool
+	// room is how many pods the nodes take, quota how many may be made. 0: any number.
+	room, quota int
 	// lastAble is when a pod of an ordinal was able for the last time.
 	lastAble map[int32]int
 	// touched is when a pod of an ordinal was last able, made, deleted or gone.
@@ -84,7 +90,7 @@ func (c *cluster) logf(format string, args ...any) {
 }
 
 func (c *cluster) ready(p simPod) bool {
-	return !p.terminating && !p.dead && !p.homeless && p.boot == 0 && p.away == 0 && c.works(p.template)
+	return !p.terminating && !p.dead && !p.homeless && p.node != noNode && p.boot == 0 && p.away == 0 && c.works(p.template)
 }
 
 func (c *cluster) works(template int) bool {
@@ -97,7 +103,7 @@ func (c *cluster) broken(p simPod) bool {
 	if p.age < notices || p.dead {
 		return false
 	}
-	return p.homeless || c.kinds[p.template] == noImage || c.kinds[p.template] == loops && (p.terminating || p.age%7 < 5)
+	return p.homeless || p.node == noNode || c.kinds[p.template] == noImage || c.kinds[p.template] == loops && (p.terminating || p.age%7 < 5)
 }
 
 func (c *cluster) givenUp(p simPod) bool { return !c.able(p) && c.step-p.since > patience }
@@ -125,7 +131,7 @@ func (c *cluster) remove(uid int, why string) bool {
 		}
 		c.logf("pod %d of template %d: %s", p.ordinal, p.template, why)
 		p.leave = 1 + c.rng.IntN(7)
-		if p.homeless || c.kinds[p.template] == noImage {
+		if p.homeless || p.node == noNode || c.kinds[p.template] == noImage {
 			p.leave = 1
 		}
 		p.terminating, p.since, c.touched[p.ordinal] = true, c.step, c.step
@@ -157,7 +163,7 @@ func (c *cluster) control() {
 	}
 	complete := s.mode == Hold && updated == s.replicas && ready == s.replicas && len(c.pods) == int(s.replicas)
 	for ordinal := s.start; ordinal < s.start+s.replicas; ordinal++ {
-		if there[ordinal] {
+		if there[ordinal] || c.refuses() {
 			continue
 		}
 		template := s.update
@@ -166,7 +172,7 @@ func (c *cluster) control() {
 		}
 		c.uids++
 		c.touched[ordinal] = c.step
-		c.pods = append(c.pods, simPod{uid: c.uids, template: template, ordinal: ordinal, boot: 2 + c.rng.IntN(6), since: c.step})
+		c.pods = append(c.pods, simPod{uid: c.uids, template: template, ordinal: ordinal, boot: 2 + c.rng.IntN(6), since: c.step, node: noNode})
 		c.logf("pod %d made from template %d", ordinal, template)
 		c.tooEarly = c.tooEarly || c.withheld[template]
 	}
@@ -186,10 +192,13 @@ func (c *cluster) tick() {
 	c.step++
 	for i := range c.pods {
 		p := &c.pods[i]
+		if p.node == noNode {
+			p.node = c.schedule()
+		}
 		p.age++
 		p.silent = max(0, p.silent-1)
 		p.away = max(0, p.away-1)
-		if !p.homeless && !p.dead {
+		if !p.homeless && !p.dead && (p.node != noNode || p.terminating) {
 			p.boot = max(0, p.boot-1)
 			p.leave = max(0, p.leave-1)
 		}
@@ -210,6 +219,34 @@ func (c *cluster) tick() {
 	})
 }
 
+// refuses says whether the quota is used up.
+func (c *cluster) refuses() bool { return c.quota > 0 && len(c.pods) >= c.quota }
+
+// schedule is a node that takes pods, noNode when there is none.
+func (c *cluster) schedule() int {
+	placed := 0
+	for _, p := range c.pods {
+		if p.node != noNode {
+			placed++
+		}
+	}
+	if c.room > 0 && placed >= c.room {
+		return noNode
+	}
+	first := c.rng.IntN(len(c.cordoned))
+	for i := range c.cordoned {
+		if node := (first + i) % len(c.cordoned); !c.cordoned[node] {
+			return node
+		}
+	}
+	return noNode
+}
+
+// moves is whether a pod is to leave its node, and could go to another.
+func (c *cluster) moves(p simPod) bool {
+	return p.node != noNode && c.cordoned[p.node] && slices.Contains(c.cordoned[:], false)
+}
+
 // evict deletes a pod unless the PodDisruptionBudget, of one pod that may be away, refuses.
 func (c *cluster) evict(p simPod) {
 	ready := 0
@@ -223,8 +260,10 @@ func (c *cluster) evict(p simPod) {
 	}
 }
 
-// heal ends all troubles that are no template's fault.
+// heal ends all troubles that are no template's fault. Nodes may go on being emptied, but not all.
 func (c *cluster) heal() {
+	c.cordoned[c.rng.IntN(len(c.cordoned))] = false
+	c.room, c.quota = 0, 0
 	for i := range c.pods {
 		p := &c.pods[i]
 		p.dead, p.homeless, p.silent, p.since = false, false, 0, c.step

@@ -30,6 +30,8 @@ type observer struct {
 type snapshot struct {
 	set  *statefulSet
 	pods []simPod
+	// cordoned is which nodes are to be emptied.
+	cordoned [3]bool
 	// step makes what depends on time what it was then.
 	step    int
 	answers map[int]bool // by UID, whether the agent says that the pod is able
@@ -52,10 +54,14 @@ type model struct {
 	canary   int32
 	service  service
 	users    []simUser
+	// closed is for how many steps the Service has led to nobody though a pod serves.
+	closed int
 	// since the last change of the template
 	takes, takesBelow, disturbances int
-	actions, writes                 int
-	last                            Plan
+	// moved is how many pods were taken off their nodes.
+	moved           int
+	actions, writes int
+	last            Plan
 }
 
 func newModel(t *testing.T, seed uint64, o observer) *model {
@@ -80,7 +86,7 @@ func (m *model) failf(format string, args ...any) {
 }
 
 func (m *model) record() {
-	s := snapshot{pods: slices.Clone(m.pods), step: m.step, answers: map[int]bool{}}
+	s := snapshot{pods: slices.Clone(m.pods), cordoned: m.cordoned, step: m.step, answers: map[int]bool{}}
 	if m.set != nil {
 		set := *m.set
 		s.set = &set
@@ -93,7 +99,7 @@ func (m *model) record() {
 
 // see is what the operator sees of a StatefulSet, pods and agents' answers of three moments.
 func (m *model) see(sets, pods, answers snapshot) Seen {
-	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused}
+	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused, Apart: m.service.apart}
 	if m.withheld[m.template] {
 		seen.Withheld = "withheld"
 	}
@@ -103,19 +109,22 @@ func (m *model) see(sets, pods, answers snapshot) Seen {
 	set := *sets.set
 	seen.Exists, seen.Replicas, seen.Start, seen.Mode = true, set.replicas, set.start, set.mode
 	seen.Settled = set.observed == set.generation && set.generation >= m.written
-	then := &cluster{step: pods.step, kinds: m.kinds}
+	seen.Current = set.current == set.update
+	seen.Refused = m.quota > 0 && len(pods.pods) >= m.quota && int32(len(pods.pods)) < set.replicas
+	then := &cluster{step: pods.step, kinds: m.kinds, cordoned: pods.cordoned}
 	m.judge(&set, then, pods.pods)
 	seen.Back = set.aim() != set.update
 	seen.Canary, seen.Trial = m.trial(&set, then, pods.pods)
 	for _, p := range pods.pods {
 		pod := Pod{Name: fmt.Sprint("shop-", p.ordinal), Ordinal: p.ordinal, Updated: p.template == set.aim(), Terminating: p.terminating}
+		pod.Moves = then.moves(p)
 		pod.Able = then.ready(p) && answers.answers[p.uid]
 		if !pod.Able {
 			pod.GivenUp = then.givenUp(p)
 			pod.Why = pod.Name + " is not able"
 		}
 		if !pod.Able && then.broken(p) {
-			pod.Broken = pod.Name + " is broken"
+			pod.Broken, pod.NoRoom = pod.Name+" is broken", p.homeless || p.node == noNode
 		}
 		seen.Pods = append(seen.Pods, pod)
 	}
@@ -133,7 +142,7 @@ func (m *model) judge(set *statefulSet, then *cluster, pods []simPod) {
 		return
 	}
 	for _, p := range pods {
-		bad := then.broken(p) && !p.homeless && !p.dead || then.kinds[p.template] == deaf && then.givenUp(p) ||
+		bad := then.broken(p) && !p.homeless && p.node != noNode && !p.dead || then.kinds[p.template] == deaf && then.givenUp(p) ||
 			then.kinds[p.template] == poison && p.up >= poisoned
 		if p.template == set.update && !p.terminating && bad {
 			set.rejected = set.update
@@ -177,10 +186,12 @@ func (m *model) operate() {
 		sets, pods = m.history[len(m.history)-1], m.history[len(m.history)-1]
 		live := m.see(sets, pods, m.history[m.answersAt])
 		if diff := cmp.Diff(plan, Next(live)); diff != "" {
+			m.lead(seen, plan, sets.set, pods)
 			return
 		}
 	}
 	m.last = plan
+	m.lead(seen, plan, sets.set, pods)
 	m.act(seen, plan, sets.set, pods)
 }
 
@@ -209,14 +220,13 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 		return // it exists already
 	}
 	rejected := m.rejects(seen, set)
-	m.service.apart, m.service.template = plan.Apart, set.aim()
 	if changes(seen, plan) || m.template != m.set.template || rejected != m.set.rejected {
 		if m.confirms && set.generation != m.set.generation {
 			return // a conflict
 		}
 		if plan.Replicas < m.set.replicas && plan.Replicas > 0 {
 			goes := func(p simPod) bool { return p.ordinal < plan.Start || p.ordinal >= plan.Start+plan.Replicas }
-			m.leaves(goes, plan.Replicas, false)
+			m.leaves(goes, plan)
 		}
 		if rejected != m.set.rejected {
 			m.setAt = len(m.history) // it waits until it sees what it wrote; a note makes no generation
@@ -228,7 +238,10 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 	for _, name := range plan.Delete {
 		i := slices.IndexFunc(pods.pods, func(p simPod) bool { return fmt.Sprint("shop-", p.ordinal) == name })
 		victim := pods.pods[i]
-		m.leaves(func(p simPod) bool { return p.uid == victim.uid }, m.set.replicas, true)
+		m.leaves(func(p simPod) bool { return p.uid == victim.uid }, plan)
+		if plan.Phase == Moving {
+			m.comesBackSame(victim)
+		}
 		if m.remove(victim.uid, "deleted by the operator") {
 			m.actions++
 		}
@@ -236,7 +249,8 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 }
 
 // leaves holds what the operator is about to take against what is true.
-func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
+func (m *model) leaves(goes func(simPod) bool, plan Plan) {
+	deletes, replicas := len(plan.Delete) > 0, plan.Replicas
 	var taken []simPod
 	there := map[int32]simPod{}
 	remain := 0
@@ -255,7 +269,7 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 	if len(taken) > 1 {
 		m.failf("it takes %d able pods at a time", len(taken))
 	}
-	excused := false
+	excused, forgoes := false, plan.Forgoes
 	for ordinal := m.set.start; ordinal < m.set.start+max(m.set.replicas, replicas); ordinal++ {
 		p, found := there[ordinal]
 		if ordinal == taken[0].ordinal || found && (m.able(p) || m.givenUp(p)) {
@@ -265,6 +279,10 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 			excused = true
 			continue
 		}
+		if forgoes && (!found && m.refuses() || found && (p.node == noNode || p.homeless)) {
+			forgoes = false // one that finds no room
+			continue
+		}
 		m.failf("it takes pod %d while pod %d is not able", taken[0].ordinal, ordinal)
 	}
 	for _, p := range m.pods {
@@ -272,14 +290,28 @@ func (m *model) leaves(goes func(simPod) bool, replicas int32, deletes bool) {
 			m.failf("it takes pod %d while pod %d is leaving", taken[0].ordinal, p.ordinal)
 		}
 	}
-	if remain == 0 && !excused && (!deletes || m.surge != Never) {
+	if remain == 0 && !excused && (!deletes || m.surge != Never || plan.Phase == Moving) {
 		m.failf("it takes pod %d, the last able one", taken[0].ordinal)
 	}
-	if deletes && m.set.aim() == m.set.update {
+	if deletes && plan.Phase != Moving && m.set.aim() == m.set.update {
 		m.takes++
 		if taken[0].ordinal < m.desired && m.surge != Stays {
 			m.takesBelow++
 		}
+	}
+}
+
+// comesBackSame holds the pod that is about to leave its node against what is true: it must come back with the template that it has. While a
+// rollout is paused, what comes back has the old one.
+func (m *model) comesBackSame(p simPod) {
+	m.moved++
+	next := m.set.template
+	if m.set.mode == Hold {
+		next = m.set.current
+	}
+	// One that is on trial comes back with the template before, and is tried again.
+	if m.paused == "" && m.canary == 0 && m.set.template == p.template && next != p.template && (m.lag == 0 || m.confirms) {
+		m.failf("pod %d leaves its node and comes back with template %d", p.ordinal, next)
 	}
 }
 
@@ -316,13 +348,13 @@ func (m *model) check(seen Seen, plan Plan) {
 	if !seen.Settled && (plan.Mode != seen.Mode && !seen.empty() || plan.Replicas != max(seen.Replicas, seen.Desired)) {
 		m.failf("not settled, and plan %+v of %+v", plan, seen)
 	}
-	if plan.Start < 0 || plan.Start > 1 || plan.Start > seen.Start && (plan.Replicas != seen.Replicas-1 || m.surge != Stays || seen.Paused != "") {
+	if plan.Start < 0 || plan.Start > 1 || plan.Start > seen.Start && (plan.Replicas != seen.Replicas-1 || m.surge != Stays || seen.Paused != "" && plan.Phase != Moving && plan.Takes != "") {
 		m.failf("ordinals of plan %+v of %+v", plan, seen)
 	}
 	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
 		m.failf("replicas of plan %+v of %+v", plan, seen)
 	}
-	if len(plan.Delete) > 0 && (changes || !seen.Settled || seen.Mode != Replace && !seen.Back || seen.Paused != "") {
+	if len(plan.Delete) > 0 && (changes || !seen.Settled || plan.Phase != Moving && (seen.Mode != Replace && !seen.Back || seen.Paused != "")) {
 		m.failf("it deletes with plan %+v of %+v", plan, seen)
 	}
 	if (changes || len(plan.Delete) > 0) && seen.Settled && plan.Waiting != "" {
@@ -330,7 +362,11 @@ func (m *model) check(seen Seen, plan Plan) {
 	}
 	for _, pod := range seen.Pods {
 		deleted := slices.Contains(plan.Delete, pod.Name)
-		if deleted && (pod.Updated || pod.Terminating || len(plan.Delete) > 1 && pod.Broken == "" || pod.Able && plan.Takes != pod.Name) {
+		stays := pod.Updated
+		if plan.Phase == Moving {
+			stays = !pod.Moves
+		}
+		if deleted && (stays || pod.Terminating || len(plan.Delete) > 1 && pod.Broken == "" || pod.Able && plan.Takes != pod.Name) {
 			m.failf("it deletes %+v with plan %+v of %+v", pod, plan, seen)
 		}
 	}
@@ -367,7 +403,7 @@ func (m *model) release() {
 
 // event is one thing that happens to a fleet.
 func (m *model) event() {
-	change := m.rng.IntN(21)
+	change := m.rng.IntN(23)
 	switch {
 	case change < 3:
 		m.newTemplate(good)
@@ -400,6 +436,11 @@ func (m *model) event() {
 		m.newTemplateLater(kind(m.rng.IntN(int(kinds))))
 	case change == 15:
 		m.release()
+	case change < 18:
+		m.disturbances++
+		node := m.rng.IntN(len(m.cordoned))
+		m.cordoned[node] = !m.cordoned[node]
+		m.logf("cordoned %v", m.cordoned)
 	case len(m.pods) > 0:
 		m.disturbances++
 		m.trouble(&m.pods[m.rng.IntN(len(m.pods))])
@@ -441,6 +482,7 @@ func (m *model) run(steps int, events bool) {
 		}
 		m.tick()
 		m.reconnect()
+		m.open()
 		if m.rng.IntN(4) > 0 {
 			m.control()
 		}
@@ -492,7 +534,7 @@ func (m *model) atRest() bool {
 	if m.set == nil || len(m.pods) != int(m.desired) || m.set.replicas != m.desired || m.set.mode != Hold || m.set.current != m.template {
 		return false
 	}
-	return !slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template || !m.able(p) }) &&
+	return !slices.ContainsFunc(m.pods, func(p simPod) bool { return p.template != m.template || !m.able(p) || m.cordoned[p.node] }) &&
 		m.last.Phase == Complete && m.last.Waiting == "" && !m.last.Surging && m.set.aim() == m.template
 }
 
@@ -529,6 +571,13 @@ func (m *model) allServe() bool {
 }
 
 func (m *model) play() {
+	switch m.rng.IntN(6) {
+	case 0:
+		m.room = int(m.desired)
+	case 1:
+		m.quota = int(m.desired)
+	}
+	m.logf("room %d, quota %d", m.room, m.quota)
 	m.record()
 	m.operate()
 	m.run(30+m.rng.IntN(200), true)
@@ -573,6 +622,7 @@ func TestModel(t *testing.T) {
 			if *seedFlag > 0 {
 				first, last = *seedFlag, *seedFlag
 			}
+			moved := 0
 			for seed := first; seed <= last; seed++ {
 				m := newModel(t, seed, o)
 				func() {
@@ -583,10 +633,15 @@ func TestModel(t *testing.T) {
 					}()
 					m.play()
 				}()
+				moved += m.moved
 				if *seedFlag > 0 {
 					t.Log(strings.Join(m.log, "\n"))
 				}
 			}
+			if moved == 0 && *seedFlag == 0 {
+				t.Error("no pod was ever taken off its node")
+			}
+			t.Logf("%d pods were taken off their nodes", moved)
 		})
 	}
 }

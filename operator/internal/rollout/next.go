@@ -47,6 +47,9 @@ func withheld(seen Seen) Plan {
 	default:
 		seen.Paused = seen.Withheld
 		now := look(seen).plan()
+		if len(now.Delete) > 0 && seen.Mode == Hold && now.Mode == Hold {
+			return now // a pod leaves its node, and comes back with the template before
+		}
 		plan.Mode, plan.Replicas, plan.Start, plan.Takes, plan.Surging = Hold, now.Replicas, now.Start, now.Takes, now.Surging
 	}
 	return plan
@@ -73,12 +76,16 @@ type fleet struct {
 	absent int32
 	// spare is the ordinal that goes first when there are too many.
 	spare int32
+	// forgone: one that finds no room is not among those here.
+	forgone bool
 	// surge: an additional pod is wanted.
 	surge bool
 	// want is how many pods there should be in the end, or until the rollout needs the additional one no more.
 	want int32
 	// mode is what the StatefulSet should have.
 	mode Mode
+	// moving: those that go, go for their nodes. A rollout comes first: it takes pods off such nodes too.
+	moving bool
 }
 
 func look(seen Seen) *fleet {
@@ -102,21 +109,60 @@ func look(seen Seen) *fleet {
 	if next >= seen.Start {
 		f.absent = seen.Start
 	}
-	f.spare = f.spareOrdinal()
 	f.want = seen.Desired
+	f.forgone = f.forgoes()
+	f.spare = f.spareOrdinal()
+	if f.moving = f.moves(); f.moving {
+		f.spare = f.spareOrdinal()
+	}
 	f.surge = f.surges()
 	if f.surge {
 		f.want++
 	}
 	f.mode = f.nextMode()
-	if f.surge && f.mode == Hold && f.Replicas <= f.Desired && !f.mayGoBack() {
-		f.surge, f.want = false, seen.Desired // Paused, stuck or on trial: it would be made from the old template and prove nothing.
+	if f.surge && f.Replicas <= f.Desired && f.surgeIsIdle() {
+		f.surge, f.want = false, seen.Desired
 	}
 	return f
 }
 
+// moves says whether pods go for their nodes: any has to, and no rollout is under way, so that they come back with the template that
+// they have. While a rollout is paused or on trial they come back with the old one.
+func (f *fleet) moves() bool {
+	if _, found := f.find(Pod.moves); !found {
+		return false
+	}
+	waits := f.Paused != "" || f.tries()
+	return waits || (f.Current || f.Back) && !slices.ContainsFunc(f.here, Pod.outdated)
+}
+
+// goes says whether a pod is one of those that have to go: for their template, or for their node.
+func (f *fleet) goes(p Pod) bool {
+	if f.moving {
+		return p.moves()
+	}
+	return p.outdated()
+}
+
+// surgeIsIdle says whether an additional pod would be of no use now. For a rollout that is paused, stuck or on trial it would be made from the
+// old template and prove nothing. A pod that leaves its node waits for one that is stuck, whoever else there is.
+func (f *fleet) surgeIsIdle() bool {
+	if f.moving {
+		_, stuck := f.find(Pod.stuck)
+		return stuck
+	}
+	return f.mode == Hold && !f.mayGoBack()
+}
+
+// plan is what to do about the pods, and where users go meanwhile.
 func (f *fleet) plan() Plan {
-	plan := Plan{Replicas: f.Replicas, Start: f.Start, Mode: f.mode, Phase: Rolling, Surging: f.surge || f.Replicas > f.Desired, Apart: f.apart()}
+	plan := f.act()
+	plan.Apart, plan.Forgoes = f.apart(plan.Takes), f.forgone
+	return plan
+}
+
+func (f *fleet) act() Plan {
+	plan := Plan{Replicas: f.Replicas, Start: f.Start, Mode: f.mode, Phase: f.phase(), Surging: f.surge || f.Replicas > f.Desired}
 	switch {
 	case f.Replicas < f.want:
 		plan.Replicas, plan.Start, plan.Phase = f.want, f.startWithMore(), Scaling
@@ -131,7 +177,7 @@ func (f *fleet) plan() Plan {
 			plan.Takes = f.taken()
 			return plan
 		}
-	case !f.outdated() && f.mode == Hold:
+	case !f.moving && !f.outdated() && f.mode == Hold:
 		plan.Phase = Complete
 		return plan
 	}
@@ -145,16 +191,19 @@ func (f *fleet) plan() Plan {
 
 // replace deletes who is next, or says what keeps it from doing so.
 func (f *fleet) replace(plan *Plan) {
-	if f.Paused != "" && f.outdated() {
+	if f.Paused != "" && f.outdated() && !f.moving {
 		plan.Phase, plan.Waiting = Paused, f.Paused
 		return
 	}
-	broken := f.names(func(p Pod) bool { return p.outdated() && p.broken() && !p.Terminating })
+	broken := f.names(func(p Pod) bool { return f.goes(p) && p.broken() && !p.Terminating })
 	stuck, isStuck := f.find(Pod.stuck)
-	hopeless := f.hopeless()
+	hopeless := ""
+	if !f.moving {
+		hopeless = f.hopeless()
+	}
 	switch {
 	case len(broken) > 0:
-		plan.Delete, plan.Phase, plan.Waiting = broken, Rolling, ""
+		plan.Delete, plan.Phase, plan.Waiting = broken, f.phase(), ""
 	case isStuck:
 		plan.Phase, plan.Waiting = Stuck, stuck.why()
 	case hopeless != "" && f.unrest() == "" && !f.tries():
@@ -174,7 +223,7 @@ func (f *fleet) hopeless() string {
 	return ""
 }
 
-// replaceAble lets the highest able pod go that is outdated, or says why not. No outdated pod is broken or given up then.
+// replaceAble lets the highest able pod go that has to, or says why not.
 func (f *fleet) replaceAble(plan *Plan) {
 	plan.Waiting = f.unrest()
 	if starting, found := f.find(func(p Pod) bool { return !p.able() && !p.GivenUp }); found && plan.Waiting == "" {
@@ -184,7 +233,7 @@ func (f *fleet) replaceAble(plan *Plan) {
 		plan.Phase = f.waitingPhase()
 		return
 	}
-	if f.tries() {
+	if f.tries() && !f.moving {
 		plan.Phase, plan.Waiting = Trying, f.Trial
 		return
 	}
@@ -193,7 +242,7 @@ func (f *fleet) replaceAble(plan *Plan) {
 	case !found:
 		away, _ := f.find(func(p Pod) bool { return !p.able() })
 		plan.Phase, plan.Waiting = Stuck, away.why()
-	case len(f.names(Pod.able)) == 1 && f.Surge != Never:
+	case len(f.names(Pod.able)) == 1 && (f.Surge != Never || f.moving):
 		plan.Phase, plan.Waiting = Stuck, fmt.Sprintf("no other pod could keep the users of %s", next.Name)
 	case f.swaps() && next.Ordinal == f.spare:
 		plan.Replicas, plan.Start = f.withoutSpare()
@@ -228,15 +277,23 @@ func (f *fleet) stopping() string {
 }
 
 func (f *fleet) waitingPhase() Phase {
-	if f.surge && !f.additional().able() {
+	if f.surge && !f.forgone && !f.additional().able() {
 		return Surging
+	}
+	return f.phase()
+}
+
+// phase is what goes on while pods go.
+func (f *fleet) phase() Phase {
+	if f.moving {
+		return Moving
 	}
 	return Rolling
 }
 
 // surges says whether an additional pod is wanted: somebody has to go who may hold state, and would leave nobody behind.
 func (f *fleet) surges() bool {
-	need := slices.ContainsFunc(f.here, func(p Pod) bool { return (f.stays(p.Ordinal) || f.swaps()) && p.outdated() && !p.broken() })
+	need := slices.ContainsFunc(f.here, func(p Pod) bool { return (f.stays(p.Ordinal) || f.swaps()) && f.goes(p) && !p.broken() })
 	if !need {
 		return false
 	}
@@ -400,10 +457,14 @@ func (f *fleet) names(is func(Pod) bool) []string {
 func (p Pod) able() bool   { return p.Able && !p.Terminating }
 func (p Pod) broken() bool { return p.Broken != "" && !p.Able }
 
-// outdated: it has to be replaced, or is just being replaced and may hold state.
-func (p Pod) outdated() bool {
-	return !p.Updated && (!p.Terminating || !p.GivenUp && !p.broken())
-}
+// outdated: it has to be replaced, or is just being replaced.
+func (p Pod) outdated() bool { return !p.Updated && p.matters() }
+
+// moves: it has to leave its node, or is just leaving it.
+func (p Pod) moves() bool { return p.Moves && p.matters() }
+
+// matters: it is not on its way out, or may still hold state.
+func (p Pod) matters() bool { return !p.Terminating || !p.GivenUp && !p.broken() }
 
 // comes: the pod, or the one that takes its place, is able or may be soon.
 func (p Pod) comes() bool {

@@ -38,6 +38,12 @@ func newBrokenGivenUp(p *Pod)  { newBroken(p); p.GivenUp = true }
 func oldBrokenStopping(p *Pod) { oldBroken(p); p.Terminating = true }
 func ableStopping(p *Pod)      { p.Terminating = true }
 
+func moves(p *Pod)         { p.Updated, p.Moves = true, true }
+func oldMoves(p *Pod)      { p.Moves = true }
+func movesGivenUp(p *Pod)  { newGivenUp(p); p.Moves = true }
+func movesBroken(p *Pod)   { newBroken(p); p.Moves = true }
+func movesStopping(p *Pod) { moves(p); p.Terminating = true }
+
 func TestNext(t *testing.T) {
 	cases := map[string]struct {
 		seen Seen
@@ -55,6 +61,29 @@ func TestNext(t *testing.T) {
 		"GrowsUnsettled": {
 			Seen{Exists: true, Desired: 5, Replicas: 3, Pods: fleetOf(old, old, old)},
 			Plan{Replicas: 5, Phase: Pending, Waiting: "the StatefulSet controller has not acted yet on the last change"},
+		},
+		"MovesTheHighest":             {moving(3, 3, Auto, fleetOf(moves, moves, updated)), Plan{Replicas: 3, Delete: []string{"shop-1"}, Takes: "shop-1", Phase: Moving}},
+		"MovesOneAtATime":             {moving(3, 3, Auto, fleetOf(moves, movesStopping, updated)), Plan{Replicas: 3, Phase: Moving, Waiting: "shop-1 is stopping"}},
+		"MovesWhenTheOthersAreAble":   {moving(3, 3, Auto, fleetOf(moves, updated, starting)), Plan{Replicas: 3, Phase: Moving, Waiting: "shop-2 is starting"}},
+		"MovesNotPastABrokenOne":      {moving(3, 3, Auto, fleetOf(moves, updated, newBroken)), Plan{Replicas: 3, Phase: Stuck, Waiting: "shop-2: no image"}},
+		"MovesABrokenOneToo":          {moving(2, 2, Auto, fleetOf(updated, movesBroken)), Plan{Replicas: 2, Delete: []string{"shop-1"}, Phase: Moving}},
+		"MovesNoneThatNobodyWaitsFor": {moving(2, 2, Auto, fleetOf(updated, movesGivenUp)), Plan{Replicas: 2, Phase: Stuck, Waiting: "shop-1 does not answer"}},
+		"MovesAlone":                  {moving(1, 1, Auto, fleetOf(moves)), Plan{Replicas: 2, Phase: Surging, Surging: true}},
+		"MovesAloneAndHasNoRoom":      {moving(1, 2, Auto, fleetOf(moves, newBroken)), Plan{Replicas: 2, Phase: Stuck, Waiting: "shop-1: no image", Surging: true}},
+		"MovesAloneWithCompany": {
+			moving(1, 2, Auto, fleetOf(moves, updated)), Plan{Replicas: 2, Delete: []string{"shop-0"}, Takes: "shop-0", Phase: Moving, Surging: true},
+		},
+		"MovesCompanyFirst": {
+			moving(1, 2, Auto, fleetOf(moves, moves)), Plan{Replicas: 2, Delete: []string{"shop-1"}, Takes: "shop-1", Phase: Moving, Surging: true},
+		},
+		"MovesNobodyWithoutCompany": {moving(1, 1, Never, fleetOf(moves)), Plan{Replicas: 1, Phase: Stuck, Waiting: "no other pod could keep the users of shop-0"}},
+		"MovesSurgeIsNoHelp":        {moving(2, 2, Always, fleetOf(moves, newGivenUp)), Plan{Replicas: 2, Phase: Stuck, Waiting: "shop-1 does not answer"}},
+		"MovedAndBack":              {moving(1, 2, Auto, fleetOf(updated, updated)), Plan{Replicas: 1, Takes: "shop-1", Phase: Scaling, Surging: true}},
+		"MovesAfterTheRollout":      {settled(2, 2, Replace, fleetOf(oldMoves, moves)), Plan{Replicas: 2, Mode: Replace, Delete: []string{"shop-0"}, Takes: "shop-0", Phase: Rolling}},
+		"MovesNotBeforeItIsNoted":   {settled(2, 2, Hold, fleetOf(moves, updated)), Plan{Replicas: 2, Phase: Complete}},
+		"MovesWhilePaused": {
+			with(settled(2, 2, Hold, fleetOf(oldMoves, old)), func(s *Seen) { s.Paused = "paused" }),
+			Plan{Replicas: 2, Delete: []string{"shop-0"}, Takes: "shop-0", Phase: Moving},
 		},
 		"FromZeroWithAnotherTemplate": {
 			Seen{Exists: true, Desired: 2},
@@ -323,4 +352,11 @@ func takes(replicas int32, name string, surging bool) Plan {
 
 func waits(replicas int32, mode Mode, phase Phase, waiting string, surging bool) Plan {
 	return Plan{Replicas: replicas, Mode: mode, Phase: phase, Waiting: waiting, Surging: surging}
+}
+
+// moving is a fleet at rest but for the pods that leave their nodes.
+func moving(desired, replicas int32, surge Surge, pods []Pod) Seen {
+	seen := settled(desired, replicas, Hold, pods)
+	seen.Current, seen.Surge = true, surge
+	return seen
 }

@@ -23,11 +23,12 @@ func (f *fleet) wants(ordinal int32) bool {
 	return ordinal < f.Start+f.want
 }
 
-// spareOrdinal is the ordinal that goes first when there are too many: the highest, unless the lowest can go instead and only that one is
-// outdated.
+// spareOrdinal is the ordinal that goes first when there are too many: the highest, unless the lowest can go instead and only that one has
+// to, or is not there.
 func (f *fleet) spareOrdinal() int32 {
 	lowest, highest := f.at(f.Start), f.at(f.top())
-	if f.swaps() && lowest.Name != "" && lowest.outdated() && (highest.Name == "" || !highest.outdated()) {
+	lowestGoes := lowest.Name == "" && highest.Name != "" || lowest.Name != "" && f.goes(lowest)
+	if f.swaps() && lowestGoes && (highest.Name == "" || !f.goes(highest)) {
 		return f.Start
 	}
 	return f.top()
@@ -67,9 +68,9 @@ func (f *fleet) at(ordinal int32) Pod {
 	return Pod{}
 }
 
-// next is the pod that goes next of those that are outdated and able. One that can go for the additional pod is the last.
+// next is the pod that goes next of those that have to and are able. One that can go for the additional pod is the last.
 func (f *fleet) next() (Pod, bool) {
-	goes := func(p Pod) bool { return p.outdated() && p.able() }
+	goes := func(p Pod) bool { return f.goes(p) && p.able() }
 	pod, found := f.find(func(p Pod) bool { return goes(p) && (!f.swaps() || p.Ordinal != f.spare) })
 	if found {
 		return pod, true

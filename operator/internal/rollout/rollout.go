@@ -41,7 +41,7 @@ const (
 	// Never lets a fleet of one lose what it holds with every rollout.
 	Never Surge = "Never"
 	// Stays is for every rollout, and the additional pod stays: the last outdated one goes for it, so that nobody is moved on from the
-	// additional pod. The ordinals begin at 0 and at 1 in turn.
+	// additional pod. The ordinals begin at 0 and at 1 in turn. A fleet of more than one that has no room for it does without.
 	Stays Surge = "Stays"
 )
 
@@ -59,6 +59,8 @@ const (
 	Surging Phase = "Surging"
 	// Rolling says that pods are being replaced.
 	Rolling Phase = "Rolling"
+	// Moving says that pods are leaving nodes that are to be emptied; none is outdated, or none may go for its template.
+	Moving Phase = "Moving"
 	// Trying says that the first pods of the wanted template have to prove it before others go.
 	Trying Phase = "Trying"
 	// Paused says that pods are outdated and may not go.
@@ -87,6 +89,10 @@ type Pod struct {
 	GivenUp bool
 	// Why it is not able, as a sentence.
 	Why string
+	// Moves: its node is to be emptied, and there is another that it could go to.
+	Moves bool
+	// NoRoom: no node takes it. It is Broken, too.
+	NoRoom bool
 }
 
 // Seen is all that a decision depends on.
@@ -100,8 +106,12 @@ type Seen struct {
 	Exists bool
 	// Settled: its controller has acted on the StatefulSet as it is, and what is seen is not older than the operator's last write.
 	Settled bool
+	// Current: the wanted template is the one that the whole fleet was last rolled out to, so that Hold brings it back.
+	Current bool
 	Surge   Surge
-	// Paused says why no pod may be replaced now, "" when it may. Scaling goes on.
+	// Refused: one of the pods that should be there is not made, as when a quota forbids it.
+	Refused bool
+	// Paused says why no pod may be replaced for its template now, "" when it may. Scaling goes on, and so does moving.
 	Paused string
 	// Withheld says why no pod may have the wanted template yet, "" when pods may. None has it then. Scaling goes on, but a fleet
 	// without pods gets none: they would have it.
@@ -138,6 +148,8 @@ type Plan struct {
 	Surging bool
 	// Apart: users who connect are to get to updated pods alone, because whoever gets to another is moved again.
 	Apart bool
+	// Forgoes: there is no room for the additional pod, and the rollout goes on without it.
+	Forgoes bool
 }
 
 // Wait is the plan of somebody who cannot be sure yet that what was seen still holds: it changes nothing.

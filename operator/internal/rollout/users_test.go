@@ -14,6 +14,35 @@ type service struct {
 	template int
 }
 
+// lead is the operator's: users are never led to nobody, as far as it knows.
+func (m *model) lead(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
+	if set == nil {
+		return
+	}
+	then, template := &cluster{step: pods.step, kinds: m.kinds}, m.service.template
+	if seen.Settled {
+		template = set.aim()
+	}
+	serves := slices.ContainsFunc(pods.pods, func(p simPod) bool { return then.ready(p) && p.template == template })
+	m.service = service{apart: plan.Apart && serves, template: template}
+}
+
+// shut is for how many steps whoever connects may find nobody though a pod serves: until the operator has seen it.
+const shut = 12
+
+// open holds the Service against what is true.
+func (m *model) open() {
+	ready := slices.ContainsFunc(m.pods, m.ready)
+	led := slices.ContainsFunc(m.pods, func(p simPod) bool { return m.ready(p) && (!m.service.apart || p.template == m.service.template) })
+	m.closed++
+	if led || !ready {
+		m.closed = 0
+	}
+	if m.closed > shut {
+		m.failf("the Service leads to nobody, and pods are ready")
+	}
+}
+
 // simUser holds a connection to a pod, and connects again when that is cut.
 type simUser struct{ pod, moved int }
 
@@ -90,6 +119,45 @@ func TestUsersAreMovedOnce(t *testing.T) {
 	}
 }
 
+// TestStaysWithoutRoom rolls fleets out that have no room for an additional pod. They do without.
+func TestStaysWithoutRoom(t *testing.T) {
+	for name, full := range map[string]func(*model){
+		"Nodes": func(m *model) { m.room = int(m.desired) },
+		"Quota": func(m *model) { m.quota = int(m.desired) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			forgone := 0
+			for seed := range uint64(100) {
+				m := newModel(t, seed, observer{lag: int(seed % 3), confirms: true})
+				m.surge, m.kinds, m.desired = Stays, []kind{good}, max(2, m.desired)
+				full(m)
+				m.record()
+				m.operate()
+				m.rests(500)
+				for range 3 {
+					m.connect(60)
+					m.newTemplate(good)
+					for range 4 {
+						m.run(m.rng.IntN(30), false)
+						m.interfere()
+						if m.last.Forgoes {
+							forgone++
+						}
+					}
+					if m.rng.IntN(4) == 0 {
+						m.change(m.template - 1) // and back
+					}
+					m.paused = ""
+					m.rests(1500)
+				}
+			}
+			if forgone == 0 {
+				t.Error("no rollout went on without the additional pod")
+			}
+		})
+	}
+}
+
 // interfere changes what is allowed at any time and touches nobody.
 func (m *model) interfere() {
 	switch m.rng.IntN(4) {
@@ -150,6 +218,7 @@ func TestApart(t *testing.T) {
 		"Stuck":             {settled(3, 3, Hold, fleetOf(old, newBroken, updated)), false},
 		"UpdatedLost":       {settled(2, 2, Hold, fleetOf(old, lost)), false},
 		"Back":              {with(settled(3, 3, Hold, fleetOf(updated, updated, old)), back), true},
+		"OneTooMany":        {settled(2, 3, Replace, fleetOf(old, old, updated)), false},
 		"AdditionalIsAble":  {with(settled(2, 3, Replace, fleetOf(old, old, updated)), stays), true},
 		"SpareStops":        {with(settled(1, 1, Replace, fleetOf(stopping, updated)), stays, func(s *Seen) { s.Start = 1 }), true},
 		"Unsettled":         {Seen{Exists: true, Desired: 2, Replicas: 2, Pods: fleetOf(old, updated)}, false},

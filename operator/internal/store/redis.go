@@ -64,7 +64,7 @@ func (redis) OwnSecrets(c *v1alpha1.LiveStashCluster) []string {
 	return []string{RedisSecretName(c)}
 }
 
-func (redis) ReadsSpecRedis() bool { return true }
+func (redis) OwnField() string { return "redis" }
 
 // ManagedRedis is the Redis server that this operator runs for the fleet, or nil when it runs none.
 func ManagedRedis(c *v1alpha1.LiveStashCluster) *v1alpha1.ManagedRedis {

@@ -1,5 +1,6 @@
-// Package store holds what each LiveStash adapter needs from Kubernetes, one file per adapter. It is the only place
-// that tells adapters apart.
+// Package store holds what each LiveStash adapter needs from Kubernetes, one file per adapter. Whoever makes or watches fleets asks it
+// and does not tell adapters apart. Two others do: the rules of the API (operator/api), which know Redis and BrowserMemory by name, and
+// the load tests' reports (operator/internal/loadtest), which have a colour and a sentence for each.
 package store
 
 import (
@@ -24,8 +25,8 @@ type Adapter interface {
 	// OwnSecrets are the names of the Secrets that the operator itself keeps for this adapter.
 	OwnSecrets(c *v1alpha1.LiveStashCluster) []string
 
-	// ReadsSpecRedis is whether spec.redis means anything to this adapter.
-	ReadsSpecRedis() bool
+	// OwnField is the field of the spec that only this adapter reads. Empty: there is none.
+	OwnField() string
 
 	// Recovers is whether a user who comes back may find what was stashed.
 	Recovers() bool
@@ -40,8 +41,8 @@ type Adapter interface {
 	// NetTickTime is after how long a silent peer is given up, unless the user says so: what needs a peer waits as long.
 	NetTickTime() time.Duration
 
-	// LargestStash is the size in bytes from which on a browser cannot bring a stash back. 0: any size will do.
-	LargestStash() int64
+	// LargestStash is the size in bytes above which a browser cannot bring a stash back. 0: any size will do.
+	LargestStash(c *v1alpha1.LiveStashCluster) int64
 }
 
 // Home is where stashes are.
@@ -74,6 +75,27 @@ func Of(name v1alpha1.Adapter) Adapter {
 	return adapters[name]
 }
 
+// Named is the adapter that LIVE_STASH_ADAPTER calls so.
+func Named(value string) (v1alpha1.Adapter, bool) {
+	for name, adapter := range adapters {
+		if adapter.Name() == value {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Unread are the fields of the spec that only other adapters read.
+func Unread(name v1alpha1.Adapter) []string {
+	var fields []string
+	for other, adapter := range adapters {
+		if field := adapter.OwnField(); other != name && field != "" {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
 // storeless is embedded by the adapters that need nothing besides the pods.
 type storeless struct {
 	anySize
@@ -88,7 +110,7 @@ func (patient) NetTickTime() time.Duration { return 20 * time.Second }
 // anySize is embedded by the adapters that keep stashes of any size.
 type anySize struct{}
 
-func (anySize) LargestStash() int64 { return 0 }
+func (anySize) LargestStash(*v1alpha1.LiveStashCluster) int64 { return 0 }
 
 func (storeless) Env(*v1alpha1.LiveStashCluster) []corev1.EnvVar { return nil }
 
@@ -96,7 +118,7 @@ func (storeless) SecretRefs(*v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyRefe
 
 func (storeless) OwnSecrets(*v1alpha1.LiveStashCluster) []string { return nil }
 
-func (storeless) ReadsSpecRedis() bool { return false }
+func (storeless) OwnField() string { return "" }
 
 func (storeless) Recovers() bool { return true }
 

@@ -23,13 +23,14 @@ func TestAdapters(t *testing.T) {
 		own     []string
 		lost    bool
 		ages    bool
+		field   string
 	}{
 		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere, lost: true},
 		v1alpha1.AdapterETS:           {name: "ets", home: OnePod},
-		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 9500, ages: true},
+		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 7500, field: "browserMemory", ages: true},
 		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod, tick: 8 * time.Second},
 		v1alpha1.AdapterRedis: {
-			name: "redis", home: Elsewhere, env: []string{"LIVE_STASH_REDIS_URL"},
+			name: "redis", home: Elsewhere, field: "redis", env: []string{"LIVE_STASH_REDIS_URL"},
 			secrets: []v1alpha1.SecretKeyReference{redisURL},
 		},
 	}
@@ -43,6 +44,9 @@ func TestAdapters(t *testing.T) {
 				Redis:   &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &redisURL}},
 			}}
 			adapter := For(cluster)
+			if named, found := Named(want.name); named != kind || !found {
+				t.Errorf("Named(%q) = %s, %t", want.name, named, found)
+			}
 			if adapter.Name() != want.name {
 				t.Errorf("Name = %q, want %q", adapter.Name(), want.name)
 			}
@@ -56,8 +60,8 @@ func TestAdapters(t *testing.T) {
 			if got := adapter.NetTickTime(); got != cmp.Or(want.tick, 20*time.Second) {
 				t.Errorf("NetTickTime = %s, want %s", got, want.tick)
 			}
-			if adapter.Home() != want.home || adapter.LargestStash() != want.largest {
-				t.Errorf("Home = %v, LargestStash = %d, want %v and %d", adapter.Home(), adapter.LargestStash(), want.home, want.largest)
+			if adapter.Home() != want.home || adapter.LargestStash(cluster) != want.largest {
+				t.Errorf("Home = %v, LargestStash = %d, want %v and %d", adapter.Home(), adapter.LargestStash(cluster), want.home, want.largest)
 			}
 			if got := adapter.SecretRefs(cluster); !slices.Equal(got, want.secrets) {
 				t.Errorf("SecretRefs = %v, want %v", got, want.secrets)
@@ -65,8 +69,8 @@ func TestAdapters(t *testing.T) {
 			if got := adapter.OwnSecrets(cluster); !slices.Equal(got, want.own) {
 				t.Errorf("OwnSecrets = %v, want %v", got, want.own)
 			}
-			if got := adapter.ReadsSpecRedis(); got != (kind == v1alpha1.AdapterRedis) {
-				t.Errorf("ReadsSpecRedis = %t", got)
+			if got := adapter.OwnField(); got != want.field || slices.Contains(Unread(kind), got) {
+				t.Errorf("OwnField = %q, want %q, which is not among %q", got, want.field, Unread(kind))
 			}
 			if adapter.Renewed() == want.ages {
 				t.Errorf("Renewed = %t", adapter.Renewed())

@@ -22,6 +22,8 @@ const (
 	// around is how far the times of the log and of the users may lie apart: those that are taken before something is done, and
 	// those after.
 	around = time.Second
+	// reserve is what a pod keeps of its grace period for handing its stashes over and for its end, when it waits for another pod.
+	reserve = 15 * time.Second
 )
 
 // Event is something that was done to a fleet.
@@ -45,6 +47,15 @@ type Move struct {
 	At  time.Time
 }
 
+// Outage is a time in which no pod was ready.
+type Outage struct {
+	Start, End time.Time
+}
+
+func (o Outage) String() string {
+	return fmt.Sprintf("no pod was ready from %s to %s", o.Start.Format(time.TimeOnly), o.End.Format(time.TimeOnly))
+}
+
 // Log is what happened to one fleet.
 type Log struct {
 	// Adapter is that of the API.
@@ -53,10 +64,14 @@ type Log struct {
 	Persistent bool
 	Events     []Event
 	Moves      []Move
+	Outages    []Outage
+	// Grace is how long a pod that was told to stop may take for it, TTL is how long a stash lives.
+	Grace, TTL time.Duration
 }
 
 // Explain is why a return is Stale or Lost; empty when nothing explains it. Only an ungraceful event does, and only when it took
-// what had the state after the user was last known to have it there. Of several, it is the best reason, and of those the last event.
+// what had the state after the user was last known to have it there, or an outage that was longer than anybody promises to outlive. Of
+// several, it is the best reason, and of those the last event.
 func (l *Log) Explain(r ledger.Return) string {
 	best, explanation := no, ""
 	for _, e := range l.Events {
@@ -64,7 +79,22 @@ func (l *Log) Explain(r ledger.Return) string {
 			best, explanation = reason, fmt.Sprintf("%s at %s", e, e.Start.Format(time.TimeOnly))
 		}
 	}
+	if explanation == "" && r.Verdict == ledger.Lost {
+		if i := slices.IndexFunc(l.Outages, func(o Outage) bool { return l.outlasted(o, r) }); i >= 0 {
+			return l.Outages[i].String()
+		}
+	}
 	return explanation
+}
+
+// outlasted is whether an outage was longer than the pods could wait with the user's state, or kept the user away until its stash was over.
+func (l *Log) outlasted(o Outage, r ledger.Return) bool {
+	if !o.Start.Before(r.At) || !o.End.After(r.Last.At) {
+		return false
+	}
+	long, away := o.End.Sub(o.Start), r.At.Sub(r.Last.At)
+	inPods := l.Adapter == "ETS" || l.Adapter == "Mnesia"
+	return inPods && long > l.Grace-reserve || away > l.TTL && away-long < l.TTL
 }
 
 // reason is how good a reason an event is, from worst to best.

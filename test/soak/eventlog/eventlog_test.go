@@ -116,3 +116,32 @@ func TestTheBestReason(t *testing.T) {
 		}
 	}
 }
+
+// The user was last known to have its state at 10 s and came back at 100 s; a pod has 60 s to stop, a stash lives for 80 s.
+func TestOutages(t *testing.T) {
+	for name, c := range map[string]struct {
+		adapter   string
+		verdict   ledger.Verdict
+		outage    Outage
+		explained bool
+	}{
+		"longer than a pod waits":             {"ETS", ledger.Lost, Outage{at(20), at(70)}, true},
+		"and Mnesia's":                        {"Mnesia", ledger.Lost, Outage{at(20), at(70)}, true},
+		"shorter, and the user was late":      {"ETS", ledger.Lost, Outage{at(20), at(60)}, true},
+		"too short for being late":            {"ETS", ledger.Lost, Outage{at(20), at(25)}, false},
+		"over before the user stashed":        {"ETS", ledger.Lost, Outage{at(-60), at(5)}, false},
+		"begun when the user was back":        {"ETS", ledger.Lost, Outage{at(105), at(300)}, false},
+		"stale is not a matter of an outage":  {"ETS", ledger.Stale, Outage{at(20), at(70)}, false},
+		"Redis does not wait, but is late":    {"Redis", ledger.Lost, Outage{at(20), at(70)}, true},
+		"a browser's stash is late, too":      {"BrowserMemory", ledger.Lost, Outage{at(20), at(60)}, true},
+		"Redis, when the user was late by it": {"Redis", ledger.Lost, Outage{at(20), at(28)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &Log{Adapter: c.adapter, Outages: []Outage{c.outage}, Grace: time.Minute, TTL: 80 * time.Second}
+			back := ledger.Return{Verdict: c.verdict, At: at(100), Node: node("shop-2"), Last: ledger.Stash{Node: node("shop-1"), At: at(10)}}
+			if got := log.Explain(back); (got != "") != c.explained {
+				t.Errorf("explained by %q", got)
+			}
+		})
+	}
+}

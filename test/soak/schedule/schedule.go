@@ -97,11 +97,12 @@ type kind struct {
 }
 
 func always(Config) bool       { return true }
+func several(c Config) bool    { return c.Pods > 1 }
 func withRedis(c Config) bool  { return c.Redis && c.Persistent }
 func faulty(c Config) bool     { return c.Faults }
-func faultyMesh(c Config) bool { return c.Faults && c.Pods > 1 }
+func faultyMesh(c Config) bool { return c.Faults && several(c) }
 
-// kinds are all there are. Their order and their weights are part of what a seed means.
+// kinds are all there are. No eviction may take the only pod. Their order and their weights are part of what a seed means.
 var kinds = []kind{
 	{Kind: Image, weight: 2, possible: always},
 	{Kind: ConfigChange, weight: 3, possible: always},
@@ -109,7 +110,7 @@ var kinds = []kind{
 	{Kind: Delete, weight: 4, pods: 1, possible: always},
 	{Kind: DeleteTwo, weight: 2, pods: 2, possible: func(c Config) bool { return c.Pods > 2 }},
 	{Kind: DeleteAll, weight: 1, possible: always},
-	{Kind: Evict, weight: 4, pods: 1, possible: always},
+	{Kind: Evict, weight: 4, pods: 1, possible: several},
 	{Kind: Scale, weight: 3, possible: always},
 	{Kind: Restart, weight: 2, possible: always},
 	{Kind: Operator, weight: 2, possible: always},

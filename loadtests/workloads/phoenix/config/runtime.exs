@@ -7,11 +7,10 @@ end
 config :stash_workload, StashWorkloadWeb.Endpoint,
   http: [port: String.to_integer(System.get_env("PORT", "4000"))]
 
-# One adapter is active at a time: a measurement must not pay for the others.
-adapter = System.get_env("LIVE_STASH_ADAPTER", "ets")
-
-adapter_module =
-  case adapter do
+# contract: docs/reference/environment.md shows the lines from here to its end.
+# One adapter is started: no other costs anything.
+adapter =
+  case System.get_env("LIVE_STASH_ADAPTER", "ets") do
     "none" ->
       nil
 
@@ -42,24 +41,13 @@ ttl =
               "set it to a whole number of seconds above 0"
   end
 
-payload_keys =
-  case Integer.parse(System.get_env("STASH_PAYLOAD_KEYS", "150")) do
-    {keys, ""} when keys in 0..100_000 ->
-      keys
+# LiveStash demands a security mode of BrowserMemory, and refuses one with any other adapter.
+mode = if adapter == LiveStash.Adapters.BrowserMemory, do: [security_mode: :sign], else: []
 
-    _ ->
-      raise "STASH_PAYLOAD_KEYS is #{inspect(System.get_env("STASH_PAYLOAD_KEYS"))}; " <>
-              "set it to a whole number from 0 to 100000"
-  end
+config :live_stash, adapters: List.wrap(adapter)
+config :stash_workload, :stash, [adapter: adapter, ttl: ttl] ++ mode
 
-config :stash_workload,
-  stash_adapter: adapter_module,
-  stash_ttl: ttl,
-  payload_keys: payload_keys
-
-config :live_stash, adapters: List.wrap(adapter_module)
-
-if adapter == "redis" do
+if adapter == LiveStash.Adapters.Redis do
   url =
     System.get_env("LIVE_STASH_REDIS_URL") ||
       raise("LIVE_STASH_REDIS_URL is missing; LIVE_STASH_ADAPTER=redis needs it")
@@ -88,6 +76,19 @@ if service = System.get_env("LIBCLUSTER_SERVICE") do
       ]
     ]
 end
+# end of the contract
+
+payload_keys =
+  case Integer.parse(System.get_env("STASH_PAYLOAD_KEYS", "150")) do
+    {keys, ""} when keys in 0..100_000 ->
+      keys
+
+    _ ->
+      raise "STASH_PAYLOAD_KEYS is #{inspect(System.get_env("STASH_PAYLOAD_KEYS"))}; " <>
+              "set it to a whole number from 0 to 100000"
+  end
+
+config :stash_workload, payload_keys: payload_keys
 
 if config_env() == :prod do
   secret_key_base =

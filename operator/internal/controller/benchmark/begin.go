@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
@@ -26,6 +27,30 @@ func (r *Reconciler) begin(_ context.Context, p *pass) error {
 		p.row.Name, p.row.Adapter, p.row.Users, p.row.TTL.Duration)
 	p.DueIn(0)
 	return p.wait("%s begins", p.row.Name)
+}
+
+// checkNames refuses to begin while the report, or the samples for it, would have a name that somebody else's ConfigMap has: what is found
+// out after hours would be found out too late.
+func (r *Reconciler) checkNames(ctx context.Context, p *pass) error {
+	b := p.benchmark
+	if b.Status.StartedAt != nil {
+		return nil
+	}
+	names := []string{reportName(b)}
+	if b.Spec.Target.URL == "" {
+		names = append(names, samplesName(b))
+	}
+	for _, name := range names {
+		live := &corev1.ConfigMap{}
+		err := r.Live.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: name}, live)
+		if err == nil {
+			err = r.applier().CheckOwner(b, live)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // testName is never the same for two tests, also not for those of a benchmark that was deleted and made again: k6-operator

@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,9 @@ func (r *Reconciler) remove(ctx context.Context, p *pass) (gone bool, err error)
 	// Asked of the API server, not of the cache, which may not know yet what was made a moment ago.
 	meta := metav1.ObjectMeta{Namespace: p.benchmark.Namespace, Name: p.row.Runner}
 	objects := []client.Object{&batchv1.Job{ObjectMeta: meta}, testRun(meta)}
+	if r.Namespace != "" {
+		objects = append(objects, &networkingv1.NetworkPolicy{ObjectMeta: meta})
+	}
 	if p.benchmark.Spec.Target.Template != nil {
 		ours, err := r.ownFleet(ctx, p)
 		if err != nil {

@@ -3,14 +3,20 @@ package benchmark
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // unreliable is an API server that does not answer about the object of that name.
@@ -56,5 +62,29 @@ func TestABenchmarkIsClosedLater(t *testing.T) {
 			written := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Status.Report.ConfigMap}}
 			refresh(t, written)
 		})
+	}
+}
+
+// What a benchmark wrote down is in ConfigMaps that its user may edit. Whatever is in them, it goes on, and what it writes ends.
+func TestEditedConfigMaps(t *testing.T) {
+	b := newBenchmark(t, suite.Namespace(t, api), "edited", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
+	one := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
+	endless := `{"schemaVersion":1,"runs":[{"name":"x","samples":{"memory":{"unit":"bytes","points":[[0,1],[1.7e308,1]],"peak":1}}}]}`
+	suite.Must(t, one.applyConfigMap(t.Context(), b, reportName(b), map[string]string{report.FileJSON: endless}))
+	so, err := one.reportSoFar(t.Context(), b)
+	if err != nil || len(so.Runs) != 0 || !strings.Contains(so.Message, reportName(b)) {
+		t.Errorf("the report goes on with %+v (%v)", so, err)
+	}
+
+	row := &v1alpha1.BenchmarkRunStatus{Runner: "edited-01-ets-a", LoadStartedAt: ptr.To(metav1.Now())}
+	for _, recorder := range []string{`{"tracks":{"memory":{"points":[[1.7e308,1]]}}}`, `{"tracks":{}}`, `{`} {
+		suite.Must(t, one.applyConfigMap(t.Context(), b, samplesName(b), map[string]string{testKey: row.Runner, recorderKey: recorder}))
+		next := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
+		got, err := next.recordingOf(t.Context(), &pass{benchmark: b, row: row})
+		suite.Must(t, err)
+		got.recorder.Add(time.Now(), 1, map[string]agentclient.Metrics{"edited-0": {Processes: 1}})
+		if points := got.recorder.Series()[report.SeriesProcesses].Points; len(points) != 1 {
+			t.Errorf("after %s the points are %v", recorder, points)
+		}
 	}
 }

@@ -136,6 +136,9 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", Value: "true"},
 			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_PUSH_INTERVAL", Value: "1s"})
 	}
+	if err := r.protectTest(ctx, p); err != nil {
+		return err
+	}
 	err := r.Create(ctx, p.runner.Object(p.test), apply.FieldOwner)
 	if sentence := refusal(err); sentence != "" {
 		return r.end(ctx, p, loadtest.Errored(sentence))
@@ -144,6 +147,15 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 		return fmt.Errorf("creating the test %s: %w", p.test.Name, err)
 	}
 	return p.wait("%s: the runners are being made", p.row.Name)
+}
+
+// protectTest closes the runners to all but those who start them. An operator outside of the cluster would close them to itself.
+func (r *Reconciler) protectTest(ctx context.Context, p *pass) error {
+	if r.Namespace == "" {
+		return nil
+	}
+	_, err := apply.Applier{Writer: r.Client, Known: r.Live, Live: r.Live}.One(ctx, p.benchmark, runner.NetworkPolicy(p.test, r.Namespace))
+	return err
 }
 
 // checkScript says what is wrong with the user's own script, as far as that can be seen without k6. Pods would wait for a
@@ -156,7 +168,7 @@ func (r *Reconciler) checkScript(ctx context.Context, p *pass) (string, error) {
 	config := &corev1.ConfigMap{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.test.Namespace, Name: script.ConfigMap}, config)
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("There is no ConfigMap %s in namespace %s, which spec.script names: make it.", script.ConfigMap, p.test.Namespace), nil
+		return fmt.Sprintf("There is no ConfigMap %s in namespace %s, which spec.script names: make it, and then the LiveStashBenchmark anew.", script.ConfigMap, p.test.Namespace), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("looking up ConfigMap %s: %w", script.ConfigMap, err)

@@ -58,6 +58,9 @@ type Reconciler struct {
 	// RunnerImage and StarterImage are the images of k6 and of k6-operator's starter.
 	RunnerImage, StarterImage string
 
+	// Namespace is the operator's own. Empty when it runs outside of the cluster.
+	Namespace string
+
 	// Version is the operator's own, for reports.
 	Version string
 
@@ -75,6 +78,8 @@ type Reconciler struct {
 	recordings recordings
 	// cooling is since when the fleets of runs are gone, troubled since when a runner of a test has ended too early.
 	cooling, troubled sync.Map
+	// mistakes are those of users, for the log.
+	mistakes reconcile.Mistakes
 }
 
 // Agents asks the agent of a pod for its figures.
@@ -121,7 +126,9 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "clean up", Run: r.cleanUp},
 		{Name: "finish", Run: r.finish},
 		{Name: "take turn", Run: r.takeTurn},
+		{Name: "check deadlines", Run: r.checkDeadlines},
 		{Name: "try template", Run: r.tryTemplate},
+		{Name: "check names", Run: r.checkNames},
 		{Name: "begin", Run: r.begin},
 		{Name: "observe", Run: r.observe},
 		{Name: "check deadline", Run: r.checkDeadline},
@@ -137,6 +144,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/status,verbs=patch
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=create;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=k6.io,resources=testruns,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
@@ -147,6 +155,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	b := &v1alpha1.LiveStashBenchmark{}
 	if err := r.Get(ctx, req.NamespacedName, b); err != nil {
 		r.recordings.forget(req.NamespacedName)
+		r.mistakes.Forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !b.DeletionTimestamp.IsZero() {
@@ -159,5 +168,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if errors.Is(err, errWait) {
 		err = nil
 	}
+	r.mistakes.Note(ctx, req.NamespacedName, err, r.Clock.Now())
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, before, p, outcome) })
 }

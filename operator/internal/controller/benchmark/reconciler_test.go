@@ -9,12 +9,14 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -285,11 +287,6 @@ func TestForeignConfigMapsAreLeftAlone(t *testing.T) {
 		foreign = append(foreign, config)
 	}
 	b := newBenchmark(t, namespace, "taken", nil)
-	run := testRunOf(t, b)
-	for i := range 2 {
-		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
-	}
-	stage(t, run, "finished")
 	reaches(t, b, "in trouble", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
 		found := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReconcileSucceeded)
 		return found != nil && found.Reason == v1alpha1.ReasonNameConflict &&
@@ -301,8 +298,16 @@ func TestForeignConfigMapsAreLeftAlone(t *testing.T) {
 	if foreign[0].ResourceVersion != version {
 		t.Errorf("it was changed: %+v", foreign[0])
 	}
+	if b.Status.StartedAt != nil {
+		t.Error("it has begun, and there is no place for its report")
+	}
 	suite.Must(t, api.Delete(t.Context(), foreign[0]))
 	changeSpec(t, b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](3600) })
+	run := testRunOf(t, b)
+	for i := range 2 {
+		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
+	}
+	stage(t, run, "finished")
 	finished(t, b)
 	savedReport(t, b)
 	refresh(t, foreign[1])
@@ -329,24 +334,6 @@ func TestDeadline(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// Two benchmarks on one target take turns, and the one that waits says for whom.
-func TestTurns(t *testing.T) {
-	space := suite.Namespace(t, api)
-	sameURL := func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Target.URL = "http://shared." + space }
-	first := newBenchmark(t, space, "zebra", sameURL)
-	testRunOf(t, first)
-	second := newBenchmark(t, space, "ant", sameURL)
-	reaches(t, second, "waiting", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
-		complete := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionComplete)
-		return s.Phase == v1alpha1.BenchmarkWaiting && complete != nil && strings.Contains(complete.Message, "LiveStashBenchmark zebra")
-	})
-	other := newBenchmark(t, space, "elsewhere", nil)
-	testRunOf(t, other)
-
-	suite.Must(t, api.Delete(t.Context(), first))
-	testRunOf(t, second)
 }
 
 // spec.suspend stops the run that is under way; afterwards it is run again, under another name.
@@ -395,6 +382,11 @@ func TestJob(t *testing.T) {
 		}
 		return api.Get(t.Context(), client.ObjectKey{Namespace: b.Namespace, Name: b.Status.Runs[0].Runner}, job)
 	})
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: job.Name}}
+	refresh(t, policy)
+	if !metav1.IsControlledBy(policy, b) || policy.Spec.PodSelector.MatchLabels[runner.TestLabel] != job.Name {
+		t.Errorf("the runners' NetworkPolicy is %+v", policy)
+	}
 	if !metav1.IsControlledBy(job, b) || *job.Spec.BackoffLimitPerIndex != 0 || *job.Spec.Completions != 2 {
 		t.Errorf("the Job is %+v", job)
 	}
@@ -402,6 +394,7 @@ func TestJob(t *testing.T) {
 	for i := range 2 {
 		pod := newPod(t, b, fmt.Sprintf("%s-%d", job.Name, i))
 		pod.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(i)
+		suite.Must(t, controllerutil.SetControllerReference(job, pod, scheme()))
 		suite.Must(t, api.Update(t.Context(), pod))
 		pod.Status.PodIP = "10.0.0.1"
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k6", Ready: true}}
@@ -418,6 +411,9 @@ func TestJob(t *testing.T) {
 	}
 	if row := finished(t, b); row.Verdict != v1alpha1.VerdictPassed || row.Recovered != "1.0000" {
 		t.Errorf("the run ended as %+v", row)
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(policy), policy); !apierrors.IsNotFound(err) {
+		t.Errorf("the runners' NetworkPolicy outlives them: %v", err)
 	}
 }
 
@@ -439,19 +435,12 @@ func TestTemplate(t *testing.T) {
 		made.Spec.TopologySpread != v1alpha1.SpreadDisabled || len(made.Spec.Env) != 1 || made.Spec.Env[0].Value != "150" {
 		t.Errorf("the fleet is %+v", made.Spec)
 	}
-	made.Status.ObservedGeneration = made.Generation
-	for kind, status := range map[string]metav1.ConditionStatus{
-		v1alpha1.ConditionReconcileSucceeded: metav1.ConditionTrue, v1alpha1.ConditionAvailable: metav1.ConditionTrue,
-		v1alpha1.ConditionClustered: metav1.ConditionTrue, v1alpha1.ConditionStoreReady: metav1.ConditionTrue, v1alpha1.ConditionProgressing: metav1.ConditionFalse,
-	} {
-		meta.SetStatusCondition(&made.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test"})
-	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets-01-ets-0", Finalizers: []string{"livestash.dev/test"}, Labels: map[string]string{render.ClusterLabel: made.Name, render.ComponentLabel: render.FleetComponent}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	suite.Must(t, api.Create(t.Context(), pod))
-	suite.Must(t, api.Status().Update(t.Context(), made))
+	serves(t, made)
 
 	run := testRunOf(t, b)
 	if args := fmt.Sprint(run.Object["spec"]); !strings.Contains(args, "http://fleets-01-ets-0.fleets-01-ets-nodes."+space+".svc.cluster.local:4000") {

@@ -3,7 +3,6 @@ package benchmark
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -102,10 +102,15 @@ func (r *Reconciler) reportSoFar(ctx context.Context, b *v1alpha1.LiveStashBench
 	if err != nil || !metav1.IsControlledBy(kept, b) {
 		return so, nil
 	}
-	if err := json.Unmarshal([]byte(kept.Data[report.FileJSON]), &so); err != nil {
-		return so, fmt.Errorf("reading the report so far: %w", err)
+	read, err := report.Parse([]byte(kept.Data[report.FileJSON]))
+	if err != nil {
+		// A benchmark that cannot end is worse than one that says what it lost.
+		so.Message = fmt.Sprintf("Somebody has changed ConfigMap %s so that it could not be read back; the figures of the runs before are lost.", kept.Name)
+		ctrl.LoggerFrom(ctx).Info("Beginning the report anew", "configMap", kept.Name, "why", err.Error())
+		return so, nil
 	}
-	return so, nil
+	read.Name, read.Namespace = b.Name, b.Namespace
+	return read, nil
 }
 
 func (r *Reconciler) writeReport(ctx context.Context, p *pass, so report.Report) error {
@@ -196,10 +201,10 @@ func (r *Reconciler) describe(ctx context.Context, so *report.Report, p *pass) {
 			continue
 		}
 		so.Machine.Nodes = append(so.Machine.Nodes, report.Node{
-			Name:    name,
-			CPU:     node.Status.Capacity.Cpu().AsApproximateFloat64(),
-			Memory:  node.Status.Capacity.Memory().Value(),
-			Kernel:  node.Status.NodeInfo.KernelVersion,
+			Name:   name,
+			CPU:    node.Status.Capacity.Cpu().AsApproximateFloat64(),
+			Memory: node.Status.Capacity.Memory().Value(),
+			// Not the kernel's version, which is not for whoever may read a namespace's ConfigMaps.
 			Kubelet: node.Status.NodeInfo.KubeletVersion,
 		})
 	}

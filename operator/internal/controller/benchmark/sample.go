@@ -7,9 +7,11 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -133,8 +135,12 @@ func (r *Reconciler) recordingOf(ctx context.Context, p *pass) (*recording, erro
 		return nil, fmt.Errorf("reading the samples so far: %w", err)
 	}
 	if err == nil && metav1.IsControlledBy(kept, p.benchmark) && kept.Data[testKey] == made.test {
-		if err := json.Unmarshal([]byte(kept.Data[recorderKey]), made.recorder); err != nil {
-			return nil, fmt.Errorf("reading the samples so far: %w", err)
+		recorder, err := loadtest.ParseRecorder([]byte(kept.Data[recorderKey]))
+		if err != nil {
+			// Somebody has changed them. The run goes on, with fewer samples.
+			ctrl.LoggerFrom(ctx).Info("Beginning the samples anew", "configMap", kept.Name, "why", err.Error())
+		} else {
+			recorder.StartedAt, made.recorder = made.recorder.StartedAt, recorder
 		}
 	}
 	r.recordings.put(key, made)
@@ -154,16 +160,9 @@ func samplesName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-samp
 // askAgents begins to ask the agents of all pods that run, at the same time as far as there is room. Those that do not answer are
 // left out.
 func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster, now time.Time) (*round, error) {
-	pods := &corev1.PodList{}
-	err := r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent})
+	addresses, err := r.addresses(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
-	}
-	addresses := map[string]string{}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Status.PodIP != "" {
-			addresses[pod.Name] = pod.Status.PodIP
-		}
+		return nil, err
 	}
 	begun := &round{at: now, pods: int(c.DesiredReplicas()), said: make(chan map[string]agentclient.Metrics, 1)}
 	go func() {
@@ -173,6 +172,30 @@ func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster
 		begun.said <- r.answers(ctx, addresses, c.Spec.Agent.Port)
 	}()
 	return begun, nil
+}
+
+// addresses are those of the pods that the fleet's own StatefulSet made, by pod: anybody may give a pod a fleet's labels.
+func (r *Reconciler) addresses(ctx context.Context, c *v1alpha1.LiveStashCluster) (map[string]string, error) {
+	set := &appsv1.StatefulSet{}
+	err := r.Get(ctx, client.ObjectKeyFromObject(c), set)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("looking up the fleet's StatefulSet: %w", err)
+	}
+	if err != nil || !metav1.IsControlledBy(set, c) {
+		return nil, nil
+	}
+	pods := &corev1.PodList{}
+	err = r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent})
+	if err != nil {
+		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
+	}
+	addresses := map[string]string{}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Status.PodIP != "" && metav1.IsControlledBy(pod, set) {
+			addresses[pod.Name] = pod.Status.PodIP
+		}
+	}
+	return addresses, nil
 }
 
 // answers are those of the agents at the addresses, by pod.
@@ -225,6 +248,12 @@ func (r *Reconciler) applyConfigMap(ctx context.Context, b *v1alpha1.LiveStashBe
 		},
 		Data: data,
 	}
-	_, err := apply.Applier{Writer: r.Client, Known: r.Live, Live: r.Live}.One(ctx, b, wanted)
+	_, err := r.applier().One(ctx, b, wanted)
 	return err
+}
+
+// applier writes the benchmark's own objects. Those that another benchmark of this name has left behind are not taken back: a report
+// that somebody has kept would be written over.
+func (r *Reconciler) applier() apply.Applier {
+	return apply.Applier{Writer: r.Client, Known: r.Live, Live: r.Live}
 }

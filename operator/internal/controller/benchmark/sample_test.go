@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
@@ -58,18 +60,11 @@ func TestSilentAgentsHoldNoWorkerUp(t *testing.T) {
 	const size, most = 50, 8
 	b := newBenchmark(t, suite.Namespace(t, api), "bench", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
 	cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "shop"}}
+	cluster.UID = "shop"
 	cluster.Spec.Replicas = ptr.To[int32](size)
+	set := statefulSet(t, cluster)
 	for i := range size {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: b.Namespace, Name: fmt.Sprintf("shop-%d", i),
-				Labels: map[string]string{render.ClusterLabel: "shop", render.ComponentLabel: render.FleetComponent},
-			},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
-		}
-		suite.Must(t, api.Create(t.Context(), pod))
-		pod.Status.PodIP = fmt.Sprintf("10.0.0.%d", i+1)
-		suite.Must(t, api.Status().Update(t.Context(), pod))
+		fleetPod(t, set, fmt.Sprintf("shop-%d", i), fmt.Sprintf("10.0.0.%d", i+1))
 	}
 
 	agents := &silentAgents{speak: make(chan struct{})}
@@ -118,4 +113,56 @@ func text(t *testing.T, recorder *loadtest.Recorder) string {
 	text, err := json.Marshal(recorder)
 	suite.Must(t, err)
 	return string(text)
+}
+
+// statefulSet makes a fleet's, as the operator's other half would.
+func statefulSet(t *testing.T, c *v1alpha1.LiveStashCluster) *appsv1.StatefulSet {
+	t.Helper()
+	labels := map[string]string{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: c.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{render.OwnerReference(c)},
+		},
+		Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}}},
+		}},
+	}
+	suite.Must(t, api.Create(t.Context(), set))
+	return set
+}
+
+// fleetPod makes a pod of a fleet. Without a StatefulSet it only has a fleet's labels.
+func fleetPod(t *testing.T, set *appsv1.StatefulSet, name, ip string) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name, Labels: set.Labels}, Spec: set.Spec.Template.Spec}
+	if set.UID != "" {
+		suite.Must(t, controllerutil.SetControllerReference(set, pod, scheme()))
+	}
+	suite.Must(t, api.Create(t.Context(), pod))
+	pod.Status.PodIP = ip
+	suite.Must(t, api.Status().Update(t.Context(), pod))
+}
+
+// Anybody may give a pod a fleet's labels. Only the pods that the fleet's own StatefulSet made are asked.
+func TestOnlyTheFleetsPodsAreAsked(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: suite.Namespace(t, api), Name: "shop", UID: "shop"}}
+	set := statefulSet(t, cluster)
+	fleetPod(t, set, "shop-0", "10.0.0.1")
+	foreign := set.DeepCopy()
+	foreign.UID = ""
+	fleetPod(t, foreign, "intruder", "10.0.0.2")
+
+	r := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}, Agents: idleAgents{}}
+	asked := func() map[string]agentclient.Metrics {
+		begun, err := r.askAgents(t.Context(), cluster, time.Now())
+		suite.Must(t, err)
+		return <-begun.said
+	}
+	if said := asked(); len(said) != 1 || said["shop-0"].Processes == 0 {
+		t.Errorf("asked were %v", said)
+	}
+	cluster.UID = "another"
+	if said := asked(); len(said) != 0 {
+		t.Errorf("of a StatefulSet of somebody else, asked were %v", said)
+	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -59,7 +60,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.thoseWithFleet), builder.WithPredicates(onlyDeletes())).
 		WatchesRawSource(source.Kind(r.Tests, client.Object(&batchv1.Job{}), handler.EnqueueRequestsFromMapFunc(benchmarkOf))).
 		WatchesRawSource(source.Kind(r.Tests, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(benchmarkOf))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: reconcile.Backoff()}).
 		Build(r)
 	return err
 }
@@ -89,7 +90,7 @@ func benchmarkOf(_ context.Context, object client.Object) []ctrl.Request {
 // rivals are the benchmarks that may wait for this one's target.
 func (r *Reconciler) rivals(ctx context.Context, object client.Object) []ctrl.Request {
 	one := object.(*v1alpha1.LiveStashBenchmark)
-	return r.those(ctx, "", func(other *v1alpha1.LiveStashBenchmark) bool {
+	return r.those(ctx, one.Namespace, func(other *v1alpha1.LiveStashBenchmark) bool {
 		return other.UID != one.UID && sameTarget(one, other)
 	})
 }
@@ -121,7 +122,7 @@ func hasFleet(b *v1alpha1.LiveStashBenchmark, name string) bool {
 	return false
 }
 
-// those are the benchmarks that are not over and match. An empty namespace stands for all.
+// those are the benchmarks of a namespace that are not over and match.
 func (r *Reconciler) those(ctx context.Context, namespace string, match func(*v1alpha1.LiveStashBenchmark) bool) []ctrl.Request {
 	all := &v1alpha1.LiveStashBenchmarkList{}
 	if err := r.List(ctx, all, client.InNamespace(namespace)); err != nil {

@@ -21,6 +21,7 @@ const (
 	reasonRunStarted = "RunStarted"
 	reasonBelieved   = "Believed"
 	reasonStarting   = "Starting"
+	reasonMissing    = "Missing"
 	reasonServes     = "Serves"
 	reasonWritten    = "Written"
 )

@@ -176,6 +176,7 @@ func startOperator() (*running, error) {
 		ClusterDomain: "cluster.local",
 		RunnerImage:   "livestash-k6",
 		StarterImage:  "starter",
+		Namespace:     "livestash-system",
 		Version:       "test",
 		Clock:         &operatorTime,
 	}

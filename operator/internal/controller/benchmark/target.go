@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,20 @@ import (
 
 // payloadVariable tells the workloads how much to stash.
 const payloadVariable = "STASH_PAYLOAD_KEYS"
+
+// checkDeadlines refuses a spec.runDeadline that no run can keep. The API refuses what it can see; here are presets and scale, too.
+func (r *Reconciler) checkDeadlines(_ context.Context, p *pass) error {
+	if p.benchmark.Status.StartedAt != nil {
+		return nil
+	}
+	for _, run := range p.runs {
+		if run.Deadline < run.Duration+loadtest.LeastSlack {
+			return r.giveUp(p, fmt.Sprintf("Run %s lasts %s, and spec.runDeadline of %s leaves no time for its fleet and its runners to start: set it to %s at least, or remove it.",
+				run.Name, run.Duration, run.Deadline, run.Duration+loadtest.LeastSlack))
+		}
+	}
+	return nil
+}
 
 // tryTemplate asks the API server for each adapter's fleet before anything is started: what it refuses would be refused hours
 // later otherwise.
@@ -73,8 +88,8 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured
 		return nil, fmt.Errorf("reading target.template: %w", err)
 	}
 	spec["adapter"], spec["ttl"] = string(run.Adapter), run.TTL.String()
-	if !store.Of(run.Adapter).ReadsSpecRedis() {
-		delete(spec, "redis") // it is said once for all runs, and read by one adapter
+	for _, field := range store.Unread(run.Adapter) {
+		delete(spec, field) // it is said once for all runs, and read by one adapter
 	}
 	keys := int32(loadtest.DefaultPayloadKeys)
 	if payload := b.Spec.Payload; payload != nil {
@@ -139,11 +154,17 @@ func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {
 	}
 	err := r.Get(ctx, client.ObjectKey{Namespace: p.benchmark.Namespace, Name: name}, cluster)
 	switch {
-	case apierrors.IsNotFound(err) && p.seen.Made:
+	case apierrors.IsNotFound(err) && p.seen.Over():
 		return nil
+	case apierrors.IsNotFound(err) && p.seen.Made:
+		sentence := fmt.Sprintf("LiveStashCluster %s was deleted while the run went on.", name)
+		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonMissing, sentence)
+		return r.end(ctx, p, loadtest.Errored(sentence))
 	case apierrors.IsNotFound(err) && reference != nil:
-		return r.end(ctx, p, loadtest.Errored(fmt.Sprintf(
-			"There is no LiveStashCluster %s in namespace %s: make it, or correct spec.target.clusterRef.name.", name, p.benchmark.Namespace)))
+		sentence := fmt.Sprintf("There is no LiveStashCluster %s in namespace %s: make it, or make a new LiveStashBenchmark with another "+
+			"spec.target.clusterRef.name", name, p.benchmark.Namespace)
+		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonMissing, sentence)
+		return p.wait("%s: %s", p.row.Name, sentence)
 	case apierrors.IsNotFound(err):
 		return r.makeFleet(ctx, p)
 	case err != nil:
@@ -200,12 +221,21 @@ func unready(c *v1alpha1.LiveStashCluster) string {
 			return kind + " is not known yet"
 		case condition.Status == metav1.ConditionTrue, condition.Reason == v1alpha1.ReasonAgentDisabled:
 		default:
-			return fmt.Sprintf("%s is %s: %s", kind, condition.Status, condition.Message)
+			return fmt.Sprintf("%s is %s: %s", kind, condition.Status, condition.Message) + hindrance(c)
 		}
 	}
 	// Available allows for one pod that is away.
 	if progressing := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionProgressing); progressing == nil || progressing.Status != metav1.ConditionFalse {
-		return "not all pods are ready"
+		return "not all pods are ready" + hindrance(c)
 	}
 	return ""
+}
+
+// hindrance says what holds the fleet's pods up, to be added to what it lacks. Empty: nothing, as far as is known.
+func hindrance(c *v1alpha1.LiveStashCluster) string {
+	progressing := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing == nil || !slices.Contains([]string{v1alpha1.ReasonPodFailing, v1alpha1.ReasonPodNotMade, v1alpha1.ReasonRolloutStuck}, progressing.Reason) {
+		return ""
+	}
+	return "; " + progressing.Message
 }

@@ -21,13 +21,13 @@ func (r *Reconciler) takeTurn(ctx context.Context, p *pass) error {
 	r.turns.Lock()
 	defer r.turns.Unlock()
 	all := &v1alpha1.LiveStashBenchmarkList{}
-	if err := r.List(ctx, all); err != nil {
+	if err := r.List(ctx, all, client.InNamespace(b.Namespace)); err != nil {
 		return fmt.Errorf("listing LiveStashBenchmarks: %w", err)
 	}
 	for i := range all.Items {
 		if other := &all.Items[i]; other.UID != b.UID && sameTarget(b, other) && before(other, b) {
 			b.Status.Phase = v1alpha1.BenchmarkWaiting
-			return p.wait("waiting for LiveStashBenchmark %s, which is on the same target", nameFrom(b, other))
+			return p.wait("waiting for LiveStashBenchmark %s, which is on the same target", other.Name)
 		}
 	}
 	// Told at once, so that the next one who looks sees it.
@@ -36,13 +36,16 @@ func (r *Reconciler) takeTurn(ctx context.Context, p *pass) error {
 	return r.writeStatus(ctx, unturned, b)
 }
 
-// sameTarget is whether two benchmarks load the same servers. Fresh fleets are each benchmark's own.
+// sameTarget is whether two benchmarks of one namespace load the same servers. Fresh fleets are each benchmark's own. Of a URL the
+// benchmarks of other namespaces do not count: anybody could name it, hold the others up, and be told their names.
 func sameTarget(a, b *v1alpha1.LiveStashBenchmark) bool {
 	switch {
+	case a.Namespace != b.Namespace:
+		return false
 	case a.Spec.Target.URL != "":
 		return strings.TrimSuffix(a.Spec.Target.URL, "/") == strings.TrimSuffix(b.Spec.Target.URL, "/")
 	case a.Spec.Target.ClusterRef != nil && b.Spec.Target.ClusterRef != nil:
-		return a.Namespace == b.Namespace && a.Spec.Target.ClusterRef.Name == b.Spec.Target.ClusterRef.Name
+		return a.Spec.Target.ClusterRef.Name == b.Spec.Target.ClusterRef.Name
 	}
 	return false
 }
@@ -67,12 +70,4 @@ func underWay(b *v1alpha1.LiveStashBenchmark) bool {
 	return slices.ContainsFunc(b.Status.Runs, func(row v1alpha1.BenchmarkRunStatus) bool {
 		return row.Phase != v1alpha1.RunPending && row.Phase != v1alpha1.RunFinished && row.Phase != ""
 	})
-}
-
-// nameFrom is the name of other as one says it in b's namespace.
-func nameFrom(b, other *v1alpha1.LiveStashBenchmark) string {
-	if other.Namespace == b.Namespace {
-		return other.Name
-	}
-	return other.Namespace + "/" + other.Name
 }

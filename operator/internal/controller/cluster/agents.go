@@ -13,7 +13,6 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
-	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -26,18 +25,22 @@ const (
 // podStatuses is status.pods, and stashes status.stashes.
 func podStatuses(c *v1alpha1.LiveStashCluster, seen *observation) (pods []v1alpha1.PodStatus, stashes int64) {
 	var most int64
+	home := store.For(c).Home()
 	for i := range seen.members {
 		m := &seen.members[i]
 		status := v1alpha1.PodStatus{Name: m.Name, Updated: m.updated, Ready: podReady(m.Pod), Problem: shortened(seen.unable(c, m), mostText)}
 		if m.agentPort != 0 && m.answer.Err == nil {
 			told := m.answer.Status
+			if adapter, known := store.Named(told.Adapter); known {
+				home = store.Of(adapter).Home() // which may still be the one before
+			}
 			status.Ready, status.Draining = status.Ready && told.Ready, told.Draining
 			status.Stashes, status.MissingPeers = told.Stashes, int32(told.Peers.Missing)
 		}
 		stashes, most = stashes+status.Stashes, max(most, status.Stashes)
 		pods = append(pods, status)
 	}
-	if store.For(c).Home() == store.EveryPod {
+	if home == store.EveryPod {
 		stashes = most
 	}
 	if len(pods) > mostPods {
@@ -56,11 +59,10 @@ func well(pod v1alpha1.PodStatus) int {
 }
 
 // setAgentConditions sets the conditions that only the agents can tell.
-func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen *observation) {
+func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, seen *observation, largest *v1alpha1.LargestStash) {
 	told := []metav1.Condition{clustered(c, seen), storeReady(c, seen), agentHealthy(seen.members)}
-	limit := store.For(c).LargestStash()
-	if limit > 0 {
-		told = append(told, stashesFit(seen.members, limit))
+	if store.For(c).LargestStash(c) > 0 {
+		told = append(told, stashesFit(c, largest))
 	} else {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStashesFit)
 	}
@@ -143,25 +145,6 @@ func agentReason(err error) string {
 	return v1alpha1.ReasonAgentUnreachable
 }
 
-// stashesFit: no stash seen is too large for a browser to bring it back.
-func stashesFit(members []member, limit int64) metav1.Condition {
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionStashesFit, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStashesSmall,
-		Message: fmt.Sprintf("no stash seen has more than %d bytes", limit),
-	}
-	for i := range members {
-		m := &members[i]
-		if largest := m.answer.Status.LargestStashBytes; largest > limit {
-			condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonStashTooLarge
-			condition.Message = fmt.Sprintf("%s made a stash of %d bytes: a browser sends it in the URL of its WebSocket, and servers refuse "+
-				"request lines of 10,000 bytes, so that user cannot reconnect at all: stash fewer assigns, or use another adapter",
-				m.Name, largest)
-			break
-		}
-	}
-	return condition
-}
-
 // few are the first of some sentences: a message must stay readable, and below 32 KiB.
 func few(sentences []string) string {
 	const most = 5
@@ -173,10 +156,9 @@ func few(sentences []string) string {
 
 // drainReport is the last word of a pod that was told to stop, or nothing.
 func drainReport(pod *corev1.Pod) (agentclient.Report, bool) {
-	for _, container := range pod.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer && container.State.Terminated != nil {
-			return agentclient.ParseReport([]byte(container.State.Terminated.Message))
-		}
+	ended := terminated(pod)
+	if ended == nil {
+		return agentclient.Report{}, false
 	}
-	return agentclient.Report{}, false
+	return agentclient.ParseReport([]byte(ended.Message))
 }

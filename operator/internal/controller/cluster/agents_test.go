@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	stdcmp "cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,11 +31,17 @@ import (
 type saidByAgents struct {
 	mutex    sync.Mutex
 	statuses map[string]agentclient.Status
+	// ports are those at which they were last asked.
+	ports map[string]int32
 }
 
 func (s *saidByAgents) Status(_ context.Context, podIP string, port int32) (agentclient.Status, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if s.ports == nil {
+		s.ports = map[string]int32{}
+	}
+	s.ports[podIP] = port
 	status, found := s.statuses[podIP]
 	if !found {
 		return status, &agentclient.UnreachableError{Port: port, Cause: errors.New("nobody is there")}
@@ -49,6 +56,19 @@ func (s *saidByAgents) say(podIP string, status agentclient.Status) {
 		s.statuses = map[string]agentclient.Status{}
 	}
 	s.statuses[podIP] = status
+}
+
+// askedAt waits until the agent of a pod is asked at that port.
+func (s *saidByAgents) askedAt(t *testing.T, pod *corev1.Pod, port int32) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		if got := s.ports[pod.Status.PodIP]; got != port {
+			return fmt.Errorf("the agent of %s is asked at port %d, want %d", pod.Name, got, port)
+		}
+		return nil
+	})
 }
 
 func nodeName(pod string) string { return "shop@" + pod + ".shop-nodes.web.svc.cluster.local" }
@@ -165,19 +185,6 @@ func TestAgentConditions(t *testing.T) {
 			want: map[string]string{"StoreReady": "False StoreNotReady", "Clustered": "True AllConnected"},
 			says: map[string]string{"StoreReady": "shop-1: The table is not loaded."},
 		},
-		"a stash too large for a browser": {
-			replicas: 2,
-			change:   func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterBrowserMemory },
-			seen:     fleetOf(2, func(m []member) { m[1].answer.Status.LargestStashBytes = 12_345 }),
-			want:     map[string]string{"StashesFit": "False StashTooLarge"},
-			says:     map[string]string{"StashesFit": "shop-1 made a stash of 12345 bytes"},
-		},
-		"stashes that fit": {
-			replicas: 2,
-			change:   func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterBrowserMemory },
-			seen:     fleetOf(2, func(m []member) { m[1].answer.Status.LargestStashBytes = 900 }),
-			want:     map[string]string{"StashesFit": "True StashesSmall"},
-		},
 		"no agent": {
 			replicas: 2, change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Agent.Enabled = ptr.To(false) },
 			want: map[string]string{"Clustered": "Unknown AgentDisabled", "StoreReady": "Unknown AgentDisabled", "AgentHealthy": "Unknown AgentDisabled"},
@@ -195,7 +202,7 @@ func TestAgentConditions(t *testing.T) {
 				c.change(&cluster.Spec)
 			}
 			var conditions []metav1.Condition
-			setAgentConditions(&conditions, cluster, &c.seen)
+			setAgentConditions(&conditions, cluster, &c.seen, nil)
 			for kind, want := range c.want {
 				got, message := "", ""
 				if found := meta.FindStatusCondition(conditions, kind); found != nil {
@@ -229,13 +236,18 @@ func TestPace(t *testing.T) {
 	for name, c := range map[string]struct {
 		p    pass
 		want observe.Pace
+		// kind is the adapter. Empty: ETS.
+		kind v1alpha1.Adapter
 	}{
-		"at rest":                             {pass{plan: resting}, observe.Resting},
-		"a rollout":                           {pass{plan: rolling}, observe.Rolling},
-		"at rest, but one is away":            {pass{plan: resting, seen: observation{waited: waited}}, observe.Rolling},
-		"at rest, one has been away for long": {pass{plan: resting, seen: observation{waited: long}}, observe.Resting},
-		"a rollout that is stuck":             {pass{plan: stuck, seen: observation{waited: long}}, observe.Resting},
+		"at rest":                             {pass{plan: resting}, observe.Resting, ""},
+		"a rollout":                           {pass{plan: rolling}, observe.Rolling, ""},
+		"at rest, but one is away":            {pass{plan: resting, seen: observation{waited: waited}}, observe.Rolling, ""},
+		"at rest, one has been away for long": {pass{plan: resting, seen: observation{waited: long}}, observe.Resting, ""},
+		"a rollout that is stuck":             {pass{plan: stuck, seen: observation{waited: long}}, observe.Resting, ""},
+		"stashes in browsers":                 {pass{plan: resting}, observe.Watching, v1alpha1.AdapterBrowserMemory},
+		"a rollout of those":                  {pass{plan: rolling}, observe.Rolling, v1alpha1.AdapterBrowserMemory},
 	} {
+		cluster.Spec.Adapter = stdcmp.Or(c.kind, v1alpha1.AdapterETS)
 		c.p.cluster = cluster
 		if got := c.p.pace(); got != c.want {
 			t.Errorf("%s: asked at pace %v, want %v", name, got, c.want)

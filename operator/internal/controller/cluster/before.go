@@ -232,7 +232,11 @@ func failure(job *batchv1.Job, pods []corev1.Pod) string {
 	}
 	last := lastEnded(pods)
 	log := ""
-	if last != nil {
+	switch {
+	case last == nil:
+	case neverStarted(terminated(last)):
+		why = startAdvice(last, terminated(last).Message)
+	default:
 		log = lastLines(terminated(last).Message)
 		why = fmt.Sprintf("exit code %d", terminated(last).ExitCode)
 		if last.Status.Reason != "" {
@@ -257,16 +261,6 @@ func lastEnded(pods []corev1.Pod) *corev1.Pod {
 		}
 	}
 	return last
-}
-
-// terminated is how the command of a pod ended. Nil: it has not.
-func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	for _, container := range pod.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer {
-			return container.State.Terminated
-		}
-	}
-	return nil
 }
 
 // lastWord is what a pod of the Job said last, when it has ended.

@@ -176,26 +176,19 @@ func (o *observation) otherVersion() string {
 // unrecovered says that too few of the users who came back to pods of the wanted template found their state. Empty: enough did, or so
 // few came back that nobody can tell.
 func (o *observation) unrecovered(least float64) string {
-	var recovered, lost int64
-	for i := range o.members {
-		if m := &o.members[i]; m.judged() {
-			returns := m.answer.Status.Returns
-			recovered, lost = recovered+returns.Recovered, lost+returns.NotRecovered
-		}
-	}
-	all := recovered + lost
-	if all < fewestReturns || float64(recovered) >= least*float64(all) {
+	unjudged := func(m member) bool { return !m.judged() }
+	returns := counted(slices.DeleteFunc(slices.Clone(o.members), unjudged))
+	all := returns.Recovered + returns.NotRecovered
+	if all < fewestReturns || float64(returns.Recovered) >= least*float64(all) {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d users who came back to pods of the new template found their state, and spec.rollout.canary.minRecovered is %g", recovered, all, least)
+	return fmt.Sprintf("%d of %d users who came back to pods of the new template found their state, and spec.rollout.canary.minRecovered is %g", returns.Recovered, all, least)
 }
 
 // restarts is how often the application's container has restarted in the pod.
 func restarts(pod *corev1.Pod) int32 {
-	for _, container := range pod.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer {
-			return container.RestartCount
-		}
+	if app := appStatus(pod); app != nil {
+		return app.RestartCount
 	}
 	return 0
 }

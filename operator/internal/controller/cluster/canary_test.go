@@ -141,7 +141,7 @@ func TestVerdict(t *testing.T) {
 			want: rejected("shop-2 has no store: The table is not loaded., for 1m1s"),
 		},
 		"it starts":       {canary: minutes(1), changes: []func(*member){func(m *member) { m.Status.Conditions = nil }}, waited: soon, want: verdict{canary: 1, trial: "the first pod of the new template proves it for 5m0s"}},
-		"it never starts": {canary: minutes(1), changes: []func(*member){func(m *member) { m.Status.Conditions = nil }}, waited: patience, want: rejected("shop-2 is not ready, for 5m0s")},
+		"it never starts": {canary: minutes(1), changes: []func(*member){func(m *member) { m.Status.Conditions = nil }}, waited: patience, want: rejected("shop-2 is not ready: its container has not started (see `kubectl describe pod -n  shop-2`), for 5m0s")},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -226,9 +226,10 @@ func TestCanaryGoesBack(t *testing.T) {
 		return nil
 	})
 	last := cluster.Status.Rollouts[0]
-	if last.Outcome != v1alpha1.RolloutRolledBack || !strings.HasPrefix(last.Message, "1 of 12 users") || last.PodsReported != 2 {
+	if last.Outcome != v1alpha1.RolloutRolledBack || !strings.HasPrefix(last.Message, "1 of 12 users") || last.PodsReported != 2 || last.Returned != 12 || last.NotRecovered != 11 {
 		t.Errorf("the rollout is %+v", last)
 	}
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonReturnsNotRecovered, "11 of 12 users who came back")
 	looks(t, cluster, "once the template has been rejected")
 	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRolledBack)
 

@@ -324,7 +324,7 @@ func TestCertificateOfCertManagerGoesWithItsSetting(t *testing.T) {
 	}{
 		"no TLS":                     {change: noTLS},
 		"no issuer":                  {change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.TLS.IssuerRef = nil }},
-		"somebody's own Certificate": {change: noTLS, before: func(certificate, _ client.Object) { certificate.SetOwnerReferences(nil) }, keptCertificate: true, keptSecret: true},
+		"somebody's own Certificate": {change: noTLS, before: func(certificate, _ client.Object) { certificate.SetOwnerReferences(nil); certificate.SetLabels(nil) }, keptCertificate: true, keptSecret: true},
 		"somebody's own Secret":      {change: noTLS, before: func(_, secret client.Object) { secret.SetAnnotations(nil) }, keptSecret: true},
 	}
 	for name, c := range cases {

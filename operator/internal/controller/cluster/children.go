@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,7 +24,7 @@ import (
 )
 
 func (r *Reconciler) applier() apply.Applier {
-	return apply.Applier{Writer: r.Client, Known: r.Client, Live: r.Live}
+	return apply.Applier{Writer: r.Client, Known: r.Client, Live: r.Live, TakesBack: true}
 }
 
 // applyChildren applies those of the rendered objects that are not as wanted. What hinders one of them is told when everything
@@ -39,7 +38,11 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		if err := r.awaitService(ctx, p, object); err != nil {
 			return err
 		}
-		if object.GetKind() != "StatefulSet" || object.GetName() != p.cluster.Name {
+		if object.GetKind() != "StatefulSet" {
+			continue
+		}
+		r.tellGivenUp(p.cluster, p.givenUp[object.GetName()])
+		if object.GetName() != p.cluster.Name {
 			continue
 		}
 		p.seen.statefulSet, p.wroteStatefulSet = &appsv1.StatefulSet{}, true
@@ -86,6 +89,7 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
 		return err
 	}
+	r.tellGivenUp(p.cluster, p.volumeGivenUp)
 	applier, of := r.applier(), client.MatchingLabels{render.ClusterLabel: p.cluster.Name}
 	if err := applier.Prune(ctx, p.cluster, of, prunedKinds, p.objects); err != nil {
 		return err
@@ -123,17 +127,16 @@ func ownSecrets(c *v1alpha1.LiveStashCluster) []string {
 }
 
 // ensureOfOthersKind applies an object of another operator's kind, and returns whether it is there. When the kind is not served,
-// which is the problem missing, or the name is taken, that is told when everything else is done.
+// which is the problem missing, or the object is refused, that is told when everything else is done.
 func (r *Reconciler) ensureOfOthersKind(ctx context.Context, p *pass, wanted client.Object, missing *reconcile.Problem) (bool, error) {
 	_, err := r.applier().One(ctx, p.cluster, wanted)
-	var taken *apply.ConflictError
 	switch {
 	case meta.IsNoMatchError(err):
 		p.DueIn(lookAgain)
 		p.postpone(missing)
 		return false, nil
-	case errors.As(err, &taken):
-		p.postpone(taken)
+	case err != nil && reconcile.IsMistake(err):
+		p.postpone(err)
 		return false, nil
 	}
 	return err == nil, err

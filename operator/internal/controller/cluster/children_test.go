@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,7 +115,7 @@ func TestForeignObjectDoesNotStopTheOthers(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}}
 	suite.Must(t, get(t, account))
 	before := account.DeepCopy()
-	account.OwnerReferences = nil
+	account.OwnerReferences, account.Labels = nil, nil
 	suite.Must(t, api.Patch(t.Context(), account, client.MergeFrom(before)))
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](7) })
@@ -123,6 +124,30 @@ func TestForeignObjectDoesNotStopTheOthers(t *testing.T) {
 		t.Errorf("%d replicas", got)
 	}
 	suite.Must(t, api.Delete(t.Context(), account))
+	reconciled(t, cluster)
+}
+
+// A Service that leads nowhere because somebody has edited it is repaired at once.
+func TestAnEditedServiceIsRepaired(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
+	reconciled(t, cluster)
+	edits := map[string]func(*corev1.ServiceSpec){
+		"port":     func(spec *corev1.ServiceSpec) { spec.Ports[0].Port = 8080 },
+		"target":   func(spec *corev1.ServiceSpec) { spec.Ports[0].TargetPort = intstr.FromInt32(1) },
+		"selector": func(spec *corev1.ServiceSpec) { spec.Selector["no"] = "pod" },
+	}
+	for name, edit := range edits {
+		service := await(t, cluster.Namespace, "shop", &corev1.Service{})
+		want := service.DeepCopy().Spec
+		edit(&service.Spec)
+		suite.Must(t, api.Update(t.Context(), service))
+		suite.Eventually(t, func() error {
+			if diff := cmp.Diff(want, await(t, cluster.Namespace, "shop", &corev1.Service{}).Spec); diff != "" {
+				return fmt.Errorf("after another %s (-want +got):\n%s", name, diff)
+			}
+			return nil
+		})
+	}
 	reconciled(t, cluster)
 }
 
@@ -153,7 +178,7 @@ func TestWhatASettingNeededGoesWithIt(t *testing.T) {
 	suite.Must(t, api.Create(t.Context(), foreign))
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
-		spec.Adapter = v1alpha1.AdapterETS
+		spec.Adapter, spec.AcceptLossOf = v1alpha1.AdapterETS, v1alpha1.AdapterRedis
 		spec.Clustering.TLS.Enabled = false
 	})
 	reconciled(t, cluster)

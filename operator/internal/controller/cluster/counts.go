@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// countsEvery is how often a status is written of which only the numbers of stashes have changed: they always do.
+	// countsEvery is how often a status is written of which only the numbers of stashes and returns have changed: they always do.
 	countsEvery = time.Minute
 	// detailsEvery is how often one is written of which only pods, numbers, reasons and messages have changed, but no condition from
 	// True to False or back, or else a fleet would be written for every step of every pod.
@@ -57,22 +57,48 @@ func (k *counts) forget(uid types.UID) { k.written.Delete(uid) }
 
 func withoutCounts(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
 	plain := *status.DeepCopy()
-	plain.Stashes = 0
+	plain.Stashes, plain.LargestStash = 0, lastingStash(status.LargestStash)
 	if plain.Redis != nil && plain.Redis.Server != nil {
 		plain.Redis.Server.Stashes = 0
 	}
 	for i := range plain.Pods {
 		plain.Pods[i].Stashes = 0
 	}
+	withoutReturns(plain.Rollouts)
 	return plain
 }
 
 func withoutDetails(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashClusterStatus {
 	plain := *status.DeepCopy()
-	plain.Stashes, plain.Pods, plain.Revision = 0, nil, ""
+	withoutReturns(plain.Rollouts)
+	plain.Stashes, plain.Pods, plain.Revision, plain.LargestStash = 0, nil, "", lastingStash(status.LargestStash)
 	plain.Replicas, plain.ReadyReplicas, plain.UpdatedReplicas = 0, 0, 0
 	for i := range plain.Conditions {
-		plain.Conditions[i].Reason, plain.Conditions[i].Message = "", ""
+		condition := &plain.Conditions[i]
+		condition.Message = ""
+		if condition.Type != v1alpha1.ConditionStashesFit { // its reason is a warning that is told at once
+			condition.Reason = ""
+		}
 	}
 	return plain
+}
+
+// lastingStash is the largest stash when it does not grow any more. Nil while it may.
+func lastingStash(largest *v1alpha1.LargestStash) *v1alpha1.LargestStash {
+	if largest == nil || largest.PodGone == nil {
+		return nil
+	}
+	return largest
+}
+
+// withoutReturns leaves of the returns of rollouts only whether they are a loss.
+func withoutReturns(rollouts []v1alpha1.RolloutStatus) {
+	for i := range rollouts {
+		rollout := &rollouts[i]
+		lost := lostReturns(rollout) > 0
+		rollout.Returned, rollout.NotRecovered = 0, 0
+		if lost {
+			rollout.NotRecovered = 1
+		}
+	}
 }

@@ -40,6 +40,8 @@ func TestCountsWait(t *testing.T) {
 		{"and again", status(5, false), status(6, false), 67 * time.Second, countsEvery - time.Second},
 		{"numbers of pods", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) { s.Replicas, s.ReadyReplicas, s.UpdatedReplicas = 3, 2, 1 }),
 			67 * time.Second, detailsEvery - time.Second},
+		{"a stash that is larger", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) { s.LargestStash = &v1alpha1.LargestStash{Bytes: 9} }),
+			67 * time.Second, countsEvery - time.Second},
 		{"a condition's message", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) { s.Conditions[0].Message = "1 of 3 pods ready" }),
 			67 * time.Second, detailsEvery - time.Second},
 		{"a condition's reason", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) { s.Conditions[0].Reason = "EnoughReady" }),
@@ -50,6 +52,12 @@ func TestCountsWait(t *testing.T) {
 		{"the spec", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) { s.ObservedGeneration = 2 }), 67 * time.Second, 0},
 		{"a rollout", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) { s.Rollouts = []v1alpha1.RolloutStatus{{Lost: 1}} }),
 			67 * time.Second, 0},
+		{"one whose pod is gone", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) {
+			s.LargestStash = &v1alpha1.LargestStash{Bytes: 9, PodGone: &metav1.Time{}}
+		}), 67 * time.Second, 0},
+		{"a stash near the limit", status(5, false), with(func(s *v1alpha1.LiveStashClusterStatus) {
+			s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ConditionStashesFit, Reason: v1alpha1.ReasonStashNearLimit})
+		}), 67 * time.Second, 0},
 	}
 	counts := &counts{}
 	for _, step := range steps {

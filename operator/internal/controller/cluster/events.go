@@ -55,9 +55,14 @@ func transition(was, now metav1.Condition) news {
 	case v1alpha1.ConditionProgressing:
 		return progressTransition(was, now)
 	case v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit, v1alpha1.ConditionRolloutSafe:
-		if now.Status == metav1.ConditionFalse {
+		if now.Status == metav1.ConditionFalse || now.Reason == v1alpha1.ReasonStashNearLimit {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
 		}
+	case v1alpha1.ConditionPlaced:
+		if now.Reason == v1alpha1.ReasonLeavingNode {
+			return news{corev1.EventTypeNormal, now.Reason, now.Message}
+		}
+		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case v1alpha1.ConditionUpToDate:
 		return upgradeTransition(now)
 	case v1alpha1.ConditionAvailable:

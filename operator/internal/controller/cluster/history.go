@@ -36,6 +36,8 @@ type turn struct {
 	complete bool
 	// rejected is why the template was rejected. Empty: it was not.
 	rejected string
+	// returns are those that the pods have counted since they started.
+	returns agentclient.Returns
 	// reports are the last words of pods that went since the last turn.
 	reports []drained
 	now     time.Time
@@ -75,7 +77,7 @@ func begin(status *v1alpha1.LiveStashClusterStatus, t turn) {
 	if wentBack(status) {
 		from = t.before
 	}
-	begun := v1alpha1.RolloutStatus{From: from, To: t.revision, Started: seconds(t.now)}
+	begun := v1alpha1.RolloutStatus{From: from, To: t.revision, Started: seconds(t.now), UsuallyNotRecovered: usual(status.Rollouts, t.returns)}
 	status.Rollouts = append([]v1alpha1.RolloutStatus{begun}, status.Rollouts[:min(len(status.Rollouts), mostRollouts-1)]...)
 	status.Revision = t.revision
 }

@@ -53,6 +53,9 @@ func TestHistory(t *testing.T) {
 			{From: "a", To: "b", Started: at(3), Finished: ended(4), Outcome: v1alpha1.RolloutComplete},
 			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
 		}},
+		"what is usual is by the rollouts before, and by the pods": {turns: []turn{{revision: "a"}, {revision: "b", returns: agentclient.Returns{Recovered: 18, NotRecovered: 2}}}, revision: "b", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "b", Started: at(1), UsuallyNotRecovered: 10},
+		}},
 		"another one in the middle": {turns: []turn{{revision: "a"}, {revision: "b"}, {revision: "c"}}, revision: "c", want: []v1alpha1.RolloutStatus{
 			{From: "b", To: "c", Started: at(2)},
 			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutSuperseded},

@@ -96,20 +96,21 @@ func (m *member) lost(now time.Time) bool {
 // broken says why the pod does not get on by itself, when nothing of the application runs in it: nobody's state is in there. Also of
 // one that is stopping, or it would be taken for a pod that holds state.
 func (m *member) broken() string {
-	for _, container := range m.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer && container.State.Waiting == nil && container.State.Terminated == nil {
-			return ""
-		}
+	if app := appStatus(m.Pod); app != nil && app.State.Waiting == nil && app.State.Terminated == nil {
+		return ""
 	}
 	return lastingTrouble(m.Pod)
 }
 
+// roomless is whether no node takes the pod.
+func (m *member) roomless() bool {
+	return m.Spec.NodeName == "" && slices.ContainsFunc(m.Status.Conditions, unschedulable)
+}
+
 // unstarted is whether nothing of the application has run in the pod yet.
 func (m *member) unstarted() bool {
-	for _, container := range m.Status.ContainerStatuses {
-		if container.Name == fleet.AppContainer {
-			return container.State.Waiting != nil
-		}
+	if app := appStatus(m.Pod); app != nil {
+		return app.State.Waiting != nil
 	}
 	return !podReady(m.Pod)
 }
@@ -123,7 +124,7 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 	case m.terminating():
 		return "is stopping"
 	case !podReady(m.Pod):
-		return "is not ready"
+		return o.unready(c, m)
 	case m.agentPort == 0:
 		return ""
 	case m.answer.Err != nil:

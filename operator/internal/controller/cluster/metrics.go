@@ -7,12 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // collectTimeout is how long one scrape may take to read the cache.
@@ -33,9 +35,13 @@ var (
 	clusterPaused    = describe("cluster_paused", "1 while spec.paused keeps the operator from changing anything, else 0.", fleetLabels...)
 	clusterCondition = describe("cluster_condition", "1 when the condition is True, 0 when it is False. Absent while it is Unknown.", append(fleetLabels, "type")...)
 
+	largestStashBytes = describe("cluster_largest_stash_bytes", "The largest stash that a browser may still have, with adapter BrowserMemory. Absent with others.", fleetLabels...)
+	maxStashBytes     = describe("cluster_max_stash_bytes", "What spec.browserMemory.maxStashBytes allows, with adapter BrowserMemory. Absent with others.", fleetLabels...)
+
 	rolloutStarted  = describe("cluster_rollout_started_timestamp_seconds", "When the last rollout began, in Unix time.", fleetLabels...)
 	rolloutFinished = describe("cluster_rollout_finished_timestamp_seconds", "When the last rollout ended, in Unix time. Absent while it goes on.", fleetLabels...)
 	rolloutStashes  = describe("cluster_rollout_stashes", "Stashes in the pods that the last rollout replaced: held when each was told to stop, handed over to peers, lost.", append(fleetLabels, "outcome")...)
+	rolloutReturns  = describe("cluster_rollout_returns", "Users who came back since the last rollout began, until two minutes after its end: all, those who did not get their state back, and as many of those as are a loss.", append(fleetLabels, "outcome")...)
 
 	templateInfo   = describe("cluster_template_info", "The operator that made the template of the fleet's pods, or of those of its Redis. Always 1.", append(fleetLabels, "component", "version")...)
 	upgradeStarted = describe("cluster_upgrade_started_timestamp_seconds", "When the operator began to replace the fleet's pods because it is another version, in Unix time. Absent when it does not.", fleetLabels...)
@@ -64,8 +70,8 @@ type Metrics struct {
 // Describe implements prometheus.Collector.
 func (*Metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range []*prometheus.Desc{
-		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition,
-		rolloutStarted, rolloutFinished, rolloutStashes, templateInfo, upgradeStarted, certificateExpiry,
+		operatorInfo, clusterInfo, desiredReplicas, readyReplicas, updatedReplicas, clusterPaused, clusterCondition, largestStashBytes, maxStashBytes,
+		rolloutStarted, rolloutFinished, rolloutStashes, rolloutReturns, templateInfo, upgradeStarted, certificateExpiry,
 	} {
 		descriptions <- description
 	}
@@ -120,6 +126,9 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 		of(updatedReplicas, float64(c.Status.UpdatedReplicas)),
 		of(clusterPaused, flag(c.Spec.Paused)),
 	}
+	if limit := store.For(c).LargestStash(c); limit > 0 {
+		metrics = append(metrics, of(maxStashBytes, float64(limit)), of(largestStashBytes, float64(ptr.Deref(c.Status.LargestStash, v1alpha1.LargestStash{}).Bytes)))
+	}
 	for _, condition := range c.Status.Conditions {
 		switch condition.Status {
 		case metav1.ConditionTrue:
@@ -147,6 +156,9 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 		of(rolloutStashes, float64(rollout.StashesBefore), "held"),
 		of(rolloutStashes, float64(rollout.HandedOver), "handed_over"),
 		of(rolloutStashes, float64(rollout.Lost), "lost"),
+		of(rolloutReturns, float64(rollout.Returned), "returned"),
+		of(rolloutReturns, float64(rollout.NotRecovered), "not_recovered"),
+		of(rolloutReturns, float64(lostReturns(&rollout)), "lost"),
 	)
 	if rollout.Finished != nil {
 		metrics = append(metrics, of(rolloutFinished, unix(rollout.Finished.Time)))

@@ -64,7 +64,7 @@ func elected() <-chan struct{} {
 	return works
 }
 
-// everything is a LiveStashCluster that has every metric, with the Secret of its certificate.
+// everything are LiveStashClusters that together have every metric, with the Secret of a certificate.
 func everything() []client.Object {
 	shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}}
 	shop.Spec.Adapter, shop.Spec.Replicas = v1alpha1.AdapterETS, ptr.To[int32](3)
@@ -74,7 +74,7 @@ func everything() []client.Object {
 		UpdatedReplicas: 1,
 		OperatorVersion: "1.2.2", UpgradeStarted: ptr.To(metav1.Unix(900, 0)), Redis: &v1alpha1.RedisStatus{OperatorVersion: "1.2.1"},
 		Rollouts: []v1alpha1.RolloutStatus{
-			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1},
+			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1, Returned: 20, NotRecovered: 12, UsuallyNotRecovered: 5},
 			{To: "a", Started: metav1.Unix(500, 0), Finished: ptr.To(metav1.Unix(560, 0)), StashesBefore: 90},
 		},
 		Conditions: []metav1.Condition{
@@ -86,7 +86,10 @@ func everything() []client.Object {
 	nodes := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "web", Name: tls.SecretName(shop), Annotations: map[string]string{expiryAnnotation: "1970-01-02T00:00:00Z"},
 	}}
-	return []client.Object{shop, nodes}
+	browsers := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "page"}}
+	browsers.Spec.Adapter, browsers.Spec.BrowserMemory = v1alpha1.AdapterBrowserMemory, &v1alpha1.BrowserMemorySpec{MaxStashBytes: 9500}
+	browsers.Status.LargestStash = &v1alpha1.LargestStash{Bytes: 9000, Pod: "page-0"}
+	return []client.Object{shop, nodes, browsers}
 }
 
 func TestMetricsTellTheStatus(t *testing.T) {
@@ -102,14 +105,26 @@ func TestMetricsTellTheStatus(t *testing.T) {
 livestash_cluster_condition{livestash_cluster="shop",namespace="web",type="Available"} 1
 livestash_cluster_condition{livestash_cluster="shop",namespace="web",type="Clustered"} 0
 livestash_cluster_desired_replicas{livestash_cluster="cart",namespace="web"} 2
+livestash_cluster_desired_replicas{livestash_cluster="page",namespace="web"} 2
 livestash_cluster_desired_replicas{livestash_cluster="shop",namespace="web"} 3
+livestash_cluster_info{adapter="BrowserMemory",livestash_cluster="page",namespace="web"} 1
 livestash_cluster_info{adapter="ETS",livestash_cluster="shop",namespace="web"} 1
 livestash_cluster_info{adapter="Redis",livestash_cluster="cart",namespace="web"} 1
+livestash_cluster_largest_stash_bytes{livestash_cluster="page",namespace="web"} 9000
+livestash_cluster_max_stash_bytes{livestash_cluster="page",namespace="web"} 9500
 livestash_cluster_paused{livestash_cluster="cart",namespace="web"} 1
+livestash_cluster_paused{livestash_cluster="page",namespace="web"} 0
 livestash_cluster_paused{livestash_cluster="shop",namespace="web"} 0
 livestash_cluster_ready_replicas{livestash_cluster="cart",namespace="web"} 0
+livestash_cluster_ready_replicas{livestash_cluster="page",namespace="web"} 0
 livestash_cluster_ready_replicas{livestash_cluster="shop",namespace="web"} 2
 livestash_cluster_rollout_finished_timestamp_seconds{livestash_cluster="shop",namespace="web"} 1060
+livestash_cluster_rollout_returns{livestash_cluster="cart",namespace="web",outcome="lost"} 0
+livestash_cluster_rollout_returns{livestash_cluster="cart",namespace="web",outcome="not_recovered"} 0
+livestash_cluster_rollout_returns{livestash_cluster="cart",namespace="web",outcome="returned"} 0
+livestash_cluster_rollout_returns{livestash_cluster="shop",namespace="web",outcome="lost"} 12
+livestash_cluster_rollout_returns{livestash_cluster="shop",namespace="web",outcome="not_recovered"} 12
+livestash_cluster_rollout_returns{livestash_cluster="shop",namespace="web",outcome="returned"} 20
 livestash_cluster_rollout_started_timestamp_seconds{livestash_cluster="cart",namespace="web"} 2000
 livestash_cluster_rollout_started_timestamp_seconds{livestash_cluster="shop",namespace="web"} 1000
 livestash_cluster_rollout_stashes{livestash_cluster="cart",namespace="web",outcome="handed_over"} 0
@@ -121,6 +136,7 @@ livestash_cluster_rollout_stashes{livestash_cluster="shop",namespace="web",outco
 livestash_cluster_template_info{component="fleet",livestash_cluster="shop",namespace="web",version="1.2.2"} 1
 livestash_cluster_template_info{component="redis",livestash_cluster="shop",namespace="web",version="1.2.1"} 1
 livestash_cluster_updated_replicas{livestash_cluster="cart",namespace="web"} 0
+livestash_cluster_updated_replicas{livestash_cluster="page",namespace="web"} 0
 livestash_cluster_updated_replicas{livestash_cluster="shop",namespace="web"} 1
 livestash_cluster_upgrade_started_timestamp_seconds{livestash_cluster="shop",namespace="web"} 900
 livestash_operator_info{version="1.2.3"} 1

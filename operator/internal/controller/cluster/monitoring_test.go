@@ -32,6 +32,8 @@ func TestPodMonitor(t *testing.T) {
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Monitoring.PodMonitor.Labels["release"] = "two" })
 	hasLabel(t, cluster, "two")
 
+	refusedPodMonitor(t)
+
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Monitoring.PodMonitor.Enabled = false })
 	suite.Eventually(t, func() error {
 		made := podMonitor(cluster)
@@ -46,6 +48,22 @@ func TestPodMonitor(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// refusedPodMonitor: one that the API server does not take holds up no rollout.
+func refusedPodMonitor(t *testing.T) {
+	t.Helper()
+	cluster, _ := fleetAtRest(t, 2, nil)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Monitoring.PodMonitor.Enabled = true
+		spec.Monitoring.PodMonitor.Labels = map[string]string{"release": "no label!"}
+	})
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonAPIError, "applying PodMonitor shop", "a valid label")
+	newImage(t, cluster, "ghcr.io/acme/shop:2")
+	acted(t, cluster, "a", "b")
+	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
+	acted(t, cluster, "a", "b")
+	stops(t, cluster, "shop-1")
 }
 
 func podMonitor(cluster *v1alpha1.LiveStashCluster) *unstructured.Unstructured {

@@ -48,6 +48,7 @@ type observation struct {
 	// waited is for how long what is awaited has been waited for: see awaited.
 	waited map[string]time.Duration
 	now    time.Time
+	placement
 }
 
 // observe looks at everything that a pass looks at.
@@ -58,6 +59,9 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	}
 	seen, err := r.observeMembers(ctx, r.Client, c, pods)
 	if err != nil {
+		return seen, err
+	}
+	if err := r.observeNodes(ctx, &seen); err != nil {
 		return seen, err
 	}
 	if err := r.observeBefore(ctx, c, &seen); err != nil {
@@ -153,7 +157,7 @@ func (o *observation) longestAbsent(fleetName string) time.Duration {
 func (o *observation) turn() time.Duration {
 	var left []time.Duration
 	for _, waited := range o.waited {
-		left = append(left, soon-waited, patience-waited)
+		left = append(left, tellAfter-waited, soon-waited, patience-waited)
 	}
 	for i := range o.members {
 		if m := &o.members[i]; m.terminating() {
@@ -230,14 +234,15 @@ func (o *observation) targets() []observe.Target {
 	return targets
 }
 
-// trouble says why one of the pods does not get on; empty when all do.
-func (o *observation) trouble() string {
-	for i := range o.members {
-		if trouble := podTrouble(o.members[i].Pod); trouble != "" {
+// trouble says why one of the pods does not get on; empty when all do, but for the one that a rollout goes on without.
+func (p *pass) trouble() string {
+	for i := range p.seen.members {
+		m := &p.seen.members[i]
+		if trouble := podTrouble(m.Pod); trouble != "" && !(p.plan.Forgoes && m.roomless()) {
 			return trouble
 		}
 	}
-	return firstTrouble(o.beforePods)
+	return firstTrouble(p.seen.beforePods)
 }
 
 // waits remembers since when something is waited for. What is forgotten, as when the operator restarts, is waited for anew.

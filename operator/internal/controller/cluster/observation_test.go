@@ -342,7 +342,8 @@ func TestTurn(t *testing.T) {
 		want   time.Duration
 	}{
 		"nobody is waited for":             {},
-		"a pod, for some seconds":          {waited: map[string]time.Duration{"shop-0": 3 * time.Second}, want: soon - 3*time.Second},
+		"a pod, for some seconds":          {waited: map[string]time.Duration{"shop-0": 3 * time.Second}, want: tellAfter - 3*time.Second},
+		"a pod, for half a minute":         {waited: map[string]time.Duration{"shop-0": soon / 2}, want: soon / 2},
 		"a pod, for a minute":              {waited: map[string]time.Duration{"shop-0": soon + time.Second}, want: patience - soon - time.Second},
 		"one for long, and one just now":   {waited: map[string]time.Duration{"shop-0": patience - time.Second, "shop-1": 0}, want: time.Second},
 		"a pod, for too long":              {waited: map[string]time.Duration{"shop-0": patience + time.Second}},

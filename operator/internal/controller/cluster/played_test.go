@@ -30,12 +30,18 @@ func fleetSet(t *testing.T, cluster *v1alpha1.LiveStashCluster) *appsv1.Stateful
 // that it has stopped before it is gone.
 func fleetPod(t *testing.T, cluster *v1alpha1.LiveStashCluster, ordinal int, revision string) *corev1.Pod {
 	t.Helper()
+	return fleetPodOn(t, cluster, ordinal, revision, usualNode)
+}
+
+// fleetPodOn is fleetPod on that node.
+func fleetPodOn(t *testing.T, cluster *v1alpha1.LiveStashCluster, ordinal int, revision, node string) *corev1.Pod {
+	t.Helper()
 	set := fleetSet(t, cluster)
 	pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name = cluster.Namespace, fmt.Sprintf("%s-%d", cluster.Name, ordinal)
 	pod.Labels[appsv1.StatefulSetRevisionLabel] = revision
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
-	pod.Spec.NodeName = "node-1"
+	pod.Spec.NodeName = node
 	suite.Must(t, api.Create(t.Context(), pod))
 	return pod
 }
@@ -101,8 +107,17 @@ func acted(t *testing.T, cluster *v1alpha1.LiveStashCluster, current, update str
 	})
 }
 
+// usualNode is where pods run, where it does not matter.
+const usualNode = "node-1"
+
 // fleetAtRest is a LiveStashCluster with that many pods of the revision a, and everything is well.
 func fleetAtRest(t *testing.T, replicas int32, change func(*v1alpha1.LiveStashClusterSpec)) (*v1alpha1.LiveStashCluster, []*corev1.Pod) {
+	t.Helper()
+	return fleetOn(t, replicas, usualNode, change)
+}
+
+// fleetOn is fleetAtRest with all pods on that node.
+func fleetOn(t *testing.T, replicas int32, node string, change func(*v1alpha1.LiveStashClusterSpec)) (*v1alpha1.LiveStashCluster, []*corev1.Pod) {
 	t.Helper()
 	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Replicas = ptr.To(replicas)
@@ -110,15 +125,33 @@ func fleetAtRest(t *testing.T, replicas int32, change func(*v1alpha1.LiveStashCl
 			change(spec)
 		}
 	})
+	return cluster, comeToRest(t, cluster, node)
+}
+
+// comeToRest makes the pods of a LiveStashCluster, of the revision a, on that node, and waits until it is Ready.
+func comeToRest(t *testing.T, cluster *v1alpha1.LiveStashCluster, node string) []*corev1.Pod {
+	t.Helper()
 	var pods []*corev1.Pod
-	for i := range int(replicas) {
-		pod := fleetPod(t, cluster, i, "a")
-		serves(t, pod, wellAmong(int(replicas), pod.Name))
+	replicas := int(cluster.DesiredReplicas())
+	for i := range replicas {
+		pod := fleetPodOn(t, cluster, i, "a", node)
+		serves(t, pod, wellAmong(replicas, pod.Name))
 		pods = append(pods, pod)
 	}
 	acted(t, cluster, "a", "a")
 	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllWell)
-	return cluster, pods
+	return pods
+}
+
+// replicasAre waits until the StatefulSet is to have that many pods.
+func replicasAre(t *testing.T, cluster *v1alpha1.LiveStashCluster, want int32) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		if got := *fleetSet(t, cluster).Spec.Replicas; got != want {
+			return fmt.Errorf("%d replicas, want %d", got, want)
+		}
+		return nil
+	})
 }
 
 // terminating are the names of the pods that were told to stop.

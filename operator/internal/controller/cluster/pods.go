@@ -10,6 +10,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
 // failing are the reasons, given by the kubelet for a container that waits, that do not pass without somebody's help.
@@ -42,8 +43,8 @@ func firstTrouble(pods []corev1.Pod) string {
 	return ""
 }
 
-// podTrouble says why a pod does not get on; empty when it does. Two texts differ only when the reason does, so that a
-// kubelet's counters cause no writes.
+// podTrouble says why a pod does not get on; empty when it does. Of crash loops and images it leaves out the kubelet's words, whose
+// counters would cause a write each; the scheduler's words, and the kubelet's for other reasons, are told as they are.
 func podTrouble(pod *corev1.Pod) string {
 	if !pod.DeletionTimestamp.IsZero() {
 		return ""
@@ -68,17 +69,24 @@ func lastingTrouble(pod *corev1.Pod) string {
 	return ""
 }
 
-func unschedulable(condition corev1.PodCondition) bool {
-	return condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable
+// appStatus is what the kubelet says of the application's container. Nil: nothing yet.
+func appStatus(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if container := &pod.Status.ContainerStatuses[i]; container.Name == fleet.AppContainer {
+			return container
+		}
+	}
+	return nil
 }
 
-func advice(pod *corev1.Pod, container corev1.ContainerStatus) string {
-	switch container.State.Waiting.Reason {
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
-		return fmt.Sprintf("the image %s cannot be had: check spec.image and spec.imagePullSecrets", container.Image)
-	case "CrashLoopBackOff":
-		return fmt.Sprintf("see `kubectl logs -n %s %s -c %s --previous`", pod.Namespace, pod.Name, container.Name)
-	default:
-		return container.State.Waiting.Message
+// terminated is how the application, or the command before a rollout, ended. Nil: it has not.
+func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if app := appStatus(pod); app != nil {
+		return app.State.Terminated
 	}
+	return nil
+}
+
+func unschedulable(condition corev1.PodCondition) bool {
+	return condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable
 }

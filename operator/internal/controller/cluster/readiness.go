@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,7 +11,7 @@ import (
 )
 
 // What Ready hangs on, in the order in which the first that fails is told, with the status that each must have. One that is
-// Unknown, because nobody can tell, does not count.
+// Unknown, because nobody can tell, does not count, and neither do those of uncounted.
 var readyNeeds = []struct {
 	kind   string
 	status metav1.ConditionStatus
@@ -24,6 +25,9 @@ var readyNeeds = []struct {
 	{v1alpha1.ConditionStashesFit, metav1.ConditionTrue},
 }
 
+// uncounted are reasons that say nothing of the fleet as it is now: there is to be none, or a pod that is gone made too large a stash.
+var uncounted = []string{v1alpha1.ReasonScaledToZero, v1alpha1.ReasonStashWasTooLarge}
+
 // summary are the conditions that tools read which know nothing of fleets: kstatus, and with it Flux, Argo CD and `helm --wait`.
 // They are made of the others.
 func summary(conditions []metav1.Condition, stalled news) []metav1.Condition {
@@ -32,7 +36,7 @@ func summary(conditions []metav1.Condition, stalled news) []metav1.Condition {
 	}
 	for _, need := range readyNeeds {
 		found := meta.FindStatusCondition(conditions, need.kind)
-		if found == nil || found.Status == need.status || found.Status == metav1.ConditionUnknown || found.Reason == v1alpha1.ReasonScaledToZero {
+		if found == nil || found.Status == need.status || found.Status == metav1.ConditionUnknown || slices.Contains(uncounted, found.Reason) {
 			continue
 		}
 		ready.Status, ready.Reason = metav1.ConditionFalse, found.Reason

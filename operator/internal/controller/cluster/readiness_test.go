@@ -79,6 +79,11 @@ func TestSummary(t *testing.T) {
 		"a rollout would lose stashes": {but(of(v1alpha1.ConditionRolloutSafe, no, v1alpha1.ReasonNoPeer, "one pod alone")), news{}, [...]string{
 			"True AllWell: the fleet is as its spec wants it", "False AllWell: nothing is being changed", quiet,
 		}},
+		"a pod that is gone made too large a stash": {
+			append(but(), of(v1alpha1.ConditionStashesFit, no, v1alpha1.ReasonStashWasTooLarge, "12345 bytes")), news{}, [...]string{
+				"True AllWell: the fleet is as its spec wants it", "False AllWell: nothing is being changed", quiet,
+			},
+		},
 		"a stash is too large": {append(but(), of(v1alpha1.ConditionStashesFit, no, v1alpha1.ReasonStashTooLarge, "12345 bytes")), news{}, [...]string{
 			"False StashTooLarge: StashesFit is False: 12345 bytes", "True StashTooLarge: StashesFit is False: 12345 bytes", quiet,
 		}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +23,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // Reconciler makes the cluster have what LiveStashClusters want.
@@ -62,6 +64,9 @@ type Reconciler struct {
 	// Readers are the namespaces that may read the metrics of fleets, and what their agents tell. render.AllNamespaces: anybody.
 	Readers []string
 
+	// AllowPrivileged lets the pods of all fleets have what is more than their namespace's: see fleet.StatefulSet.
+	AllowPrivileged bool
+
 	// Version is this operator's, as the fleets' status tells it.
 	Version string
 
@@ -71,20 +76,29 @@ type Reconciler struct {
 	// UpgradesAtOnce is how many fleets are upgraded at the same time, of those that are to be at once.
 	UpgradesAtOnce int
 
+	// SeesNodes is whether the operator may watch nodes. Without that, nobody takes pods off a node before they are evicted.
+	SeesNodes bool
+
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
 	// drains are the last words of pods, waits since when pods are waited for.
 	drains drains
 	waits  waits
+	// returns counts who comes back during rollouts.
+	returns returns
 	// contents are the digests of what users have their pods read.
 	contents contents
 	// redisWaits is since when servers of Redis are waited for, redisAccesses how the operator logs in to them.
 	redisWaits    waits
 	redisAccesses accesses
+	// redisAbsent is since when the servers' StatefulSets have too few pods.
+	redisAbsent waits
 	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
 	turns  turns
+	// mistakes are those of users, for the log.
+	mistakes reconcile.Mistakes
 }
 
 // pass is one run of the steps for one LiveStashCluster.
@@ -106,10 +120,18 @@ type pass struct {
 	secrets map[v1alpha1.SecretKeyReference][]byte
 	// redis is the Redis that the pods use: the one that the status tells of, until this pass knows better.
 	redis *v1alpha1.RedisStatus
+	// volumeSize is the size of the managed Redis' volume. Nil: there is none.
+	volumeSize *resource.Quantity
 	// oldStorePods are the names of the pods that use another Redis than the fleet's, which must stay as long.
 	oldStorePods []string
 	// redisMoves is whether the stashes go over to another server of Redis, or have just gone.
 	redisMoves bool
+	// planned is whether the steps have come as far as the plan of a rollout: before that, no pod goes.
+	planned bool
+	// givenUp is what this pass leaves behind when it writes the StatefulSet of that name for another store, volumeGivenUp the volume that
+	// it deletes. Empty: nothing.
+	givenUp       map[string]string
+	volumeGivenUp string
 	// oldPasswords is whether the managed Redis still takes a password that is no longer the fleet's.
 	oldPasswords bool
 	// podMonitor is the name of the PodMonitor that there is. Empty when there is none.
@@ -136,12 +158,15 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
+		{Name: "hold the cookie", Run: r.holdCookie},
 		{Name: "resolve references", Run: r.resolveReferences},
+		{Name: "guard stashes", Run: r.guardStashes},
 		{Name: "prepare store", Run: r.prepareStore},
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
 		{Name: "lead users", Run: r.leadUsers},
+		{Name: "explain refusals", Run: r.explainRefusals},
 		{Name: "render", Run: r.render},
 		{Name: "keep templates", Run: r.keepTemplates},
 		{Name: "ensure certificates", Run: r.ensureCertificates},
@@ -166,6 +191,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=redis.redis.opstreelabs.in,resources=redis;redisreplications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
@@ -183,6 +209,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	if err := r.takeBack(ctx, cluster); err != nil {
+		return ctrl.Result{}, err
+	}
 	seen, err := r.observe(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -190,10 +219,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	p := r.newPass(cluster, seen)
 	err = reconcile.Run(ctx, p, r.steps())
+	if err != nil {
+		err = reconcile.Worse(err, r.freeUsers(ctx, p))
+	}
 	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	if err == nil {
 		err = p.unfinished
 	}
+	r.mistakes.Note(ctx, req.NamespacedName, err, seen.now)
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })
 }
 
@@ -202,9 +235,12 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Agents.Forget(cluster)
 	r.waits.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
+	r.returns.forget(cluster)
 	r.turns.end(cluster)
 	r.redisWaits.since(cluster, nil, time.Time{})
+	r.redisAbsent.since(cluster, nil, time.Time{})
 	r.redisAccesses.forget(cluster)
+	r.mistakes.Forget(cluster)
 }
 
 // newPass is a pass that knows what is seen, and what the status told last.
@@ -219,14 +255,19 @@ func (r *Reconciler) newPass(c *v1alpha1.LiveStashCluster, seen observation) *pa
 			RedisExporterImage: r.RedisExporterImage,
 			OperatorNamespace:  r.Namespace,
 			Readers:            r.Readers,
+			MovesPods:          r.SeesNodes,
+			AllowPrivileged:    r.AllowPrivileged,
 		},
 	}
 }
 
-// pace is how often the agents are asked: often while somebody waits for them.
+// pace is how often the agents are asked: often while somebody waits for them, and where a stash may get too large.
 func (p *pass) pace() observe.Pace {
-	if p.waits() {
+	switch {
+	case p.waits():
 		return observe.Rolling
+	case store.For(p.cluster).LargestStash(p.cluster) > 0:
+		return observe.Watching
 	}
 	return observe.Resting
 }

@@ -57,11 +57,7 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 	if err := r.ensureRedisLogin(ctx, p); err != nil {
 		return err
 	}
-	var url []byte
-	if external := store.ExternalRedis(c); external != nil && external.URLSecretRef != nil {
-		url = p.secrets[*external.URLSecretRef]
-	}
-	address, digest := redis.Store(c, p.inputs, url)
+	address, digest := p.store()
 	p.oldStorePods = p.seen.usersOfAnotherStore(digest)
 	p.inputs.StoreDigest = digest
 	if len(p.oldStorePods) > 0 {
@@ -69,7 +65,19 @@ func (r *Reconciler) prepareStore(ctx context.Context, p *pass) error {
 		return nil // the status tells of the old store until the last pod that uses it is gone
 	}
 	p.redis = redisStatus(c, address)
+	if p.redis != nil {
+		p.redis.VolumeSize = p.volumeSize
+	}
 	return nil
+}
+
+// store is the address of the Redis that is wanted, and the digest that tells it from others. Both are empty with other adapters.
+func (p *pass) store() (address, digest string) {
+	var url []byte
+	if external := store.ExternalRedis(p.cluster); external != nil && external.URLSecretRef != nil {
+		url = p.secrets[*external.URLSecretRef]
+	}
+	return redis.Store(p.cluster, p.inputs, url)
 }
 
 // storeChanging is whether no pod is made because pods with another store are still there. Other adapters do not find stashes
@@ -88,7 +96,8 @@ func (o *observation) usersOfAnotherStore(digest string) []string {
 	return names
 }
 
-// checkStorage refuses a volume that nothing would provide. It asks only until the volume is there.
+// checkStorage refuses a volume that nothing would provide, and a size that nothing would. It asks only until the volume is there, with
+// that size.
 func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
 	var persistence *v1alpha1.RedisPersistence
 	field := "spec.redis.managed.persistence"
@@ -105,6 +114,9 @@ func (r *Reconciler) checkStorage(ctx context.Context, p *pass) error {
 		return nil
 	}
 	err := r.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: madeAlready.GetName()}, madeAlready)
+	if claim, is := madeAlready.(*corev1.PersistentVolumeClaim); is && err == nil {
+		return r.sizeVolume(ctx, p, claim)
+	}
 	if !apierrors.IsNotFound(err) {
 		return err
 	}

@@ -59,19 +59,20 @@ func (a *accesses) forget(fleet types.NamespacedName) {
 	a.asked.Delete(fleet)
 }
 
-// askAgainIn is for how long the fleet's Redis need not be asked again. 0: it is asked now.
-func (a *accesses) askAgainIn(fleet types.NamespacedName, pod types.UID, now time.Time) time.Duration {
-	type asked struct {
-		pod types.UID
-		at  time.Time
+// redisCount is how many stashes a server said that it has, and when it was asked.
+type redisCount struct {
+	pod     types.UID
+	at      time.Time
+	stashes int64
+}
+
+// counted is what that server said last. What a status says may be older: it is not written each time.
+func (a *accesses) counted(fleet types.NamespacedName, pod types.UID) (redisCount, bool) {
+	last, known := a.asked.Load(fleet)
+	if !known || last.(redisCount).pod != pod {
+		return redisCount{}, false
 	}
-	if last, known := a.asked.Load(fleet); known && last.(asked).pod == pod {
-		if left := countRedis - now.Sub(last.(asked).at); left > 0 {
-			return left
-		}
-	}
-	a.asked.Store(fleet, asked{pod: pod, at: now})
-	return 0
+	return last.(redisCount), true
 }
 
 // handOverRedis gives a managed Redis without a volume the server that is wanted, by way of a second one that takes over all stashes.
@@ -145,18 +146,15 @@ func (r *Reconciler) redisPlaces(ctx context.Context, c *v1alpha1.LiveStashClust
 			seen.Only = seen.Serves // its pods may still be there, and are taken over
 			continue
 		}
-		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == redis.PodName(c, place) && ownedBy(&pod, set) })
+		i := slices.IndexFunc(pods, func(pod corev1.Pod) bool {
+			return pod.Name == redis.PodName(c, place) && metav1.IsControlledBy(&pod, set)
+		})
 		if i >= 0 {
 			places[place] = &pods[i]
 			seen.Servers[place] = redisServer(&pods[i], set.Status.UpdateRevision)
 		}
 	}
 	return seen, places, nil
-}
-
-func ownedBy(pod *corev1.Pod, set *appsv1.StatefulSet) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.UID == set.UID
 }
 
 func redisServer(pod *corev1.Pod, wanted string) succession.Server {
@@ -323,9 +321,10 @@ func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) e
 	} else if was != nil && was.Pod == pod.Name {
 		r.tellRedisLoss(p, pod.Name, pod.UID)
 	}
-	p.redisServes(pod.Name, pod.UID, stashes)
-	if wait := r.redisAccesses.askAgainIn(client.ObjectKeyFromObject(p.cluster), pod.UID, p.seen.now); wait > 0 {
-		p.DueIn(wait)
+	fleet := client.ObjectKeyFromObject(p.cluster)
+	if last, known := r.redisAccesses.counted(fleet, pod.UID); known && p.seen.now.Sub(last.at) < countRedis {
+		p.redisServes(pod.Name, pod.UID, last.stashes)
+		p.DueIn(countRedis - p.seen.now.Sub(last.at))
 		return nil
 	}
 	p.DueIn(countRedis)
@@ -334,8 +333,10 @@ func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) e
 		return err
 	}
 	if says, err := r.Redis.Look(ctx, redisLoginTo(pod.Status.PodIP, access)); err == nil {
-		p.redisServes(pod.Name, pod.UID, says.Stashes)
+		stashes = says.Stashes
 	}
+	r.redisAccesses.asked.Store(fleet, redisCount{pod: pod.UID, at: p.seen.now, stashes: stashes})
+	p.redisServes(pod.Name, pod.UID, stashes)
 	return nil
 }
 

@@ -128,6 +128,50 @@ func TestRedisHandsOver(t *testing.T) {
 	redisPlaced(t, cluster, 2, 0, "shop-redis-1")
 }
 
+// Nothing that changes the server's template replaces the server that has the stashes before another one has them.
+func TestNoChangeEmptiesRedis(t *testing.T) {
+	pull := func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	}
+	for name, c := range map[string]struct {
+		before, change func(*v1alpha1.LiveStashClusterSpec)
+	}{
+		"imagePullSecrets come": {change: pull},
+		"imagePullSecrets go":   {before: pull, change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.ImagePullSecrets = nil }},
+		"the exporter goes": {change: func(spec *v1alpha1.LiveStashClusterSpec) {
+			spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{Exporter: v1alpha1.RedisExporter{Enabled: ptr.To(false)}}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+				managedRedisFleet(spec)
+				if c.before != nil {
+					c.before(spec)
+				}
+			})
+			redisRevision(t, cluster, "a")
+			server, _ := redisPod(t, cluster, 0, "a")
+			redisPlaced(t, cluster, 1, 0, "shop-redis-0")
+			generation := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}).Generation
+			suite.Must(t, get(t, cluster))
+			changeSpec(t, cluster, c.change)
+			suite.Eventually(t, func() error {
+				if await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}).Generation == generation {
+					return errors.New("the StatefulSet has not changed")
+				}
+				return nil
+			})
+			redisRevision(t, cluster, "b")
+			redisPlaced(t, cluster, 2, 0, "shop-redis-0")
+			set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+			suite.Must(t, get(t, server))
+			if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType || !server.DeletionTimestamp.IsZero() {
+				t.Errorf("the server with the stashes is replaced: %+v, deleted %v", set.Spec.UpdateStrategy, server.DeletionTimestamp)
+			}
+		})
+	}
+}
+
 // Whoever deletes the pod is told what that cost.
 func TestALostRedisIsTold(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)

@@ -300,6 +300,7 @@ func TestNoTwoStoresAtOnce(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	pod := fleetPod(t, cluster, 0, "a")
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.AcceptLossOf = v1alpha1.AdapterRedis
 		spec.Redis = &v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis.example.com"}}
 	})
 	replicas := func(want int32) {
@@ -333,7 +334,9 @@ func TestNoTwoStoresAtOnce(t *testing.T) {
 func TestFromRedisToAnotherAdapter(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	pod := fleetPod(t, cluster, 0, "a")
-	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterETS })
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Adapter, spec.AcceptLossOf = v1alpha1.AdapterETS, v1alpha1.AdapterRedis
+	})
 	suite.Eventually(t, func() error {
 		if _, redis := fleetTemplate(t, cluster).Annotations[fleet.StoreAnnotation]; redis {
 			return errors.New("the pods are to use Redis still")
@@ -432,7 +435,7 @@ func TestRedisOperatorAppears(t *testing.T) {
 		t.Errorf("url = %s, want %s", login.Data["url"], want)
 	}
 
-	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Redis = nil })
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Redis, spec.AcceptLossOf = nil, v1alpha1.AdapterRedis })
 	suite.Eventually(t, func() error {
 		err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made)
 		if !apierrors.IsNotFound(err) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
@@ -46,11 +48,12 @@ type contents struct {
 
 type contentKey struct{ namespace, kind, name string }
 
-// content is the digest of each key of an object at a version.
+// content is the digest of each key of an object at a version, and what is wrong with some: see fault.
 type content struct {
 	uid     types.UID
 	version string
 	keys    map[string]string
+	faults  map[string]fault
 }
 
 // mostContents is how many objects are remembered. When there are more, all are read once more.
@@ -83,19 +86,30 @@ func (r *Reconciler) resolveReferences(ctx context.Context, p *pass) error {
 		return nil
 	}
 	digest := sha256.New()
+	var missing []string
 	for _, ref := range references {
-		text, found, err := r.digestOf(ctx, p, ref)
+		text, gap, err := r.digestOf(ctx, p, ref)
 		if err != nil {
 			return err
 		}
-		if before := p.seen.configDigest(); !found && !ref.Optional && before != "" {
-			// Pods could not start without it. Those that run are left alone until it is there again.
-			p.inputs.ConfigDigest = before
-			return nil
+		if gap != "" {
+			missing = append(missing, gap)
 		}
 		digest.Write([]byte(text))
 	}
 	p.inputs.ConfigDigest = hex.EncodeToString(digest.Sum(nil)[:5])
+	if len(missing) == 0 {
+		return nil
+	}
+	// Pods cannot start without it. Those that run are left alone until it is there again.
+	if before := p.seen.configDigest(); before != "" {
+		p.inputs.ConfigDigest = before
+	}
+	p.postpone(&reconcile.Problem{
+		Reason:  v1alpha1.ReasonConfigMissing,
+		Message: fmt.Sprintf("pods cannot start without %s: create it, correct the name, or mark it as optional", few(missing)),
+		Watched: true,
+	})
 	return nil
 }
 
@@ -104,9 +118,9 @@ func (o *observation) configDigest() string {
 	return o.statefulSet.Spec.Template.Annotations[fleet.ConfigDigestAnnotation]
 }
 
-// digestOf is a text that changes with what the reference names, and whether that is there. Objects of the fleet's own, such as
-// its certificate, change without a rollout.
-func (r *Reconciler) digestOf(ctx context.Context, p *pass, ref fleet.Reference) (text string, found bool, err error) {
+// digestOf is a text that changes with what the reference names, and what pods need of that and is missing. Objects of the fleet's own,
+// such as its certificate, change without a rollout.
+func (r *Reconciler) digestOf(ctx context.Context, p *pass, ref fleet.Reference) (text, missing string, err error) {
 	reader := client.Reader(r.Client)
 	if ref.Kind == fleet.ConfigMapReference {
 		reader = r.Configs
@@ -115,30 +129,30 @@ func (r *Reconciler) digestOf(ctx context.Context, p *pass, ref fleet.Reference)
 	key := types.NamespacedName{Namespace: p.cluster.Namespace, Name: ref.Name}
 	err = reader.Get(ctx, key, known)
 	if apierrors.IsNotFound(err) {
-		return ref.Kind + " " + ref.Name + " is missing\n", false, nil
+		return ref.Kind + " " + ref.Name + " is missing\n", missingOf(ref, nil), nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("looking up %s %s: %w", ref.Kind, ref.Name, err)
+		return "", "", fmt.Errorf("looking up %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	if metav1.IsControlledBy(known, p.cluster) {
-		return "", true, nil
+		return "", "", nil
 	}
 	now, err := r.contentOf(ctx, key, ref.Kind, known)
 	if err != nil {
-		return "", false, client.IgnoreNotFound(err)
+		return "", missingOf(ref, nil), client.IgnoreNotFound(err)
+	}
+	if err := checkVariables(ref, now); err != nil {
+		return "", "", err
 	}
 	keys := ref.Keys
 	if len(keys) == 0 {
-		for name := range now.keys {
-			keys = append(keys, name)
-		}
-		slices.Sort(keys)
+		keys = slices.Sorted(maps.Keys(now.keys))
 	}
 	lines := []string{ref.Kind + " " + ref.Name}
 	for _, name := range keys {
 		lines = append(lines, name+" "+now.keys[name])
 	}
-	return strings.Join(lines, "\n") + "\n", true, nil
+	return strings.Join(lines, "\n") + "\n", missingOf(ref, now.keys), nil
 }
 
 // contentOf reads an object whose version is not known yet.
@@ -166,9 +180,12 @@ func (r *Reconciler) contentOf(ctx context.Context, key types.NamespacedName, ki
 			values[name] = value
 		}
 	}
-	read := content{uid: object.GetUID(), version: object.GetResourceVersion(), keys: map[string]string{}}
+	read := content{uid: object.GetUID(), version: object.GetResourceVersion(), keys: map[string]string{}, faults: map[string]fault{}}
 	for name, value := range values {
 		read.keys[name] = render.Digest(string(value))
+		if found := faultOf(value); found != (fault{}) {
+			read.faults[name] = found
+		}
 	}
 	r.contents.keep(at, read)
 	return read, nil

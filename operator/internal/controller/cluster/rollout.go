@@ -28,12 +28,11 @@ const (
 	lookAtRollout = time.Second
 	// soon is how long a pod that cannot keep users is expected to be able any second.
 	soon = time.Minute
-	// missingFor is after how long it is looked up why a pod is not made.
-	missingFor = 3 * time.Second
 )
 
 // planRollout decides what is to be done about the pods: how many there are to be, and which one goes next.
 func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
+	p.planned = true
 	seen := p.rollout(&p.seen)
 	p.told, p.plan = seen, rollout.Next(seen)
 	sure, err := r.sure(ctx, p)
@@ -47,12 +46,10 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	p.inputs.Replicas, p.inputs.Start, p.inputs.Replacing = p.plan.Replicas, p.plan.Start, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
 	absent := p.seen.longestAbsent(p.cluster.Name)
-	switch {
-	case absent >= missingFor && p.seen.settled():
-		p.DueIn(lookAgain)
-		p.refusal, err = r.whyNotMade(ctx, p.seen.statefulSet, p.seen.now.Add(-absent))
-		return err
-	case p.rolls() || absent > 0:
+	if absent >= missingFor && p.seen.settled() && !p.plan.Forgoes {
+		return nil // it is looked up why: see explainRefusals
+	}
+	if p.rolls() || absent > 0 {
 		p.DueIn(lookAtRollout)
 	}
 	if turn := p.seen.turn(); turn > 0 {
@@ -83,6 +80,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		Replicas: o.replicas(), Start: o.start(),
 		Exists:  o.statefulSet.UID != "",
 		Settled: o.settled(),
+		Current: o.statefulSet.Status.CurrentRevision == o.statefulSet.Status.UpdateRevision,
 		Surge:   rollout.Surge(c.Spec.Rollout.Surge),
 		Apart:   o.revision != "",
 	}
@@ -98,6 +96,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 	if seen.Back {
 		updated = func(m *member) bool { return m.revision() == o.statefulSet.Status.CurrentRevision }
 	}
+	seen.Refused = o.longestAbsent(c.Name) >= tellAfter
 	seen.Crowded = o.crowded(c, desired, o.aim(seen.Back))
 	proven := !slices.ContainsFunc(o.members, func(m member) bool { return updated(&m) && m.broken() != "" })
 	for i := range o.members {
@@ -107,6 +106,8 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 			Name: m.Name, Ordinal: m.ordinal, Updated: updated(m), Terminating: m.terminating(), Able: unable == "",
 			Broken:  m.broken(),
 			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.wait()] > patience,
+			Moves:   o.full == "" && o.emptied[m.Spec.NodeName] != "",
+			NoRoom:  m.roomless(),
 		}
 		if unable != "" {
 			pod.Why = m.Name + " " + unable
@@ -133,7 +134,7 @@ func (r *Reconciler) replacePods(ctx context.Context, p *pass) error {
 		}
 		err := r.Delete(ctx, m.Pod, client.Preconditions{UID: &m.UID})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting pod %s for its new template: %w", m.Name, err)
+			return fmt.Errorf("deleting pod %s, whose turn it is: %w", m.Name, err)
 		}
 	}
 	return nil
@@ -166,26 +167,8 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	now.waited, now.revision = p.seen.waited, p.seen.revision
+	now.waited, now.placement, now.revision = p.seen.waited, p.seen.placement, p.seen.revision
 	return reflect.DeepEqual(rollout.Next(p.rollout(&now)), p.plan), nil
-}
-
-// whyNotMade is what the API server said when the StatefulSet controller last failed to make a pod, for example a quota's words.
-// Empty: nothing has been said since then. Only an event tells it.
-func (r *Reconciler) whyNotMade(ctx context.Context, set *appsv1.StatefulSet, since time.Time) (string, error) {
-	events := &corev1.EventList{}
-	err := r.Live.List(ctx, events, client.InNamespace(set.Namespace),
-		client.MatchingFields{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"})
-	if err != nil {
-		return "", ignoreForbidden(err)
-	}
-	newest := corev1.Event{LastTimestamp: metav1.NewTime(since.Add(-missingFor))}
-	for _, event := range events.Items {
-		if event.LastTimestamp.After(newest.LastTimestamp.Time) {
-			newest = event
-		}
-	}
-	return newest.Message, nil
 }
 
 // losesStashes says why a rollout of the fleet costs stashes as it is configured. Empty: it does not.

@@ -365,7 +365,8 @@ func TestOnlyARolloutIsLookedAtAllTheTime(t *testing.T) {
 		want   time.Duration
 	}{
 		"nobody is waited for":      {},
-		"a pod has just been made":  {waited: 3 * time.Second, want: soon - 3*time.Second},
+		"a pod has just been made":  {waited: 3 * time.Second, want: tellAfter - 3*time.Second},
+		"a pod takes its time":      {waited: tellAfter + time.Second, want: soon - tellAfter - time.Second},
 		"a pod is of the old image": {change: func(m []member) { m[0].updated = false }, want: lookAtRollout},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,8 +62,17 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, c *v1alpha1.Live
 	if err != nil {
 		return "", err
 	}
+	if found != nil && !metav1.IsControlledBy(found, c) {
+		return "", &reconcile.Problem{
+			Reason: v1alpha1.ReasonNameConflict,
+			Message: fmt.Sprintf("Secret %[1]s exists and does not belong to this LiveStashCluster: give the LiveStashCluster another name, or delete the Secret. "+
+				"If it is the fleet's own, as after a restore, whoever deletes it loses every session: have it taken over instead, with `kubectl label secret -n %[2]s %[1]s %[3]s=%[4]s %[5]s=%[6]s`",
+				found.Name, c.Namespace, render.ClusterLabel, c.Name, render.ManagedByLabel, render.Operator),
+			Watched: true,
+		}
+	}
 	if found != nil {
-		return found.UID, r.applier().CheckOwner(c, found)
+		return found.UID, nil
 	}
 
 	secret := fleet.GeneratedSecret(c)

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
@@ -41,6 +42,8 @@ const (
 	configRefsIndex = "configRefs"
 	// podClusterIndex finds the pods of a LiveStashCluster.
 	podClusterIndex = "cluster"
+	// podNodeIndex finds the pods of a node, emptiedIndex the nodes that are to be emptied.
+	podNodeIndex, emptiedIndex = "node", "emptied"
 )
 
 // CacheOptions restricts the cache to the objects of fleets and leaves out what the operator does not read. Secrets are
@@ -58,6 +61,7 @@ func CacheOptions() cache.Options {
 			&batchv1.Job{}:                  ours,
 			&corev1.PersistentVolumeClaim{}: ours,
 			&corev1.Pod{}:                   {Label: ours.Label, Transform: (&templates{}).slimPod},
+			&corev1.Node{}:                  {Transform: slimNode},
 			&corev1.Secret{}:                {Transform: slimMetadata},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
@@ -102,6 +106,8 @@ func slimPod(pod *corev1.Pod) *corev1.Pod {
 			slim.Spec.Containers = []corev1.Container{{Name: container.Name, Ports: container.Ports}}
 		}
 	}
+	slim.Spec.NodeName = pod.Spec.NodeName
+	slim.Spec.SchedulerName = unseenBy(pod)
 	slim.Status.PodIP, slim.Status.Reason = pod.Status.PodIP, pod.Status.Reason
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses, podReady(pod))
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses, podReady(pod))
@@ -130,14 +136,30 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 		kept := corev1.ContainerStatus{Name: status.Name}
 		if waiting := status.State.Waiting; waiting != nil {
 			kept.Image, kept.State.Waiting = status.Image, waiting
+			kept.LastTerminationState.Terminated = slimEnd(status.LastTerminationState.Terminated)
 		}
 		if isApp {
 			kept.State.Terminated = status.State.Terminated
 			kept.RestartCount = status.RestartCount
 		}
+		if isApp && !serves {
+			kept.Started = status.Started
+		}
 		if kept.State != (corev1.ContainerState{}) || kept.RestartCount > 0 || isApp && !serves {
 			slim = append(slim, kept)
 		}
+	}
+	return slim
+}
+
+// slimEnd is how a container ended that waits for its next start. Only a runtime's words are looked at.
+func slimEnd(ended *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
+	if ended == nil {
+		return nil
+	}
+	slim := &corev1.ContainerStateTerminated{Reason: ended.Reason, ExitCode: ended.ExitCode}
+	if neverStarted(ended) {
+		slim.Message = ended.Message
 	}
 	return slim
 }
@@ -169,7 +191,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Owns(&batchv1.Job{}).
 		Watches(&appsv1.StatefulSet{}, r.turnEnded()).
 		Owns(&corev1.ConfigMap{}).
-		Owns(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(notOnlyStatus())).
+		Owns(&corev1.PersistentVolumeClaim{}).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
 		Owns(&networkingv1.NetworkPolicy{}).
@@ -179,7 +201,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(podNewsChanged())).
 		Watches(&corev1.Pod{}, handler.Funcs{DeleteFunc: r.podGone}).
 		Watches(&v1alpha1.LiveStashCluster{}, handler.Funcs{DeleteFunc: r.clusterGone}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency})
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: reconcile.Backoff()})
+	if r.SeesNodes {
+		if err := indexNodes(mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+		fleets = fleets.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.fleetsOf), builder.WithPredicates(nodeNewsChanged()))
+	}
 	if r.News != nil {
 		fleets = fleets.WatchesRawSource(source.Channel(r.News, &handler.EnqueueRequestForObject{}))
 	}

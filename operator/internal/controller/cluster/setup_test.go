@@ -50,12 +50,13 @@ type told struct {
 	Ready           bool
 	Drained         bool
 	Port            int32
+	UnseenBy        string
 }
 
 func tellsOf(pod *corev1.Pod) told {
 	m := &member{Pod: pod}
 	_, drained := drainReport(pod)
-	return told{podTrouble(pod), m.broken(), m.unstarted(), podReady(pod), drained, portOf(pod, fleet.AgentPort)}
+	return told{podTrouble(pod), m.broken(), m.unstarted(), podReady(pod), drained, portOf(pod, fleet.AgentPort), unseenBy(pod)}
 }
 
 // What the cache drops of a pod makes no difference: before one goes, a plan made of slim pods must be that of whole ones.
@@ -80,6 +81,9 @@ func TestSlimPodTellsTheSame(t *testing.T) {
 		"has drained":          wholePod(ended, ended),
 		"has drained just now": wholePod(ended, ended, ready),
 		"has no room":          wholePod(corev1.ContainerState{}, corev1.ContainerState{}, condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable)),
+		"has no scheduler":     {Spec: corev1.PodSpec{SchedulerName: "nobody"}},
+		"has a scheduler": {Spec: corev1.PodSpec{SchedulerName: "nobody"}, Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "SchedulingGated")}}},
 		"has nothing told yet": {ObjectMeta: metav1.ObjectMeta{Name: "shop-0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +105,7 @@ func TestSlimPodHoldsLittle(t *testing.T) {
 			Namespace: "web", Name: "shop-0", UID: types.UID("1"), OwnerReferences: pod.OwnerReferences,
 			Labels: map[string]string{appsv1.StatefulSetRevisionLabel: "a", render.ClusterLabel: "shop", render.ComponentLabel: render.FleetComponent},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: fleet.AppContainer, Ports: pod.Spec.Containers[0].Ports}}},
+		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: fleet.AppContainer, Ports: pod.Spec.Containers[0].Ports}}},
 		Status: corev1.PodStatus{
 			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{ready},
 		},

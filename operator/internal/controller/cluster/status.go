@@ -25,6 +25,13 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 	before := p.cluster.DeepCopy()
 	p.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster), p.cluster.CreationTimestamp.Time)
 	p.cluster.Status = statusOf(p, outcome)
+	again := r.returns.count(client.ObjectKeyFromObject(p.cluster), &p.cluster.Status, &p.seen)
+	if p.rolls() {
+		again = countAgain
+	}
+	if again > 0 {
+		p.DueIn(again)
+	}
 	if wait := r.counts.wait(before, p.cluster, p.seen.now); wait > 0 {
 		p.DueIn(wait)
 		p.cluster.Status = before.Status
@@ -36,6 +43,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 			return client.IgnoreNotFound(err)
 		}
 		r.tellTransitions(before, p.cluster)
+		r.tellReturns(before, p.cluster)
 	}
 	r.tellDrained(p.cluster, p.drained)
 	return nil
@@ -50,14 +58,23 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	// An autoscaler must not see the pod that is there for a rollout only.
 	desired := c.DesiredReplicas()
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired), min(set.UpdatedReplicas, desired)
+	status.LargestStash = largestStash(c, &p.seen, p.drained)
 	if p.seen.heard() || len(status.Pods) == 0 {
 		status.Pods, status.Stashes = podStatuses(c, &p.seen)
-		setAgentConditions(&status.Conditions, c, &p.seen)
+		if largest := status.LargestStash; largest != nil && largest.PodGone != nil {
+			p.DueIn(carriedUntil(c, largest).Sub(p.seen.now))
+		}
+		setAgentConditions(&status.Conditions, c, &p.seen, status.LargestStash)
 	}
 	history(&status, p.turn())
 	status.Redis, status.PodMonitor, status.Certificate = p.redis, p.podMonitor, p.certificate
 	p.upgrade.tell(&status, c)
 	setConditions(&status.Conditions, c, []metav1.Condition{available(p), progressing(p, outcome), rolloutSafe(c), reconcileSucceeded(outcome)})
+	if condition := placed(p, outcome); condition.Type != "" {
+		setConditions(&status.Conditions, c, []metav1.Condition{condition})
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionPlaced)
+	}
 	setConditions(&status.Conditions, c, summary(status.Conditions, stalled(p, outcome)))
 	return status
 }
@@ -75,7 +92,7 @@ func setConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster,
 
 // turn is what the history is told.
 func (p *pass) turn() turn {
-	now := turn{reports: p.drained, now: p.seen.now}
+	now := turn{returns: counted(p.seen.members), reports: p.drained, now: p.seen.now}
 	if p.seen.settled() {
 		now.revision, now.before = p.seen.statefulSet.Status.UpdateRevision, p.seen.statefulSet.Status.CurrentRevision
 		now.complete = p.plan.Phase == rollout.Complete && len(p.seen.waited) == 0
@@ -84,7 +101,7 @@ func (p *pass) turn() turn {
 	return now
 }
 
-// available: at most one pod is away.
+// available: at most one pod is away, as a rollout or a node drain takes them.
 func available(p *pass) metav1.Condition {
 	desired, ready := p.cluster.DesiredReplicas(), p.seen.statefulSet.Status.ReadyReplicas
 	condition := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Message: podsReady(ready, desired)}
@@ -108,6 +125,7 @@ var phaseReasons = map[rollout.Phase]string{
 	rollout.Scaling:  v1alpha1.ReasonScaling,
 	rollout.Surging:  v1alpha1.ReasonSurging,
 	rollout.Rolling:  v1alpha1.ReasonRollingOut,
+	rollout.Moving:   v1alpha1.ReasonLeavingNode,
 	rollout.Trying:   v1alpha1.ReasonCanaryRunning,
 	rollout.Paused:   v1alpha1.ReasonPaused,
 	rollout.Withheld: v1alpha1.ReasonBeforeRunning,
@@ -134,21 +152,26 @@ func progressing(p *pass, outcome error) metav1.Condition {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonComplete, podsReady(observed.ReadyReplicas, desired)
 	case p.plan.Phase == rollout.Complete:
 		condition.Message = because(podsReady(observed.ReadyReplicas, desired), p.seen.firstUnable(p.cluster))
+	case p.moves():
+		condition.Message = placed(p, outcome).Message
 	case p.plan.Phase == rollout.Scaling:
 		condition.Message = because(fmt.Sprintf("%d pods of %d", observed.Replicas, desired), p.plan.Waiting)
 	default:
 		condition.Message = because(fmt.Sprintf("%d of %d pods have the new template", observed.UpdatedReplicas, p.seen.replicas()), p.plan.Waiting)
+		if p.plan.Forgoes {
+			condition.Message += "; there is no room for an additional pod, and it goes on without"
+		}
 	}
 	return condition
 }
 
 // hindrance is what a rollout waits for that is not in its plan. Without a reason, nothing.
 func (p *pass) hindrance() news {
-	trouble := p.seen.trouble()
+	trouble := p.trouble()
 	switch {
 	case p.before.failed:
 		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
-	case p.before.withheld && trouble == "":
+	case p.before.withheld && trouble == "" && p.refusal == "":
 		return news{reason: v1alpha1.ReasonBeforeRunning, message: p.before.message}
 	case p.storeChanging() && !p.before.withheld:
 		return news{reason: v1alpha1.ReasonStoreChanging, message: fmt.Sprintf(
@@ -193,7 +216,7 @@ var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing,
 func stalled(p *pass, outcome error) news {
 	var known *reconcile.Problem
 	var taken *apply.ConflictError
-	trouble := p.seen.trouble()
+	trouble := p.trouble()
 	longest := slices.Max(append(slices.Collect(maps.Values(p.seen.waited)), 0))
 	switch {
 	case errors.As(outcome, &known) && !slices.Contains(passing, known.Reason), errors.As(outcome, &taken):

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -71,6 +70,11 @@ func TestConditions(t *testing.T) {
 				c.change(p)
 			}
 			status := statusOf(p, c.outcome)
+			// Available says nothing of one pod that is away, and nothing of templates. Who waits for Ready is told of both.
+			ready := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
+			if want := c.progressing == "False Complete" && c.outcome == nil; ready != want {
+				t.Errorf("Ready is %t, want %t", ready, want)
+			}
 			for kind, want := range map[string]string{
 				v1alpha1.ConditionAvailable: c.available, v1alpha1.ConditionProgressing: c.progressing, v1alpha1.ConditionReconcileSucceeded: c.reconciled,
 			} {
@@ -290,38 +294,5 @@ func TestPodStatusesTellOfTheUnwell(t *testing.T) {
 	}
 	if problem := got[2].Problem; len(problem) > mostText || len(problem) < mostText-1 || !strings.HasSuffix(problem, "é…") {
 		t.Errorf("a problem of %d bytes: %s", len(problem), problem)
-	}
-}
-
-// waiting is a pod whose application does not start.
-func waiting(reason string) corev1.PodStatus {
-	return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-		Name: "app", Image: "img", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "because"}},
-	}}}
-}
-
-func TestPodTrouble(t *testing.T) {
-	cases := map[string]struct {
-		status   corev1.PodStatus
-		deleting bool
-		want     string
-	}{
-		"starting":      {waiting("ContainerCreating"), false, ""},
-		"no image":      {waiting("ImagePullBackOff"), false, "pod shop-0, container app: ImagePullBackOff; the image img cannot be had: check spec.image and spec.imagePullSecrets"},
-		"crashing":      {waiting("CrashLoopBackOff"), false, "pod shop-0, container app: CrashLoopBackOff; see `kubectl logs -n web shop-0 -c app --previous`"},
-		"no key":        {waiting("CreateContainerConfigError"), false, "pod shop-0, container app: CreateContainerConfigError; because"},
-		"going anyway":  {waiting("CrashLoopBackOff"), true, ""},
-		"unschedulable": {corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Reason: corev1.PodReasonUnschedulable, Message: "no room"}}}, false, "pod shop-0 cannot be scheduled: no room"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-0"}, Status: c.status}
-			if c.deleting {
-				pod.DeletionTimestamp = ptr.To(metav1.Now())
-			}
-			if got := podTrouble(pod); got != c.want {
-				t.Errorf("podTrouble = %q, want %q", got, c.want)
-			}
-		})
 	}
 }

@@ -113,6 +113,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		RedisExporterImage: "redis_exporter",
 		AgentImage:         "ghcr.io/livestash-dev/livestash-operator:0.1.0",
 		Clock:              &operatorTime,
+		SeesNodes:          true,
 	}
 	if err := underTest.SetupWithManager(mgr, 4); err != nil {
 		return 0, err

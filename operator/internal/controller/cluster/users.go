@@ -3,14 +3,17 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
@@ -52,6 +55,9 @@ func (r *Reconciler) leadUsers(_ context.Context, p *pass) error {
 				"users get to all ready pods again, and who gets to an old one is moved once more: %s", p.told.Crowded)
 		}
 	}
+	if !p.seen.serves(p.inputs.Revision) {
+		p.inputs.Revision = "" // they are never led to nobody
+	}
 	return nil
 }
 
@@ -61,6 +67,26 @@ func (r *Reconciler) awaitService(ctx context.Context, p *pass, applied client.O
 		return nil
 	}
 	return reconcile.Await(ctx, r.Client, applied, &corev1.Service{})
+}
+
+// serves is whether a pod of the revision is ready.
+func (o *observation) serves(revision string) bool {
+	return slices.ContainsFunc(o.members, func(m member) bool { return o.ready[m.Name] && m.revision() == revision })
+}
+
+// freeUsers has the client Service lead to all pods again when none of those that it leads to is ready. That is for a pass that has ended
+// early, as with spec.paused: nothing else is changed then, and nobody else would let users in.
+func (r *Reconciler) freeUsers(ctx context.Context, p *pass) error {
+	if p.seen.revision == "" || p.seen.serves(p.seen.revision) {
+		return nil
+	}
+	service := &corev1.Service{}
+	service.Namespace, service.Name = p.cluster.Namespace, p.cluster.Name
+	all := fmt.Appendf(nil, `{"spec":{"selector":{%q:null}}}`, appsv1.StatefulSetRevisionLabel)
+	if err := r.Patch(ctx, service, client.RawPatch(types.MergePatchType, all), apply.FieldOwner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("leading users to all pods: %w", err)
+	}
+	return nil
 }
 
 // aim is the revision that all pods are to have.

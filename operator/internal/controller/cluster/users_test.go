@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +95,53 @@ func TestUsersGoToNewPods(t *testing.T) {
 	leads(t, cluster, "")
 	if n := services() - before; n != 4 {
 		t.Errorf("the Service was written %d times, want 4", n)
+	}
+}
+
+// Whoever connects finds a pod, also when the only new one goes while the Service leads to new ones alone.
+func TestUsersAreNeverLedToNobody(t *testing.T) {
+	unready := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		suite.Must(t, get(t, pod))
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		suite.Must(t, api.Status().Update(t.Context(), pod))
+	}
+	cases := map[string]func(*testing.T, *v1alpha1.LiveStashCluster, *corev1.Pod){
+		"it is evicted": func(t *testing.T, _ *v1alpha1.LiveStashCluster, fresh *corev1.Pod) {
+			t.Helper()
+			suite.Must(t, api.Delete(t.Context(), fresh))
+		},
+		"it crashes before the StatefulSet controller has acted": func(t *testing.T, cluster *v1alpha1.LiveStashCluster, fresh *corev1.Pod) {
+			t.Helper()
+			newImage(t, cluster, "ghcr.io/acme/shop:3")
+			unready(t, fresh)
+		},
+		"it crashes while nothing is to be changed": func(t *testing.T, cluster *v1alpha1.LiveStashCluster, fresh *corev1.Pod) {
+			t.Helper()
+			changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = true })
+			condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonPaused)
+			leads(t, cluster, "b")
+			unready(t, fresh)
+		},
+	}
+	for name, event := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster, pods := fleetAtRest(t, 2, nil)
+			for _, pod := range pods {
+				serves(t, pod, busy(2, pod.Name, 100))
+			}
+			newImage(t, cluster, "ghcr.io/acme/shop:2")
+			acted(t, cluster, "a", "b")
+			hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
+			acted(t, cluster, "a", "b")
+			stops(t, cluster, "shop-1")
+			fresh := replaced(t, cluster, pods[1])
+			servesSince(t, fresh, busy(2, "shop-1", 0), time.Now()) // no pod goes for a while
+			acted(t, cluster, "a", "b")
+			leads(t, cluster, "b")
+			event(t, cluster, fresh)
+			leads(t, cluster, "")
+		})
 	}
 }
 

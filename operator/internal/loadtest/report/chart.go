@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // The size of a chart in its own units, which are about a pixel of a phone: text in it is readable there.
@@ -18,6 +21,9 @@ const (
 	plotBottom  = chartHeight - 34
 	// markEvery is the number of points from one marker to the next.
 	markEvery = 12
+	// mostTicks bounds those of an axis, whatever its figures are. Axes have at most seven.
+	mostTicks = 20
+	day       = 86400
 )
 
 // line is one adapter's line in a chart.
@@ -31,6 +37,7 @@ type line struct {
 //
 // Adapters differ in colour, in the shape of their marks, and in the order of the legend: no one has to tell colours apart.
 func chart(name, unit string, lines []line) markup {
+	lines = believed(lines)
 	var tMax, vMax float64
 	var n int
 	for _, l := range lines {
@@ -50,11 +57,11 @@ func chart(name, unit string, lines []line) markup {
 
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, chartWidth, chartHeight, html.EscapeString(name))
-	for v := 0.0; v <= vTop*1.0001; v += vStep {
+	for _, v := range ticks(vTop, vStep) {
 		fmt.Fprintf(&b, `<path class="grid" d="M%g %sH%g"/><text class="y" x="%g" y="%s">%s</text>`,
 			plotLeft, pixel(y(v)), plotRight, plotLeft-8, pixel(y(v)+3.5), tick(v, vTop, unit))
 	}
-	for t := 0.0; t <= tMax*1.0001; t += tStep {
+	for _, t := range ticks(tMax, tStep) {
 		fmt.Fprintf(&b, `<path class="tick" d="M%s %gv4"/><text class="x" x="%s" y="%g">%s</text>`,
 			pixel(x(t)), plotBottom, pixel(x(t)), plotBottom+15, timeTick(t, tStep))
 	}
@@ -65,6 +72,26 @@ func chart(name, unit string, lines []line) markup {
 	}
 	b.WriteString("</svg>")
 	return markup(b.String())
+}
+
+// believed are the lines without the points that no run has: who wrote them may have written anything.
+func believed(lines []line) []line {
+	sound := slices.Clone(lines)
+	for i := range sound {
+		sound[i].points = slices.DeleteFunc(slices.Clone(sound[i].points), func(p [2]float64) bool {
+			return !plausible.Seconds(p[0]) || !plausible.Figure(p[1])
+		})
+	}
+	return sound
+}
+
+// ticks are the places of an axis, from 0 to its end. They are counted, not added up: an end that a step does not move would never be reached.
+func ticks(end, step float64) []float64 {
+	places := []float64{0}
+	for n := 1.0; n < mostTicks && n*step <= end*1.0001; n++ {
+		places = append(places, n*step)
+	}
+	return places
 }
 
 func drawLine(b *strings.Builder, l line, x, y func(float64) float64) {
@@ -124,7 +151,8 @@ func adapterClass(adapter string) string {
 
 // niceStep is 1, 2 or 5 times a power of ten, so that at most n steps reach the largest value. Counts have whole steps.
 func niceStep(largest float64, n int, whole bool) float64 {
-	if largest <= 0 {
+	// Below that, a power of ten is nothing.
+	if largest < 1e-12 {
 		return 1
 	}
 	power := math.Pow(10, math.Floor(math.Log10(largest/float64(n))))
@@ -149,7 +177,7 @@ func niceTime(largest float64) float64 {
 			return s
 		}
 	}
-	return 86400
+	return day * math.Ceil(largest/day/6)
 }
 
 // Steps of minutes are written in minutes.

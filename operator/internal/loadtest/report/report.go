@@ -79,7 +79,8 @@ type Node struct {
 	// CPU in cores and Memory in bytes: the node's capacity.
 	CPU    float64 `json:"cpu"`
 	Memory int64   `json:"memory"`
-	// Kernel and Kubelet versions, as the node says them.
+	// Kernel and Kubelet versions, as the node says them. This operator leaves the kernel's out: the namespace's users may read the report,
+	// and not the node.
 	Kernel  string `json:"kernel,omitempty"`
 	Kubelet string `json:"kubelet,omitempty"`
 }

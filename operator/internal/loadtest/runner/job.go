@@ -33,9 +33,20 @@ type Job struct {
 	HTTP *http.Client
 }
 
-// NewHTTP is a client for runners: no proxy of the environment, since pods are reached directly, and no long wait.
+// errNoK6 says that somebody answers in k6's place.
+var errNoK6 = errors.New("what answers there is not k6")
+
+// maxAnswer is more than k6 says of its status.
+const maxAnswer = 4 << 10
+
+// NewHTTP is a client for runners: no proxy of the environment, since pods are reached directly, and no long wait. It goes nowhere else: the
+// image of a runner is the user's, and its redirects would lead the operator to places that the user cannot reach.
 func NewHTTP() *http.Client {
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	return &http.Client{
+		Timeout:       5 * time.Second,
+		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // Object is the Job.
@@ -119,6 +130,7 @@ func (j *Job) Observe(ctx context.Context, test Test) (Observation, error) {
 	if err != nil {
 		return Observation{}, err
 	}
+	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) || pod.Spec.HostNetwork })
 	over := ended(job)
 	seen := Observation{Made: true}
 	for number := range int(test.Runners) {
@@ -214,23 +226,32 @@ func (j *Job) resume(ctx context.Context, ip string) error {
 	return err
 }
 
+// ask never quotes the answer, nor anything else that the runner says: its errors become part of a status.
 func (j *Job) ask(ctx context.Context, method, url string, body []byte) (status, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return status{}, err
 	}
 	response, err := j.HTTP.Do(request)
-	if err != nil {
+	var connection *net.OpError
+	var network net.Error
+	if errors.As(err, &connection) || errors.As(err, &network) && network.Timeout() {
 		return status{}, err
+	}
+	if err != nil {
+		return status{}, errNoK6
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return status{}, err
+		return status{}, errNoK6
 	}
 	if response.StatusCode != http.StatusOK {
-		return status{}, fmt.Errorf("it answered %s: %.200s", response.Status, text)
+		return status{}, fmt.Errorf("it answered %d", response.StatusCode)
 	}
 	var answer status
-	return answer, json.Unmarshal(text, &answer)
+	if json.Unmarshal(text, &answer) != nil {
+		return status{}, errNoK6
+	}
+	return answer, nil
 }

@@ -243,8 +243,13 @@ func (r *TestRun) problem(ctx context.Context, test Test, pods []corev1.Pod) str
 		"kubectl logs -A -l control-plane=controller-manager,app.kubernetes.io/name=k6-operator", test.Name)
 }
 
-// Sentence is what k6 complains of in the end of its log: the message of the last error, without time and level.
+// Sentence is what k6 complains of in the end of its log: the message of the last error, without time and level. It is text, whatever the
+// log is.
 func Sentence(log string) string {
+	return strings.ToValidUTF8(complaint(log), "\uFFFD")
+}
+
+func complaint(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
 		if message, found := errorMessage(lines[i]); found {

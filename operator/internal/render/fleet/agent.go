@@ -33,6 +33,9 @@ const (
 	plainGracePeriod = 30 * time.Second
 )
 
+// AgentContainers are those beside the application that serve the agent.
+var AgentContainers = []string{initContainer, probeContainer}
+
 // agentFlags load the agent into a release that knows nothing of it. A release in embedded mode loads no module on
 // demand, so the agent's is loaded by hand; without the file the application boots all the same.
 const agentFlags = "-args_file " + agentDir + "/vm.args -pa " + agentDir + "/ebin " +

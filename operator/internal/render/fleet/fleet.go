@@ -19,7 +19,9 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	if err := checkNodeNames(c, in); err != nil {
 		return nil, err
 	}
-
+	if err := checkFlags(c); err != nil {
+		return nil, err
+	}
 	statefulSet, err := StatefulSet(c, in)
 	if err != nil {
 		return nil, err
@@ -41,7 +43,7 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	}
 	objects = append(objects, statefulSet, ClientService(c, in))
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
-	if budget := PodDisruptionBudget(c); budget != nil {
+	if budget := PodDisruptionBudget(c, in, &statefulSet.Spec.Template.Spec); budget != nil {
 		objects = append(objects, budget)
 	}
 	for _, object := range objects {

@@ -6,12 +6,14 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -115,8 +117,7 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := rendertest.Cluster(t, "smallest")
-			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			cluster := patched(t, c.spec)
 			_, err := Render(cluster, rendertest.Inputs)
 			var invalid *render.SpecError
 			if !errors.As(err, &invalid) {
@@ -126,6 +127,24 @@ func TestOverrideCannotBreakIdentity(t *testing.T) {
 				t.Errorf("the error does not say %q: %v", c.says, err)
 			}
 		})
+	}
+}
+
+// The kubelet would restart a container again and again whose liveness port it cannot find.
+func TestProbesOfPortsThatAreNotThere(t *testing.T) {
+	cluster := rendertest.Cluster(t, "smallest")
+	named := func(port string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(port)}}}
+	}
+	cluster.Spec.Probes = &v1alpha1.ProbesSpec{Startup: named("http"), Liveness: named("admin")}
+	_, err := Render(cluster, rendertest.Inputs)
+	var invalid *render.SpecError
+	if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "spec.probes.liveness asks the port admin, which the container app does not have") {
+		t.Errorf("Render = %v", err)
+	}
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, `{"containers": [{"name": "app", "ports": [{"name": "admin", "containerPort": 7000}]}]}`)}
+	if _, err := Render(cluster, rendertest.Inputs); err != nil {
+		t.Errorf("with a port of that name, Render = %v", err)
 	}
 }
 
@@ -152,8 +171,7 @@ func TestOverrideMayHaveDirectives(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cluster := rendertest.Cluster(t, "smallest")
-			cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, c.spec)}
+			cluster := patched(t, c.spec)
 			set, err := StatefulSet(cluster, rendertest.Inputs)
 			if err != nil {
 				t.Fatal(err)
@@ -177,6 +195,14 @@ func TestOperatorLabelsWinOverOverride(t *testing.T) {
 	if got := set.Spec.Template.Labels; got[render.ClusterLabel] != "shop" || got["team"] != "web" {
 		t.Errorf("labels of the pods: %v", got)
 	}
+}
+
+// patched is a LiveStashCluster with that podTemplate.spec.
+func patched(t *testing.T, patch string) *v1alpha1.LiveStashCluster {
+	t.Helper()
+	cluster := rendertest.Cluster(t, "smallest")
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, patch)}
+	return cluster
 }
 
 // override is a podTemplate.spec as the API server hands it to the operator.
@@ -228,7 +254,11 @@ func TestCheckSecretValue(t *testing.T) {
 		"a cookie and a line break":  {cookie, "monster\n", "no line break"},
 		"a cookie of 256 characters": {cookie, strings.Repeat("c", 256), "up to 255"},
 		"a secret key base":          {base, long, ""},
-		"a short secret key base":    {base, long[:63], "has 63 bytes"},
+		"a short secret key base":    {base, long[:63], "needs at least 64 bytes"},
+		"a base and a line break":    {base, long + "\n", "the key base of Secret own has a line break at its end"},
+		"a base with a NUL byte":     {base, long + "\x00" + long, "has a NUL byte"},
+		"a base with a tab":          {base, long + "\t" + long, "has a control character"},
+		"a base of random bytes":     {base, long + "\xff\xfe", "has bytes that are no UTF-8"},
 		"anything else":              {v1alpha1.SecretKeyReference{Name: "shop-redis", Key: "other"}, "-", ""},
 	}
 	for name, c := range cases {
@@ -239,6 +269,10 @@ func TestCheckSecretValue(t *testing.T) {
 			}
 			if err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.value)) {
 				t.Errorf("the error does not say %q, or tells the value: %v", c.says, err)
+			}
+			// Whoever may name a Secret need not be allowed to read it.
+			if err != nil && regexp.MustCompile(`\b63\b`).MatchString(err.Error()) {
+				t.Errorf("the error tells how long the value is: %v", err)
 			}
 		})
 	}

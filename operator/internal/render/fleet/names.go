@@ -25,6 +25,8 @@ const (
 	ConfigDigestAnnotation = "livestash.dev/config-digest"
 	// RejectedAnnotation is on the StatefulSet: render.Inputs.Rejected.
 	RejectedAnnotation = "livestash.dev/rejected"
+	// CookieAnnotation is on the StatefulSet: render.Inputs.Cookie.
+	CookieAnnotation = "livestash.dev/cookie"
 
 	// StoreAnnotation is on the pods of a fleet with Redis: which store they use, as a digest.
 	StoreAnnotation = "livestash.dev/store"

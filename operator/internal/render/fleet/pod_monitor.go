@@ -17,6 +17,9 @@ var PodMonitorKind = schema.GroupVersionKind{Group: "monitoring.coreos.com", Ver
 // PodMonitorLabel is the label of scraped series that names the LiveStashCluster.
 const PodMonitorLabel = "livestash_cluster"
 
+// mostSamples is many times what an agent or an exporter tells: an image may put anything on those ports, and Prometheus would take it.
+const mostSamples int64 = 10000
+
 // PodMonitor makes Prometheus scrape the fleet's agents, and the exporter of a Redis that this operator runs: one object for
 // both, because a pod without a port of that name is passed over. Nil when it is not enabled.
 func PodMonitor(c *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
@@ -31,6 +34,7 @@ func PodMonitor(c *v1alpha1.LiveStashCluster) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"selector":            map[string]any{"matchLabels": map[string]any{render.ClusterLabel: c.Name}},
 		"podMetricsEndpoints": endpoints,
+		"sampleLimit":         mostSamples,
 	}}}
 	object.SetGroupVersionKind(PodMonitorKind)
 	object.SetNamespace(c.Namespace)

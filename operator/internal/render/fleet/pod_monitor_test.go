@@ -39,7 +39,8 @@ const (
     - __meta_kubernetes_pod_label_livestash_dev_cluster
     targetLabel: livestash_cluster
 `
-	selectsFleet = `selector:
+	selectsFleet = `sampleLimit: 10000
+selector:
   matchLabels:
     livestash.dev/cluster: shop
 `

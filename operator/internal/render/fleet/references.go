@@ -19,6 +19,22 @@ type Reference struct {
 	Keys []string
 	// Optional is whether pods start without it.
 	Optional bool
+	// Uses are what it is read for.
+	Uses []Use
+}
+
+// Use is what a ConfigMap or Secret is read for.
+type Use struct {
+	// Field is the field of the spec that names it.
+	Field string
+	// Key is the key that is read. Empty: all.
+	Key string
+	// Optional is whether pods start without it.
+	Optional bool
+	// Environment is whether it becomes a variable of the application, or where all keys are read, each of them does.
+	Environment bool
+	// Variable is the name of that variable, or what is put before the name of each.
+	Variable string
 }
 
 // The kinds of References.
@@ -34,21 +50,25 @@ func References(c *v1alpha1.LiveStashCluster) []Reference {
 		return nil
 	}
 	var found []Reference
-	add := func(kind, name string, optional *bool, keys ...string) {
+	add := func(kind, name string, optional *bool, use Use) {
 		if name != "" {
-			found = append(found, Reference{Kind: kind, Name: name, Keys: keys, Optional: optional != nil && *optional})
+			use.Optional = optional != nil && *optional
+			found = append(found, Reference{Kind: kind, Name: name, Uses: []Use{use}})
 		}
 	}
-	variables(corev1.Container{Env: c.Spec.Env, EnvFrom: c.Spec.EnvFrom}, add)
+	variables("spec.env", corev1.Container{Name: AppContainer, Env: c.Spec.Env}, add)
+	variables("spec.envFrom", corev1.Container{Name: AppContainer, EnvFrom: c.Spec.EnvFrom}, add)
 	spec := overrideSpec(c)
 	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
-		variables(container, add)
+		variables(overrideField, container, add)
 	}
 	for _, volume := range spec.Volumes {
 		files(volume, add)
 	}
 	return merged(found)
 }
+
+const overrideField = "spec.podTemplate.spec"
 
 // overrideSpec is spec.podTemplate.spec as far as it is a PodSpec. What is wrong with it is told by withOverride.
 func overrideSpec(c *v1alpha1.LiveStashCluster) corev1.PodSpec {
@@ -62,56 +82,64 @@ func overrideSpec(c *v1alpha1.LiveStashCluster) corev1.PodSpec {
 	return spec
 }
 
-type addReference func(kind, name string, optional *bool, keys ...string)
+type addReference func(kind, name string, optional *bool, use Use)
 
-func variables(container corev1.Container, add addReference) {
+func variables(field string, container corev1.Container, add addReference) {
+	use := Use{Field: field, Environment: container.Name == AppContainer}
 	for _, env := range container.Env {
 		if env.ValueFrom == nil {
 			continue
 		}
+		use.Variable = env.Name
 		if ref := env.ValueFrom.ConfigMapKeyRef; ref != nil {
-			add(ConfigMapReference, ref.Name, ref.Optional, ref.Key)
+			use.Key = ref.Key
+			add(ConfigMapReference, ref.Name, ref.Optional, use)
 		}
 		if ref := env.ValueFrom.SecretKeyRef; ref != nil {
-			add(SecretReference, ref.Name, ref.Optional, ref.Key)
+			use.Key = ref.Key
+			add(SecretReference, ref.Name, ref.Optional, use)
 		}
 	}
+	use.Key = ""
 	for _, from := range container.EnvFrom {
+		use.Variable = from.Prefix
 		if ref := from.ConfigMapRef; ref != nil {
-			add(ConfigMapReference, ref.Name, ref.Optional)
+			add(ConfigMapReference, ref.Name, ref.Optional, use)
 		}
 		if ref := from.SecretRef; ref != nil {
-			add(SecretReference, ref.Name, ref.Optional)
+			add(SecretReference, ref.Name, ref.Optional, use)
 		}
 	}
 }
 
 func files(volume corev1.Volume, add addReference) {
 	if ref := volume.ConfigMap; ref != nil {
-		add(ConfigMapReference, ref.Name, ref.Optional, keysOf(ref.Items)...)
+		addItems(ConfigMapReference, ref.Name, ref.Optional, ref.Items, add)
 	}
 	if ref := volume.Secret; ref != nil {
-		add(SecretReference, ref.SecretName, ref.Optional, keysOf(ref.Items)...)
+		addItems(SecretReference, ref.SecretName, ref.Optional, ref.Items, add)
 	}
 	if volume.Projected == nil {
 		return
 	}
 	for _, source := range volume.Projected.Sources {
 		if ref := source.ConfigMap; ref != nil {
-			add(ConfigMapReference, ref.Name, ref.Optional, keysOf(ref.Items)...)
+			addItems(ConfigMapReference, ref.Name, ref.Optional, ref.Items, add)
 		}
 		if ref := source.Secret; ref != nil {
-			add(SecretReference, ref.Name, ref.Optional, keysOf(ref.Items)...)
+			addItems(SecretReference, ref.Name, ref.Optional, ref.Items, add)
 		}
 	}
 }
 
-func keysOf(items []corev1.KeyToPath) []string {
-	var keys []string
-	for _, item := range items {
-		keys = append(keys, item.Key)
+// addItems adds a volume's files. None: all keys.
+func addItems(kind, name string, optional *bool, items []corev1.KeyToPath, add addReference) {
+	if len(items) == 0 {
+		add(kind, name, optional, Use{Field: overrideField})
 	}
-	return keys
+	for _, item := range items {
+		add(kind, name, optional, Use{Field: overrideField, Key: item.Key})
+	}
 }
 
 // merged has each object once.
@@ -124,16 +152,25 @@ func merged(all []Reference) []Reference {
 			once = append(once, one)
 			continue
 		}
-		if len(one.Keys) == 0 || len(once[last].Keys) == 0 {
-			once[last].Keys = nil
-		} else {
-			once[last].Keys = append(once[last].Keys, one.Keys...)
-		}
-		once[last].Optional = once[last].Optional && one.Optional
+		once[last].Uses = append(once[last].Uses, one.Uses...)
 	}
 	for i := range once {
-		slices.Sort(once[i].Keys)
-		once[i].Keys = slices.Compact(once[i].Keys)
+		once[i].sumUp()
 	}
 	return once
+}
+
+// sumUp is what the uses are together.
+func (r *Reference) sumUp() {
+	r.Optional = true
+	all := false
+	for _, use := range r.Uses {
+		r.Optional = r.Optional && use.Optional
+		all = all || use.Key == ""
+		r.Keys = append(r.Keys, use.Key)
+	}
+	slices.Sort(r.Keys)
+	if r.Keys = slices.Compact(r.Keys); all {
+		r.Keys = nil
+	}
 }

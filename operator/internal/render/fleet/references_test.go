@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -47,9 +48,27 @@ func TestReferences(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(c.spec), &cluster.Spec); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, References(cluster)); diff != "" {
+			if diff := cmp.Diff(c.want, References(cluster), cmpopts.IgnoreFields(Reference{}, "Uses")); diff != "" {
 				t.Errorf("References (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestUses(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{}
+	spec := `{env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: a, optional: true}}}], envFrom: [{prefix: B_, secretRef: {name: s}}],
+	  podTemplate: {spec: {volumes: [{name: v, secret: {secretName: s, items: [{key: c, path: c}]}}], containers: [{name: log, envFrom: [{secretRef: {name: s}}]}]}}}`
+	if err := yaml.Unmarshal([]byte(spec), &cluster.Spec); err != nil {
+		t.Fatal(err)
+	}
+	want := []Reference{{Kind: "Secret", Name: "s", Uses: []Use{
+		{Field: "spec.env", Key: "a", Optional: true, Environment: true, Variable: "A"},
+		{Field: "spec.envFrom", Environment: true, Variable: "B_"},
+		{Field: "spec.podTemplate.spec"},
+		{Field: "spec.podTemplate.spec", Key: "c"},
+	}}}
+	if diff := cmp.Diff(want, References(cluster)); diff != "" {
+		t.Errorf("References (-want +got):\n%s", diff)
 	}
 }

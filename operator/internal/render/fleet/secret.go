@@ -71,9 +71,15 @@ func CheckSecretValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyRefere
 		return render.SpecErrorf("the key %s of Secret %s is no Erlang cookie: use up to 255 letters, digits and the signs _ . @ = + / -, starting with a letter or digit, with no line break at the end",
 			ref.Key, ref.Name)
 	}
-	if own := c.Spec.SecretKeyBase.Ref(); own != nil && *own == ref && len(value) < leastSecretKeyBase {
-		return render.SpecErrorf("the key %s of Secret %s has %d bytes: SECRET_KEY_BASE needs at least %d; `mix phx.gen.secret` makes one",
-			ref.Key, ref.Name, len(value), leastSecretKeyBase)
+	own := c.Spec.SecretKeyBase.Ref()
+	isBase := own != nil && *own == ref
+	if unprintable := render.Unprintable(value); isBase && unprintable != "" {
+		return render.SpecErrorf("the key %s of Secret %s has %s, and is used as SECRET_KEY_BASE as it is: write the value again without that; `mix phx.gen.secret | tr -d '\\n'` prints one",
+			ref.Key, ref.Name, unprintable)
+	}
+	if isBase && len(value) < leastSecretKeyBase {
+		return render.SpecErrorf("the key %s of Secret %s is too short: SECRET_KEY_BASE needs at least %d bytes; `mix phx.gen.secret` makes one",
+			ref.Key, ref.Name, leastSecretKeyBase)
 	}
 	return redis.CheckSecretValue(c, ref, value)
 }

@@ -26,6 +26,9 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 	if err != nil {
 		return nil, err
 	}
+	if err := checkProbes(template.Spec.Containers[0]); err != nil {
+		return nil, err
+	}
 	metadata := render.ObjectMeta(c, c.Name)
 	metadata.Annotations = annotations(in)
 	return &appsv1.StatefulSet{
@@ -56,6 +59,9 @@ func annotations(in render.Inputs) map[string]string {
 	kept := render.Merged(nil, preparedAnnotation(in))
 	if in.Rejected != "" {
 		kept = render.Merged(kept, map[string]string{RejectedAnnotation: in.Rejected})
+	}
+	if in.Cookie != "" {
+		kept = render.Merged(kept, map[string]string{CookieAnnotation: in.Cookie})
 	}
 	return kept
 }
@@ -125,7 +131,11 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in render.Inputs) (corev1.PodTemp
 	if c.AgentEnabled() {
 		withAgent(&template.Spec, c, in)
 	}
-	return withOverride(template, c)
+	template, err := withOverride(template, c)
+	if err != nil || in.AllowPrivileged {
+		return template, err
+	}
+	return template, checkPrivileges(&template, c.Name)
 }
 
 func appContainer(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container {

@@ -84,7 +84,7 @@ func Managed(c *v1alpha1.LiveStashCluster, in render.Inputs) []client.Object {
 	if policy := NetworkPolicy(c, in); policy != nil {
 		objects = append(objects, policy)
 	}
-	if volume := Volume(c, redis); volume != nil {
+	if volume := Volume(c, redis, in); volume != nil {
 		objects = append(objects, volume)
 	}
 	objects = append(objects, StatefulSet(c, redis, config, in))
@@ -116,7 +116,7 @@ tcp-keepalive 60
 
 // Volume is what the stashes are kept on. It is no template of the StatefulSet, so that it can grow and go. Nil without
 // persistence.
-func Volume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.PersistentVolumeClaim {
+func Volume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in render.Inputs) *corev1.PersistentVolumeClaim {
 	if redis.Persistence == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func Volume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: redis.Persistence.StorageClassName,
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: redis.Persistence.VolumeSize()},
+				Requests: corev1.ResourceList{corev1.ResourceStorage: ptr.Deref(in.RedisVolumeSize, redis.Persistence.VolumeSize())},
 			},
 		},
 	}
@@ -234,8 +234,8 @@ func CheckSecretValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyRefere
 	if is(external.URLSecretRef, ref) {
 		return checkURL(external, ref, value)
 	}
-	if is(external.PasswordSecretRef, ref) && bytes.ContainsAny(value, "\r\n") {
-		return render.SpecErrorf("the key %s of Secret %s has a line break, and is used as the password as it is: remove it", ref.Key, ref.Name)
+	if unprintable := render.Unprintable(value); is(external.PasswordSecretRef, ref) && unprintable != "" {
+		return render.SpecErrorf("the key %s of Secret %s has %s, and is used as the password as it is: remove that", ref.Key, ref.Name, unprintable)
 	}
 	if is(external.CASecretRef, ref) {
 		block, _ := pem.Decode(value)
@@ -247,26 +247,36 @@ func CheckSecretValue(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyRefere
 	return nil
 }
 
+// checkURL tells no part of the URL: a password that is not percent-encoded may be anywhere in it.
 func checkURL(external *v1alpha1.ExternalRedis, ref v1alpha1.SecretKeyReference, value []byte) error {
 	const form = "redis://[[user]:password@]host[:port][/database], or rediss:// for TLS"
 	if bytes.ContainsAny(value, " \t\r\n") {
 		return render.SpecErrorf("the key %s of Secret %s has a space or a line break: remove it, and percent-encode those of the password", ref.Key, ref.Name)
 	}
 	parsed, err := url.Parse(string(value))
-	if err != nil || parsed.Hostname() == "" {
-		// The parser's own words would tell the value.
+	if err != nil || parsed.Hostname() == "" || strings.Contains(parsed.Path+parsed.RawQuery+parsed.Fragment, "@") {
+		// The parser's own words would tell the value, and what it takes for the path of a URL may be the rest of a password.
 		return render.SpecErrorf("the key %s of Secret %s is no URL of a Redis server: use %s; characters of the password like # and / are percent-encoded", ref.Key, ref.Name, form)
 	}
 	if parsed.Scheme != "redis" && parsed.Scheme != "rediss" {
-		return render.SpecErrorf("the URL in the key %s of Secret %s starts with %s://, which LiveStash does not know: use %s", ref.Key, ref.Name, parsed.Scheme, form)
+		return render.SpecErrorf("the URL in the key %s of Secret %s starts with neither redis:// nor rediss://, which is all that LiveStash knows: use %s", ref.Key, ref.Name, form)
+	}
+	if port := parsed.Port(); port != "" && !isPort(port) {
+		return render.SpecErrorf("the URL in the key %s of Secret %s has no port from 1 to 65535: correct it, or leave it out for %d", ref.Key, ref.Name, redisPort)
 	}
 	if !databasePath.MatchString(parsed.Path) {
-		return render.SpecErrorf("the URL in the key %s of Secret %s has the path %s, which is not the number of a database: use %s", ref.Key, ref.Name, parsed.Path, form)
+		return render.SpecErrorf("the URL in the key %s of Secret %s has a path that is not the number of a database: use %s; characters of the password like # and / are percent-encoded",
+			ref.Key, ref.Name, form)
 	}
 	if external.CASecretRef != nil && parsed.Scheme != "rediss" {
 		return render.SpecErrorf("the URL in the key %s of Secret %s is without TLS, and caSecretRef is only read with it: let the URL start with rediss://, or remove caSecretRef", ref.Key, ref.Name)
 	}
 	return nil
+}
+
+func isPort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && port > 0
 }
 
 // IsPassword is whether the fleet's password for Redis comes from that key, and reaches the pods in a URL.

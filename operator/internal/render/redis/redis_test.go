@@ -106,15 +106,24 @@ func TestCheckSecretValue(t *testing.T) {
 		"a password with a space":           {managed, "s3 cret", "without spaces"},
 		"a URL":                             {byURL, "redis://:s3cret@redis:6379/3", ""},
 		"a URL with TLS":                    {byURL, "rediss://shop:s3cret@redis", ""},
-		"a URL of another kind":             {byURL, "http://redis", "starts with http://"},
+		"a URL of another kind":             {byURL, "http://redis", "starts with neither redis:// nor rediss://"},
 		"a URL without a scheme":            {byURL, "redis:6379", "is no URL of a Redis server"},
 		"a URL without a host":              {byURL, "redis:///0", "is no URL of a Redis server"},
 		"a URL with a line break":           {byURL, "redis://redis\n", "has a space or a line break"},
 		"a URL with a raw password":         {byURL, "redis://:s3#cret@redis", "percent-encoded"},
+		"a raw / in a password":             {byURL, "redis://user:12/s3cret@redis", "is no URL of a Redis server"},
+		"a raw # in a password":             {byURL, "redis://user:12#s3cret@redis", "is no URL of a Redis server"},
+		"a raw ? in a password":             {byURL, "redis://user:12?s3cret@redis", "is no URL of a Redis server"},
+		"a password with a scheme":          {byURL, "s3cret://redis", "starts with neither"},
 		"a URL with a path":                 {byURL, "redis://redis/shop", "not the number of a database"},
+		"a URL with a port that is none":    {byURL, "redis://redis:99999", "has no port from 1 to 65535"},
+		"a URL with port 0":                 {byURL, "redis://redis:0", "has no port from 1 to 65535"},
+		"a URL with a password for a path":  {byURL, "redis://shop/s3cret@redis", "is no URL of a Redis server"},
+		"a URL with a password for a kind":  {byURL, "s3cret://redis", "starts with neither redis:// nor rediss://"},
 		"a URL without TLS and authorities": {byURLWithCA, "redis://redis", "let the URL start with rediss://"},
 		"an external password":              {byHost, "any thing goes", ""},
-		"an external password and a line":   {byHost, "s3cret\n", "has a line break"},
+		"an external password and a line":   {byHost, "s3cret\n", "has a line break at its end"},
+		"an external password with a NUL":   {byHost, "s3cret\x00", "has a NUL byte"},
 		"authorities that are none":         {authorities, "s3cret", "has no certificate in PEM"},
 	}
 	for name, c := range cases {
@@ -269,5 +278,16 @@ func TestAccessIsKept(t *testing.T) {
 	access.Keep(login)
 	if kept, is := Kept(login); !is || !cmp.Equal(kept, access) {
 		t.Errorf("kept is %v, want %v", kept, access)
+	}
+}
+
+// The exporter logs in to Redis. Whoever reaches it must not have it log in to a server of their own, nor read what is stashed.
+func TestExporterServesMetricsAlone(t *testing.T) {
+	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{})
+	container := exporter(cluster, &v1alpha1.ManagedRedis{}, rendertest.Inputs)
+	for _, name := range []string{"REDIS_EXPORTER_DISABLE_SCRAPE_ENDPOINT", "REDIS_EXPORTER_DISABLE_EXPORTING_KEY_VALUES"} {
+		if !slices.ContainsFunc(container.Env, func(one corev1.EnvVar) bool { return one.Name == name && one.Value == "true" }) {
+			t.Errorf("the exporter is not told %s", name)
+		}
 	}
 }

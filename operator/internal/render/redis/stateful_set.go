@@ -21,6 +21,12 @@ const (
 	dataDir    = "/data"
 )
 
+// The containers of the Redis that this operator runs.
+const (
+	ServerContainer   = "redis"
+	ExporterContainer = "exporter"
+)
+
 // AccessAnnotation is on the pods of the Redis that this operator runs: render.Inputs.RedisAccessUID.
 const AccessAnnotation = "livestash.dev/redis-access"
 
@@ -59,7 +65,7 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, con
 						"livestash.dev/redis-config": render.Digest(config.Data[configFile]),
 						// Another Secret has another password of the operator, which Redis only learns when it starts.
 						AccessAnnotation: in.RedisAccessUID,
-						"kubectl.kubernetes.io/default-container": "redis",
+						"kubectl.kubernetes.io/default-container": ServerContainer,
 					},
 				},
 				Spec: corev1.PodSpec{
@@ -105,7 +111,7 @@ func server(redis *v1alpha1.ManagedRedis, in render.Inputs) corev1.Container {
 		image = in.RedisImage
 	}
 	return corev1.Container{
-		Name:    "redis",
+		Name:    ServerContainer,
 		Image:   image,
 		Command: []string{"redis-server", configDir + "/" + configFile},
 		Ports:   []corev1.ContainerPort{{Name: "redis", ContainerPort: redisPort, Protocol: corev1.ProtocolTCP}},
@@ -148,7 +154,7 @@ func exporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in ren
 		image = in.RedisExporterImage
 	}
 	return corev1.Container{
-		Name:  "exporter",
+		Name:  ExporterContainer,
 		Image: image,
 		Env: []corev1.EnvVar{
 			render.Value("REDIS_ADDR", fmt.Sprintf("redis://127.0.0.1:%d", redisPort)),
@@ -157,6 +163,9 @@ func exporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in ren
 				LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
 				Key:                  exporterPasswordKey,
 			}}},
+			// /scrape?target= would take these to any server. Variables and no flags: an older exporter does not start with flags it does not know.
+			render.Value("REDIS_EXPORTER_DISABLE_SCRAPE_ENDPOINT", "true"),
+			render.Value("REDIS_EXPORTER_DISABLE_EXPORTING_KEY_VALUES", "true"),
 		},
 		Ports: []corev1.ContainerPort{{Name: ExporterPortName, ContainerPort: exporterPort, Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{

@@ -37,6 +37,9 @@ defmodule Workload.Config do
   # The length Plug asks for; the operator's and `mix phx.gen.secret`'s secrets have it.
   @secret_bytes 64
 
+  # The longest spec.ttl that a LiveStashCluster takes, 720h, in seconds.
+  @longest_ttl 2_592_000
+
   @doc "Reads the configuration from an environment, or says in one sentence what is wrong with it."
   @spec read(%{String.t() => String.t()}) :: {:ok, t()} | {:error, String.t()}
   def read(env) do
@@ -44,7 +47,7 @@ defmodule Workload.Config do
          {:ok, secret} <- secret(env),
          {:ok, redis} <- redis(env),
          {:ok, adapters} <- adapters(env, redis),
-         {:ok, ttl} <- integer(env, "LIVE_STASH_TTL", "300", 1..86_400),
+         {:ok, ttl} <- integer(env, "LIVE_STASH_TTL", "300", 1..@longest_ttl),
          {:ok, payload_keys} <- integer(env, "STASH_PAYLOAD_KEYS", "150", 0..100_000),
          {:ok, cluster} <- cluster(env) do
       {:ok,

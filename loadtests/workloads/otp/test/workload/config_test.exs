@@ -63,6 +63,7 @@ defmodule Workload.ConfigTest do
         {"PORT", "http", "PORT"},
         {"LIVE_STASH_TTL", "0", "LIVE_STASH_TTL"},
         {"LIVE_STASH_TTL", "60s", "LIVE_STASH_TTL"},
+        {"LIVE_STASH_TTL", "2592001", "from 1 to 2592000"},
         {"STASH_PAYLOAD_KEYS", "-1", "from 0 to 100000"},
         {"STASH_PAYLOAD_KEYS", "100001", "from 0 to 100000"},
         {"STASH_PAYLOAD_KEYS", "5KB", "STASH_PAYLOAD_KEYS"},

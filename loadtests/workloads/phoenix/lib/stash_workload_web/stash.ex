@@ -1,13 +1,11 @@
 defmodule StashWorkloadWeb.Stash do
   @moduledoc """
-  LiveStash for a LiveView whose adapter is its live action: `:none` does without.
+  LiveStash for a LiveView whose live action is the adapter of this release, or `:none`, which
+  does without.
 
   `use LiveStash` fixes adapter and TTL when the module is compiled. Here both come from the
-  route and the environment, so the hook calls `LiveStash.init_stash/3` itself, as
-  `use LiveStash` does.
+  environment, so the hook calls `LiveStash.init_stash/3` itself, as `use LiveStash` does.
   """
-
-  @stored_keys [:count, :payload]
 
   @adapters %{
     ets: LiveStash.Adapters.ETS,
@@ -16,21 +14,27 @@ defmodule StashWorkloadWeb.Stash do
     mnesia: LiveStash.Adapters.Mnesia
   }
 
-  @doc "The LiveView `on_mount` callback."
-  def on_mount(:default, _params, _session, %{assigns: %{live_action: :none}} = socket) do
+  @doc "The LiveView `on_mount` callback; its argument are the assigns to stash."
+  def on_mount(stored_keys, params, session, socket)
+
+  def on_mount(_stored_keys, _params, _session, %{assigns: %{live_action: :none}} = socket) do
     {:cont, socket}
   end
 
-  def on_mount(:default, _params, session, socket) do
-    {:cont, LiveStash.init_stash(socket, session, options(socket.assigns.live_action))}
+  # contract: docs/reference/environment.md shows the lines from here to its end.
+  def on_mount(stored_keys, _params, session, socket) do
+    options = [stored_keys: stored_keys] ++ Application.fetch_env!(:stash_workload, :stash)
+    {:cont, LiveStash.init_stash(socket, session, options)}
   end
+
+  # end of the contract
 
   @doc "Whether this release was started with the adapter that `name` needs."
   @spec active?(String.t()) :: boolean()
   def active?("none"), do: true
 
   def active?(name) do
-    adapter = Application.fetch_env!(:stash_workload, :stash_adapter)
+    adapter = Application.fetch_env!(:stash_workload, :stash)[:adapter]
 
     Enum.any?(@adapters, fn {action, module} ->
       module == adapter and Atom.to_string(action) == name
@@ -47,15 +51,4 @@ defmodule StashWorkloadWeb.Stash do
   @spec stash(Phoenix.LiveView.Socket.t()) :: Phoenix.LiveView.Socket.t()
   def stash(%{assigns: %{live_action: :none}} = socket), do: socket
   def stash(socket), do: LiveStash.stash(socket)
-
-  defp options(action) do
-    [
-      adapter: Map.fetch!(@adapters, action),
-      stored_keys: @stored_keys,
-      ttl: Application.fetch_env!(:stash_workload, :stash_ttl)
-    ] ++ adapter_options(action)
-  end
-
-  defp adapter_options(:browser_memory), do: [security_mode: :sign]
-  defp adapter_options(_action), do: []
 end

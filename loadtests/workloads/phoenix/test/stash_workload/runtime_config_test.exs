@@ -17,6 +17,28 @@ defmodule StashWorkload.RuntimeConfigTest do
     end
   end
 
+  test "what LiveStash is told follows adapter and TTL of the environment" do
+    alias LiveStash.Adapters.{BrowserMemory, ETS, Mnesia}
+
+    assert stash(%{}) == {[ETS], [adapter: ETS, ttl: 300]}
+
+    assert stash(%{"LIVE_STASH_ADAPTER" => "mnesia", "LIVE_STASH_TTL" => "60"}) ==
+             {[Mnesia], [adapter: Mnesia, ttl: 60]}
+
+    assert stash(%{"LIVE_STASH_ADAPTER" => "browser_memory"}) ==
+             {[BrowserMemory], [adapter: BrowserMemory, ttl: 300, security_mode: :sign]}
+
+    assert stash(%{"LIVE_STASH_ADAPTER" => "none"}) == {[], [adapter: nil, ttl: 300]}
+  end
+
+  defp stash(environment) do
+    System.put_env(environment)
+    config = Config.Reader.read!("config/runtime.exs", env: :test)
+    {config[:live_stash][:adapters], config[:stash_workload][:stash]}
+  after
+    Enum.each(Map.keys(environment), &System.delete_env/1)
+  end
+
   defp payload_keys(value) do
     if value, do: System.put_env("STASH_PAYLOAD_KEYS", value)
     Config.Reader.read!("config/runtime.exs", env: :test)[:stash_workload][:payload_keys]

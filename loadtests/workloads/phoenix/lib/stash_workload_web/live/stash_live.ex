@@ -9,7 +9,7 @@ defmodule StashWorkloadWeb.StashLive do
   alias StashWorkload.Payload
   alias StashWorkloadWeb.Stash
 
-  on_mount Stash
+  on_mount {Stash, [:count, :payload]}
 
   @impl true
   def mount(_params, _session, socket) do

@@ -1,0 +1,30 @@
+package apply
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// `kubectl delete --cascade=orphan` deletes an owner and leaves what it owned, without an owner. When the owner is made again, it is a new
+// one, and has to take that back: with a Secret of another content, for example, it would lose what the old one kept.
+
+// IsLeft is whether an object has no owner, and all labels that objects of an owner have.
+func IsLeft(object client.Object, labels map[string]string) bool {
+	if len(object.GetOwnerReferences()) > 0 || !object.GetDeletionTimestamp().IsZero() || len(labels) == 0 {
+		return false
+	}
+	has := object.GetLabels()
+	for name, value := range labels {
+		if has[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// checkOwner returns a ConflictError unless the owner controls the object, or may take it back.
+func (a Applier) checkOwner(owner, live, want client.Object) error {
+	if a.TakesBack && live.GetAnnotations()[Annotation] != "" && IsLeft(live, want.GetLabels()) {
+		return nil
+	}
+	return a.CheckOwner(owner, live)
+}

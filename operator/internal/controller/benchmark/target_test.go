@@ -1,0 +1,117 @@
+package benchmark
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+)
+
+// targetSays waits until condition TargetReady has that status and says that.
+func targetSays(t *testing.T, b *v1alpha1.LiveStashBenchmark, status metav1.ConditionStatus, says string) {
+	t.Helper()
+	reaches(t, b, fmt.Sprintf("told that its target is %s: %s", status, says), func(s v1alpha1.LiveStashBenchmarkStatus) bool {
+		found := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionTargetReady)
+		return found != nil && found.Status == status && strings.Contains(found.Message, says)
+	})
+}
+
+// A fleet that is not there yet is awaited, as the condition promises, and one that goes in the middle ends the run at once.
+func TestTargetThatComesAndGoes(t *testing.T) {
+	space := suite.Namespace(t, api)
+	b := newBenchmark(t, space, "early", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+		spec.Target = v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: "shop"}}
+	})
+	targetSays(t, b, metav1.ConditionFalse, "There is no LiveStashCluster shop in namespace "+space+": make it")
+
+	shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}
+	shop.Spec.Image, shop.Spec.Adapter, shop.Spec.TTL = fleetImage, v1alpha1.AdapterETS, &metav1.Duration{Duration: 10 * time.Second}
+	suite.Must(t, api.Create(t.Context(), shop))
+	targetSays(t, b, metav1.ConditionFalse, "the operator has not looked at it yet")
+	serves(t, shop)
+	testRunOf(t, b)
+	targetSays(t, b, metav1.ConditionTrue, "LiveStashCluster shop is available")
+
+	suite.Must(t, api.Delete(t.Context(), shop))
+	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "LiveStashCluster shop was deleted while the run went on") {
+		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
+	}
+	targetSays(t, b, metav1.ConditionFalse, "shop was deleted")
+}
+
+// serves is what the operator says of a fleet that can be measured.
+func serves(t *testing.T, cluster *v1alpha1.LiveStashCluster) {
+	t.Helper()
+	cluster.Status.ObservedGeneration = cluster.Generation
+	for kind, status := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionReconcileSucceeded: metav1.ConditionTrue, v1alpha1.ConditionAvailable: metav1.ConditionTrue,
+		v1alpha1.ConditionClustered: metav1.ConditionTrue, v1alpha1.ConditionStoreReady: metav1.ConditionTrue, v1alpha1.ConditionProgressing: metav1.ConditionFalse,
+	} {
+		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test"})
+	}
+	suite.Must(t, api.Status().Update(t.Context(), cluster))
+}
+
+// A fleet whose image cannot be had says so while it is awaited, not after the deadline.
+func TestUnreadyNamesWhatHoldsItUp(t *testing.T) {
+	const image = "pod shop-0, container app: ErrImagePull; the image nowhere/shop:1 cannot be had"
+	for reason, want := range map[string]string{
+		v1alpha1.ReasonPodFailing:     "Available is False: 0 of 1 pods ready; " + image,
+		v1alpha1.ReasonWaitingForPods: "Available is False: 0 of 1 pods ready",
+	} {
+		shop := &v1alpha1.LiveStashCluster{}
+		shop.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionReconcileSucceeded, Status: metav1.ConditionTrue},
+			{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Message: "0 of 1 pods ready"},
+			{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reason, Message: image},
+		}
+		if got := unready(shop); got != want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+}
+
+// What the API cannot see of a deadline, as with scale and Visits, is told before anything is made.
+func TestDeadlineThatNoRunKeeps(t *testing.T) {
+	b := newBenchmark(t, suite.Namespace(t, api), "short", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+		spec.Scenario, spec.RunDeadline = v1alpha1.ScenarioVisits, &metav1.Duration{Duration: time.Minute}
+	})
+	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "lasts 35s, and spec.runDeadline of 1m0s leaves no time") || row.Runner != "" {
+		t.Errorf("the run is %s because %q, its runner is %q", row.Verdict, row.Message, row.Runner)
+	}
+}
+
+// So does an image of k6 that cannot be had, with k6-operator and with a Job.
+func TestRunnersThatDoNotStartAreNamed(t *testing.T) {
+	for kind, test := range map[v1alpha1.BenchmarkRunner]client.Object{v1alpha1.RunnerK6Operator: testRun(metav1.ObjectMeta{}), v1alpha1.RunnerJob: &batchv1.Job{}} {
+		t.Run(string(kind), func(t *testing.T) {
+			b := newBenchmark(t, suite.Namespace(t, api), "unpulled", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Runner = kind })
+			reaches(t, b, "begun", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return len(s.Runs) > 0 && s.Runs[0].Runner != "" })
+			suite.Eventually(t, func() error {
+				return api.Get(t.Context(), client.ObjectKey{Namespace: b.Namespace, Name: b.Status.Runs[0].Runner}, test)
+			})
+			pod := newPod(t, b, b.Status.Runs[0].Runner+"-initializer")
+			pod.Labels[batchv1.JobCompletionIndexAnnotation] = "0"
+			suite.Must(t, controllerutil.SetControllerReference(test, pod, scheme()))
+			suite.Must(t, api.Update(t.Context(), pod))
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "k6", State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "nowhere/k6:1: not found"},
+			}}}
+			suite.Must(t, api.Status().Update(t.Context(), pod))
+			reaches(t, b, "told what is wrong", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
+				complete := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionComplete)
+				return complete != nil && strings.Contains(complete.Message, "ErrImagePull: nowhere/k6:1: not found")
+			})
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+)
+
+// orphan plays `kubectl delete --cascade=orphan`, and the garbage collector.
+func orphan(t *testing.T, cluster *v1alpha1.LiveStashCluster, children []client.Object) {
+	t.Helper()
+	suite.Must(t, api.Delete(t.Context(), cluster, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	for _, child := range children {
+		suite.Must(t, get(t, child))
+		before := child.DeepCopyObject().(client.Object)
+		child.SetOwnerReferences(nil)
+		suite.Must(t, api.Patch(t.Context(), child, client.MergeFrom(before)))
+	}
+	suite.Must(t, get(t, cluster))
+	cluster.Finalizers = nil
+	suite.Must(t, api.Update(t.Context(), cluster))
+}
+
+// Whoever deletes a LiveStashCluster alone and makes it again keeps the Secrets, and with them every session, and no pod is replaced.
+func TestWhatWasLeftIsTakenBack(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	spec := func(spec *v1alpha1.LiveStashClusterSpec) {
+		managedRedisFleet(spec)
+		withTLS(spec)
+	}
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+	left := append(children(namespace),
+		&corev1.Secret{ObjectMeta: named("shop-redis")}, &corev1.Secret{ObjectMeta: named("shop-redis-acl")},
+		&corev1.Secret{ObjectMeta: named("shop-distribution-ca")}, &corev1.Secret{ObjectMeta: named("shop-distribution-tls")},
+		&corev1.ConfigMap{ObjectMeta: named("shop-distribution")}, &corev1.ConfigMap{ObjectMeta: named("shop-redis")},
+		&appsv1.StatefulSet{ObjectMeta: named("shop-redis")}, &corev1.Service{ObjectMeta: named("shop-redis")},
+		&networkingv1.NetworkPolicy{ObjectMeta: named("shop-redis")}, &policyv1.PodDisruptionBudget{ObjectMeta: named("shop-redis")},
+	)
+	before := newCluster(t, namespace, spec)
+	reconciled(t, before)
+	acted(t, before, "a", "a")
+	pods := []*corev1.Pod{fleetPod(t, before, 0, "a"), fleetPod(t, before, 1, "a")}
+	orphan(t, before, left)
+	generations := map[string]int64{}
+	for _, child := range left {
+		generations[string(child.GetUID())] = child.GetGeneration()
+	}
+	// Copies that somebody has made of them carry the labels too.
+	copied := &corev1.Secret{ObjectMeta: named("shop-secrets-backup")}
+	copied.Labels = left[0].GetLabels()
+	suite.Must(t, api.Create(t.Context(), copied))
+
+	cluster := newCluster(t, namespace, spec)
+	reconciled(t, cluster)
+	for _, child := range left {
+		suite.Must(t, get(t, child))
+		generation, same := generations[string(child.GetUID())]
+		if !same || generation != child.GetGeneration() || !metav1.IsControlledBy(child, cluster) {
+			t.Errorf("%T %s: the same: %v, generation %d, was %d, owners %+v", child, child.GetName(), same, child.GetGeneration(), generation, child.GetOwnerReferences())
+		}
+	}
+	for _, pod := range pods {
+		suite.Must(t, get(t, pod))
+		if !pod.DeletionTimestamp.IsZero() {
+			t.Errorf("%s is replaced", pod.Name)
+		}
+	}
+	suite.Must(t, get(t, copied))
+	if len(copied.OwnerReferences) > 0 {
+		t.Error("a copy was taken")
+	}
+	eventSays(t, namespace, v1alpha1.ReasonTakenBack, "Secret shop-secrets")
+	t.Cleanup(func() { _ = api.Delete(context.Background(), copied) })
+}
+
+// A Secret that was restored by hand is taken over by those who say so, and its values are kept.
+func TestARestoredSecretIsTakenOver(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-secrets"},
+		Data:       map[string][]byte{"cookie": []byte("c"), "secret-key-base": []byte("s")},
+	}
+	suite.Must(t, api.Create(t.Context(), secret))
+	cluster := newCluster(t, namespace, nil)
+	label := "kubectl label secret -n " + namespace + " shop-secrets livestash.dev/cluster=shop app.kubernetes.io/managed-by=livestash-operator"
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonNameConflict, "loses every session", label)
+
+	secret.Labels = map[string]string{"livestash.dev/cluster": "shop", "app.kubernetes.io/managed-by": "livestash-operator"}
+	suite.Must(t, api.Update(t.Context(), secret))
+	reconciled(t, cluster)
+	uid := secret.UID
+	suite.Must(t, get(t, secret))
+	if secret.UID != uid || !metav1.IsControlledBy(secret, cluster) || string(secret.Data["cookie"]) != "c" {
+		t.Errorf("the Secret is %+v", secret)
+	}
+}
+
+// It is also taken back when that was found out too late, as after a change of owner references by hand.
+func TestWhatLostItsOwnerIsTakenBack(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
+	reconciled(t, cluster)
+	for _, child := range children(cluster.Namespace) {
+		suite.Must(t, get(t, child))
+		before := child.DeepCopyObject().(client.Object)
+		child.SetOwnerReferences(nil)
+		suite.Must(t, api.Patch(t.Context(), child, client.MergeFrom(before)))
+		looks(t, cluster, "an owner is gone")
+		suite.Eventually(t, func() error {
+			suite.Must(t, get(t, child))
+			if !metav1.IsControlledBy(child, cluster) {
+				later(t, cluster, 0)
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+	}
+	reconciled(t, cluster)
+}

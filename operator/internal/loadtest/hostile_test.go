@@ -1,0 +1,95 @@
+package loadtest
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+)
+
+const soundReport = `{"version":2,"testid":"t","runners":1,"users":5,"duration_s":60,"ran_s":60,"completed":true,"planned":5,"recovered":{"yes":5,"no":0},
+ "errors":{"timeout":1},"durations":{"join":{"count":2,"sum":3,"min":1,"max":2,"scale":3,"offset":0,"counts":[1,-3,1]}}}`
+
+// A runner's report is what a container of the tenant's wrote. What no run can have is refused, or else it would end in sums
+// that overflow and in figures that no JSON can hold, so that no report is ever written.
+func TestHostileRunnerReports(t *testing.T) {
+	if _, err := ParseRunnerReport(soundReport); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string][2]string{
+		"a count below zero":     {`"planned":5`, `"planned":-5`},
+		"an absurd count":        {`"planned":5`, `"planned":9223372036854775807`},
+		"an absurd share":        {`"yes":5`, `"yes":9223372036854775807`},
+		"absurd errors":          {`"timeout":1`, `"timeout":9223372036854775807`},
+		"an absurd time":         {`"ran_s":60`, `"ran_s":1e300`},
+		"buckets beyond numbers": {`"offset":0`, `"offset":99999999`},
+		"a gap beyond numbers":   {`-3`, `-9223372036854775808`},
+		"an absurd greatest":     {`"max":2`, `"max":1e300`},
+		"a least below zero":     {`"min":1`, `"min":-1`},
+		"a negative histogram":   {`"count":2`, `"count":-2`},
+		"an absurd sum":          {`"sum":3`, `"sum":1e300`},
+	} {
+		read, err := ParseRunnerReport(strings.Replace(soundReport, change[0], change[1], 1))
+		if err == nil {
+			text, unfit := json.Marshal(Merge([]RunnerReport{read, read}))
+			t.Errorf("%s is taken; merged it is %s (%v)", name, text, unfit)
+		}
+	}
+}
+
+// What the recorder wrote down is in a ConfigMap of the tenant's namespace.
+func TestHostileRecorders(t *testing.T) {
+	good := NewRecorder(start)
+	good.Add(after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7, HTTPIn: 3}})
+	good.Add(after(10), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 8, HTTPIn: 4}})
+	text, err := json.Marshal(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ParseRecorder(text); err != nil {
+		t.Fatal(err)
+	}
+	many := strings.Repeat("[5,7],", keptPoints)
+	for name, change := range map[string][2]string{
+		"no JSON":                {"{", "<"},
+		"an endless axis":        {"[5,7]", "[1e15,7]"},
+		"an absurd value":        {"[5,7]", "[5,1e300]"},
+		"a value below zero":     {"[5,7]", "[5,-1]"},
+		"endless points":         {"[5,7]", many + "[5,7]"},
+		"an absurd peak":         {`"peak":8`, `"peak":1e300`},
+		"an absurd answer":       {`"processes":8`, `"processes":1e300`},
+		"samples below zero":     {`"samples":2`, `"samples":-2`},
+		"a series that is none":  {`"tracks":{`, `"tracks":{"":{"peak":1},`},
+		"a series of no figures": {`"tracks":{`, `"tracks":{"colour":null,`},
+	} {
+		changed := strings.Replace(string(text), change[0], change[1], 1)
+		if changed == string(text) {
+			t.Fatalf("%s: %s is not in %s", name, change[0], text)
+		}
+		if _, err := ParseRecorder([]byte(changed)); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	// Half of one must not bring the operator down either.
+	for _, half := range []string{`{}`, `{"tracks":{}}`, `{"pods":{}}`, `null`} {
+		read, err := ParseRecorder([]byte(half))
+		if err != nil {
+			continue
+		}
+		read.Add(after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7}})
+	}
+}
+
+// A sum or a rate of figures that are believed can still be absurd.
+func TestRatesStayFinite(t *testing.T) {
+	r := NewRecorder(start)
+	r.Add(start, 1, map[string]agentclient.Metrics{"shop-0": {}})
+	r.Add(start.Add(1), 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: 1e16, CPUSeconds: math.MaxFloat64}})
+	for name, series := range r.Series() {
+		if _, err := json.Marshal(series); err != nil || series.Peak > 1e16 {
+			t.Errorf("%s: %v (%v)", name, series, err)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package podagent
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// The helper's port is open to the pod's network: whatever comes in, it ends in a path or an answer.
+func FuzzRequest(f *testing.F) {
+	f.Add([]byte("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n"))
+	f.Add([]byte("POST /readyz?x HTTP/1.0\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, request []byte) {
+		if path, problem := readRequest(bytes.NewReader(request)); (path == "") == (problem == answer{}) && !strings.HasPrefix(string(request), "GET ") {
+			t.Errorf("path %q, problem %v", path, problem)
+		}
+	})
+}
+
+// Nothing of a URL that cannot be read is told.
+func FuzzLogin(f *testing.F) {
+	f.Add("redis://user:s3cretpassword@redis:6379/0")
+	f.Add("redis://user:12/s3cretpassword@redis")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, err := parseLogin(text, "")
+		if err != nil && len(text) > 40 && strings.Contains(err.Error(), text) {
+			t.Errorf("%v tells %q", err, text)
+		}
+	})
+}
+
+// What answers on the application's port may be anything.
+func FuzzStatusLine(f *testing.F) {
+	f.Add("HTTP/1.1 200 OK")
+	f.Fuzz(func(t *testing.T, line string) {
+		if status, err := parseStatus(line); err == nil && (status < 100 || status > 599) {
+			t.Errorf("%q is %d", line, status)
+		}
+	})
+}
