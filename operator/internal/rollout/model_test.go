@@ -502,8 +502,8 @@ func (m *model) run(steps int, events bool) {
 // mostTakes is how many pods may be taken for a template.
 func (m *model) mostTakes() int {
 	switch kind := m.kinds[m.template]; {
-	case kind == good || kind == poison && m.canary == 0:
-		return math.MaxInt
+	case kind == good || kind == poison && (m.canary == 0 || m.set != nil && m.set.current == m.template):
+		return math.MaxInt // what was rolled out before is not tried
 	case kind == poison:
 		return int(m.canary) + m.disturbances // a fleet that was made smaller may have had more than it would now
 	}

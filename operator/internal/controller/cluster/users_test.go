@@ -237,3 +237,39 @@ func TestCrowded(t *testing.T) {
 		})
 	}
 }
+
+// Where there is no room for the additional pod, by a quota or on the nodes, the rollout goes on without it, and nobody is told of a fault.
+func TestRolloutWithoutRoom(t *testing.T) {
+	roomless := func(t *testing.T, pod *corev1.Pod) {
+		t.Helper()
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient memory.",
+		}}
+		suite.Must(t, api.Status().Update(t.Context(), pod))
+	}
+	for name, finds := range map[string]func(*testing.T, *v1alpha1.LiveStashCluster){
+		"on the nodes": func(t *testing.T, cluster *v1alpha1.LiveStashCluster) {
+			t.Helper()
+			roomless(t, fleetPodOn(t, cluster, 2, "b", ""))
+		},
+		"in a quota": func(*testing.T, *v1alpha1.LiveStashCluster) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, pods := fleetAtRest(t, 2, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Rollout.Surge = v1alpha1.SurgeStays })
+			for _, pod := range pods {
+				serves(t, pod, busy(2, pod.Name, 100))
+			}
+			newImage(t, cluster, "ghcr.io/acme/shop:2")
+			acted(t, cluster, "a", "b")
+			operatorTime.Ahead.Add(-int64(tellAfter)) // a pod that is missed is missed for long
+			begins(t, cluster, 0, 3)
+			finds(t, cluster)
+			looks(t, cluster, "while there is no room")
+			operatorTime.Ahead.Add(int64(tellAfter))
+			acted(t, cluster, "a", "b")
+			stops(t, cluster, "shop-1")
+			conditionSays(t, cluster, v1alpha1.ConditionProgressing, v1alpha1.ReasonRollingOut, "there is no room for an additional pod, and it goes on without")
+			condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled)
+		})
+	}
+}
