@@ -305,7 +305,7 @@ func (f *fleet) surges() bool {
 	if f.Surge == Never {
 		return false
 	}
-	return f.Surge == Always || f.Surge == Stays || f.alone()
+	return f.Surge == Always || f.Surge == Stays && f.maySwap() || f.alone()
 }
 
 // alone says whether the pod that goes next would leave nobody behind who is able or may be soon.

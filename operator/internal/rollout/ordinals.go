@@ -1,5 +1,7 @@
 package rollout
 
+import "slices"
+
 // A StatefulSet has the ordinals from Start on, without a gap. Start is 0, unless Stays has let the lowest pod go: then it is 1 until
 // the next rollout.
 
@@ -14,6 +16,19 @@ func (s Seen) stays(ordinal int32) bool { return s.has(ordinal) && ordinal < s.S
 
 // swaps says whether there is an additional pod that stays, so that one at the other end may go for it.
 func (s Seen) swaps() bool { return s.Surge == Stays && s.Start == 0 && s.Replicas == s.Desired+1 }
+
+// maySwap says whether an additional pod that stays is of use: the one at the other end is to go. Not for a trial: who tries a template
+// is who comes back from a pod that was replaced, and nobody comes back to an additional one.
+func (f *fleet) maySwap() bool {
+	if f.Replicas > f.Desired {
+		return true
+	}
+	other := f.at(f.Start)
+	if f.Start > 0 {
+		other = f.at(f.top())
+	}
+	return f.Trial == "" && (other.Name == "" || f.goes(other))
+}
 
 // wants says whether the pod of an ordinal is to stay, or to be replaced.
 func (f *fleet) wants(ordinal int32) bool {
@@ -68,12 +83,17 @@ func (f *fleet) at(ordinal int32) Pod {
 	return Pod{}
 }
 
-// next is the pod that goes next of those that have to and are able. One that can go for the additional pod is the last.
+// next is the pod that goes next of those that have to and are able: the highest. One that can go for the additional pod is the last.
 func (f *fleet) next() (Pod, bool) {
-	goes := func(p Pod) bool { return f.goes(p) && p.able() }
-	pod, found := f.find(func(p Pod) bool { return goes(p) && (!f.swaps() || p.Ordinal != f.spare) })
-	if found {
-		return pod, true
+	able := slices.DeleteFunc(slices.Clone(f.here), func(p Pod) bool { return !f.wants(p.Ordinal) || !f.goes(p) || !p.able() })
+	if f.Surge == Stays && f.Start > 0 {
+		slices.Reverse(able) // the highest is to go for the additional one, which will be below
 	}
-	return f.find(goes)
+	switch {
+	case len(able) == 0:
+		return Pod{}, false
+	case f.swaps() && len(able) > 1 && able[0].Ordinal == f.spare:
+		return able[1], true
+	}
+	return able[0], true
 }
