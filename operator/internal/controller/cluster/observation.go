@@ -238,7 +238,7 @@ func (o *observation) targets() []observe.Target {
 func (p *pass) trouble() string {
 	for i := range p.seen.members {
 		m := &p.seen.members[i]
-		if trouble := podTrouble(m.Pod); trouble != "" && !(p.plan.Forgoes && m.roomless()) {
+		if trouble := podTrouble(m.Pod); trouble != "" && (!p.plan.Forgoes || !m.roomless()) {
 			return trouble
 		}
 	}
