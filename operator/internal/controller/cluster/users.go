@@ -141,8 +141,8 @@ func (o *observation) stops() string {
 func (o *observation) connections(revision string) (all, most int64, busiest string) {
 	for i := range o.members {
 		m := &o.members[i]
-		asked := m.answer.Err != nil || !m.answer.At.IsZero()
-		if !o.ready[m.Name] || !asked {
+		unasked := m.agentPort != 0 && m.answer.Err == nil && m.answer.At.IsZero()
+		if !o.ready[m.Name] || unasked {
 			continue
 		}
 		if m.answer.Err != nil || m.answer.Status.Sockets == nil {

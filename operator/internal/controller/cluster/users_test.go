@@ -15,6 +15,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
 )
 
 // busy is what the agent of a pod says that has so many connections, and is well.
@@ -207,6 +208,13 @@ func TestCrowded(t *testing.T) {
 		"no factor that can be one": {factor: "many", sockets: []int64{100, 100, 0}},
 		"an agent of before": {
 			sockets: []int64{100, 100, 0}, change: func(m []member) { m[0].answer.Status.Sockets = nil }, says: "shop-0 does not tell how many connections it has",
+		},
+		"no agent": {
+			sockets: []int64{100, 100, 0}, change: func(m []member) {
+				for i := range m {
+					m[i].agentPort, m[i].answer = 0, observe.Answer{}
+				}
+			}, says: "shop-0 does not tell how many connections it has",
 		},
 		"silence":                  {sockets: []int64{100, 100, 0}, change: func(m []member) { m[2].answer.Err = errors.New("refused") }, says: "shop-2 does not tell"},
 		"too many while one stops": {sockets: []int64{0, 0, 300}, revision: "b", change: func(m []member) { stopping(&m[0]) }},
