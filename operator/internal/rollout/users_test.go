@@ -123,6 +123,67 @@ func TestUsersAreMovedOnce(t *testing.T) {
 	}
 }
 
+// TestEventsWhileUsersAreLed has something else happen at the moment when users begin to be led to new pods alone. The fleet gets to rest, and
+// all the time whoever connects finds a pod: see open.
+func TestEventsWhileUsersAreLed(t *testing.T) {
+	fresh := func(m *model) *simPod {
+		return &m.pods[slices.IndexFunc(m.pods, func(p simPod) bool { return m.ready(p) && p.template == m.service.template })]
+	}
+	events := map[string]func(*model){
+		"it is evicted": func(m *model) { m.remove(fresh(m).uid, "evicted") },
+		"it crashes":    func(m *model) { fresh(m).away = 8 },
+		"its node dies": func(m *model) { p := fresh(m); p.dead = true; m.remove(p.uid, "tainted away") },
+		"the operator is down": func(m *model) {
+			for range 30 {
+				m.tick()
+				m.reconnect()
+				m.open()
+				m.control()
+				m.record()
+			}
+			m.setAt, m.podsAt, m.answersAt, m.written = len(m.history)-1, len(m.history)-1, len(m.history)-1, 0
+		},
+		"fewer pods": func(m *model) { m.desired-- },
+		"more pods":  func(m *model) { m.desired += 2 },
+		"a bad image": func(m *model) {
+			m.newTemplate(noImage)
+			m.run(60, false)
+			m.newTemplate(good)
+		},
+		"the template before": func(m *model) { m.change(0) },
+		"a pause": func(m *model) {
+			m.paused = "paused"
+			m.run(30, false)
+			fresh := slices.IndexFunc(m.pods, func(p simPod) bool { return p.template == m.template })
+			m.remove(m.pods[fresh].uid, "deleted")
+			m.run(30, false)
+			m.paused = ""
+		},
+	}
+	for name, event := range events {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(60) {
+				m := newModel(t, seed, observer{lag: int(seed % 4), confirms: true})
+				m.desired, m.surge, m.canary, m.kinds = []int32{2, 3, 5}[seed%3], []Surge{Stays, Auto}[seed%2], 0, []kind{good}
+				m.record()
+				m.operate()
+				m.rests(500)
+				m.newTemplate(good)
+				for steps := 0; !m.service.apart || !slices.ContainsFunc(m.pods, func(p simPod) bool { return m.ready(p) && p.template == m.service.template }); steps++ {
+					if steps > 500 {
+						m.failf("users are not led to new pods")
+					}
+					m.run(1, false)
+				}
+				event(m)
+				m.run(100, false)
+				m.heal()
+				m.rests(2000)
+			}
+		})
+	}
+}
+
 // TestStaysWithoutRoom rolls fleets out that have no room for an additional pod. They do without.
 func TestStaysWithoutRoom(t *testing.T) {
 	for name, full := range map[string]func(*model){
