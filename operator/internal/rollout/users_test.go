@@ -75,6 +75,13 @@ func (m *model) connect(users int) {
 	}
 }
 
+// begin makes the fleet and lets it come to rest.
+func (m *model) begin() {
+	m.record()
+	m.operate()
+	m.rests(500)
+}
+
 // moves is how often a user was moved, at most and on average.
 func (m *model) moves() (most int, mean float64) {
 	sum := 0
@@ -98,9 +105,7 @@ func TestUsersAreMovedOnce(t *testing.T) {
 				if c.surge != Stays && m.desired == 1 {
 					m.desired = 2 // an additional pod that goes takes its only user along
 				}
-				m.record()
-				m.operate()
-				m.rests(500)
+				m.begin()
 				for range 3 {
 					m.connect(60)
 					m.newTemplate(good)
@@ -165,9 +170,7 @@ func TestEventsWhileUsersAreLed(t *testing.T) {
 			for seed := range uint64(60) {
 				m := newModel(t, seed, observer{lag: int(seed % 4), confirms: true})
 				m.desired, m.surge, m.canary, m.kinds = []int32{2, 3, 5}[seed%3], []Surge{Stays, Auto}[seed%2], 0, []kind{good}
-				m.record()
-				m.operate()
-				m.rests(500)
+				m.begin()
 				m.newTemplate(good)
 				for steps := 0; !m.service.apart || !slices.ContainsFunc(m.pods, func(p simPod) bool { return m.ready(p) && p.template == m.service.template }); steps++ {
 					if steps > 500 {
@@ -196,9 +199,7 @@ func TestStaysWithoutRoom(t *testing.T) {
 				m := newModel(t, seed, observer{lag: int(seed % 3), confirms: true})
 				m.surge, m.kinds, m.desired = Stays, []kind{good}, max(2, m.desired)
 				full(m)
-				m.record()
-				m.operate()
-				m.rests(500)
+				m.begin()
 				for range 3 {
 					m.connect(60)
 					m.newTemplate(good)
@@ -251,9 +252,7 @@ func TestHowOftenUsersAreMoved(t *testing.T) {
 			m := newModel(t, 1, observer{})
 			m.desired, m.surge, m.canary, m.kinds = c.desired, c.surge, 0, []kind{good}
 			m.rng = rand.New(rand.NewPCG(1, 1))
-			m.record()
-			m.operate()
-			m.rests(500)
+			m.begin()
 			m.connect(600)
 			m.newTemplate(good)
 			m.rests(1500)
