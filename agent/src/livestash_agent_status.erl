@@ -12,16 +12,17 @@
 
 -spec json() -> iodata().
 json() ->
-    [{Ready, Reason}, {StoreReady, StoreReason}, {Stashes, Bytes}, Peers] = livestash_agent_tasks:answers([
+    [{Ready, Reason}, {StoreReady, StoreReason}, {Stashes, Bytes}, Peers, Sockets] = livestash_agent_tasks:answers([
         {fun livestash_agent_ready:check/0, {false, "This node is too busy to tell whether it is ready."}},
         {fun() -> store(livestash_agent_store:ready()) end, {false, "This node is too busy to tell of its store."}},
         {fun livestash_agent_store:size/0, {0, 0}},
-        {fun livestash_agent_mesh:peers/0, #{expected => nodes(), connected => nodes(), missing => []}}
+        {fun livestash_agent_mesh:peers/0, #{expected => nodes(), connected => nodes(), missing => []}},
+        {fun sockets/0, []}
     ], ?PATIENCE),
     #{handoffs_sent := Sent, handoffs_received := Received, handoffs_failed := Failed} = Counters = livestash_agent_state:counters(),
     #{returns_recovered := Recovered, returns_not_recovered := NotRecovered} = Counters,
     #{expected := Expected, connected := Connected, missing := Missing} = Peers,
-    livestash_agent_json:encode({object, [
+    livestash_agent_json:encode({object, Sockets ++ [
         {version, livestash_agent:version()},
         {node, node()},
         {otp, erlang:system_info(otp_release)},
@@ -44,6 +45,11 @@ json() ->
         {versions, {array, [version(View, Version) || {View, Version} <- livestash_agent_recovery:versions()]}},
         {uptimeSeconds, livestash_agent_state:uptime() div 1000}
     ]}).
+
+%% Left out when nobody counts them in time: no number is another thing than none.
+sockets() ->
+    #{sockets := Sockets} = livestash_agent_network:counts(),
+    [{sockets, Sockets}].
 
 %% A version may be any term, of any size. It is compared as text.
 version(View, Version) ->

@@ -103,6 +103,7 @@ sockets_are_counted() ->
     eventually(fun() -> number(Vm, "livestash_sockets") =:= 20 end),
     [gen_tcp:close(Client) || Client <- lists:sublist(Clients, 5)],
     eventually(fun() -> number(Vm, "livestash_sockets") =:= 15 end),
+    eventually(fun() -> re:run(request(Vm, "/status"), "\"sockets\":15,", [{capture, none}]) =:= match end),
     %% Other ports are told apart at the next count.
     call(Vm, fun open_others/0),
     eventually(fun() -> number(Vm, "livestash_sockets") =:= 22 end),

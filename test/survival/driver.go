@@ -34,8 +34,12 @@ type options struct {
 	keep           bool
 }
 
-// notesShown is how many sessions of a result are spoken of.
-const notesShown = 5
+const (
+	// notesShown is how many sessions of a result are spoken of.
+	notesShown = 5
+	// mostMean and mostMoves are how often a session may be moved in a rollout whose additional pod stays, on average and at most.
+	mostMean, mostMoves = 1.1, 2
+)
 
 // driver does events to fleets.
 type driver struct {
@@ -110,7 +114,7 @@ func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 // choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
 	all := events(o)
-	known := []string{plain, paired, single, hidden, forgotten, tried, upgraded, cookies}
+	known := []string{plain, paired, single, hidden, forgotten, tried, upgraded, cookies, moved}
 	var chosen []event
 	for _, e := range all {
 		known = append(known, e.name)
@@ -242,6 +246,9 @@ func (d *driver) judge(e event, r result) string {
 	if wrong := e.judge(r.Adapter, r.report); wrong != "" {
 		broken = append(broken, wrong)
 	}
+	if d.options.Surge == "Stays" && (r.MeanMoves > mostMean || r.MostMoves > mostMoves) {
+		broken = append(broken, fmt.Sprintf("sessions moved %.2f times, at most %d", r.MeanMoves, r.MostMoves))
+	}
 	broken = append(broken, r.faults...)
 	limit := float64(d.options.limit(e).Milliseconds())
 	if !e.needsNode && limit > 0 && r.P99 != nil && *r.P99 > limit {
@@ -275,12 +282,15 @@ func inParallel[T any](all []T, do func(T) error) error {
 
 // result is what one event did to the sessions of one fleet.
 type result struct {
-	Adapter   string   `json:"adapter"`
-	Event     string   `json:"event"`
-	Sessions  int      `json:"sessions"`
-	Recovered int      `json:"recovered"`
-	Stale     int      `json:"stale"`
-	Lost      int      `json:"lost"`
+	Adapter   string `json:"adapter"`
+	Event     string `json:"event"`
+	Sessions  int    `json:"sessions"`
+	Recovered int    `json:"recovered"`
+	Stale     int    `json:"stale"`
+	Lost      int    `json:"lost"`
+	// MostMoves is how often a session was moved to another pod, or to the same again, at most, MeanMoves on average.
+	MostMoves int      `json:"most_moves"`
+	MeanMoves float64  `json:"mean_moves"`
 	P50       *float64 `json:"p50_ms"`
 	P99       *float64 `json:"p99_ms"`
 
@@ -297,6 +307,9 @@ func newResult(adapter, event string, report crowd.Report) result {
 	r := result{
 		Adapter: adapter, Event: event, Sessions: report.Sessions,
 		Recovered: report.Recovered, Stale: report.Stale, Lost: report.Lost, report: report,
+	}
+	if report.Sessions > 0 {
+		r.MostMoves, r.MeanMoves = report.MostMoves, float64(report.Moves)/float64(report.Sessions)
 	}
 	if report.Times != nil {
 		r.P50, r.P99 = &report.Times.P50, &report.Times.P99

@@ -54,6 +54,8 @@ const (
 	tried = "tried"
 	// upgraded are upgrades of the operator under many fleets: see options.copies.
 	upgraded = "upgrades"
+	// moved are rollouts by which it is counted how often users are moved.
+	moved = "moved"
 )
 
 // event is something that happens to a fleet.
@@ -105,7 +107,7 @@ func (e event) is(name string) bool { return name == e.name || name == e.group }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), upgradeEvents(), cookieEvents())
+	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), upgradeEvents(), cookieEvents(), movedEvents())
 }
 
 // plainEvents are in an order of their own: the worst ones late.
@@ -155,6 +157,13 @@ func unseenEvents(group string, ttl, away time.Duration) []event {
 		name: group, group: group, replicas: 3, ttl: ttl, hiddenTabs: true, do: each(rollout), judge: unseen,
 		without: map[string]string{"BrowserMemory": "the browser has the stash, which ages from the moment it was made: nothing can keep it"},
 	}}
+}
+
+func movedEvents() []event {
+	return []event{
+		{name: "moved-3", group: moved, replicas: 3, do: each(rolloutImage), judge: planned},
+		{name: "moved-5", group: moved, replicas: 5, do: each(rolloutImage), judge: planned},
+	}
 }
 
 // triedEvents need pages whose version the environment sets: those of the workload without dependencies, with ETS.

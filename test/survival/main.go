@@ -27,7 +27,7 @@ func main() {
 	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
 	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
 	flag.StringVar(&eventNames, "events", strings.Join(o.events, " "),
-		"The events, by name or by group (plain, single, pairs, hidden, forgotten, tried, upgrades, cookies), separated by spaces or commas.")
+		"The events, by name or by group (plain, single, pairs, hidden, forgotten, tried, upgrades, cookies, moved), separated by spaces or commas.")
 	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
 	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
 	flag.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled.")
@@ -36,6 +36,8 @@ func main() {
 	flag.DurationVar(&o.TTL, "ttl", o.TTL, "How long a stash lives. Must be longer than an event takes.")
 	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event; after two things at once at least 1 s. 0: not judged.")
+	flag.StringVar(&o.Surge, "surge", o.Surge, "spec.rollout.surge. With Stays the pods' numbers change, which only the rollouts can do with.")
+	flag.StringVar(&o.MaxLoadFactor, "max-load-factor", "", "spec.rollout.maxLoadFactor. With 1 users get to all pods in a rollout.")
 	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
 	flag.IntVar(&o.copies, "copies", o.copies, "How many fleets of each adapter there are, to all of which an event is done at once. Their numbers are added up; the times are the worst of them.")
 	flag.IntVar(&o.atOnce, "at-once", o.atOnce, "How many fleets the operator may upgrade at the same time, for the event upgrade-now.")

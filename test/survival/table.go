@@ -17,8 +17,8 @@ import (
 
 // line is a result for people, in one line.
 func (r *result) line() string {
-	return fmt.Sprintf("%s, %s: %d sessions: %d recovered, %d stale, %d lost; p50 %s ms, p99 %s ms; %s",
-		r.Adapter, r.Event, r.Sessions, r.Recovered, r.Stale, r.Lost, milliseconds(r.P50), milliseconds(r.P99), r.word())
+	return fmt.Sprintf("%s, %s: %d sessions: %d recovered, %d stale, %d lost; moved %.2f times, at most %d; p50 %s ms, p99 %s ms; %s",
+		r.Adapter, r.Event, r.Sessions, r.Recovered, r.Stale, r.Lost, r.MeanMoves, r.MostMoves, milliseconds(r.P50), milliseconds(r.P99), r.word())
 }
 
 func (r *result) word() string {
@@ -61,14 +61,14 @@ func printTable(out io.Writer, o options, results []result) error {
 	_, _ = fmt.Fprintf(out, "\nWorkload %s, agent %s, TLS %s, Redis %s, its persistence %s; %s\n",
 		o.Image, onOff(o.Agent), onOff(o.TLS), o.Redis, onOff(o.Persistence), machine())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(table, "adapter\tevent\tsessions\tclosed\trecovered\tstale\tlost\tp50 ms\tp99 ms\tmax ms\t")
+	_, _ = fmt.Fprintln(table, "adapter\tevent\tsessions\tclosed\trecovered\tstale\tlost\tmoves\tmost\tp50 ms\tp99 ms\tmax ms\t")
 	for _, r := range results {
 		var longest *float64
 		if r.report.Times != nil {
 			longest = &r.report.Times.Max
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t %s\n", r.Adapter, r.Event, r.Sessions, r.report.Closed,
-			r.Recovered, r.Stale, r.Lost, milliseconds(r.P50), milliseconds(r.P99), milliseconds(longest), r.word())
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.2f\t%d\t%s\t%s\t%s\t %s\n", r.Adapter, r.Event, r.Sessions, r.report.Closed,
+			r.Recovered, r.Stale, r.Lost, r.MeanMoves, r.MostMoves, milliseconds(r.P50), milliseconds(r.P99), milliseconds(longest), r.word())
 	}
 	return table.Flush()
 }

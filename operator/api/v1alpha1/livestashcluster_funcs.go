@@ -97,6 +97,7 @@ const (
 	ReasonStashTooLarge     = "StashTooLarge"
 	ReasonStashWasTooLarge  = "StashWasTooLarge"
 	ReasonPodDrained        = "PodDrained"
+	ReasonUsersSpread       = "UsersSpread"
 	ReasonStashesLost       = "StashesLost"
 
 	ReasonReturnsNotRecovered = "ReturnsNotRecovered"

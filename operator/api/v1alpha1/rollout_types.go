@@ -8,12 +8,15 @@ import (
 // RolloutSpec is how pods are replaced when their template changes. The operator takes one pod at a time, and only while every
 // other pod can keep its users, whatever else happens to the fleet meanwhile.
 type RolloutSpec struct {
-	// surge is whether a fleet gets one pod more while its pods are replaced. Auto: when no other pod would be left to
-	// take the users over, as with one replica, or with two of which one is away for good. Always: in every rollout, so
-	// that never fewer pods serve than spec.replicas. Never: no; with one replica every rollout then is an outage, and
-	// with ETS and Mnesia it loses every stash, which condition RolloutSafe says. The pod takes part as any other,
-	// counts against quotas, and goes by the same hand-off; status.replicas does not count it. Default Auto.
-	// +kubebuilder:default=Auto
+	// surge is whether a fleet gets one pod more while its pods are replaced. Stays: in every rollout, and it stays: the
+	// last pod of the old template goes in its place, so that each user is moved once. The pods' numbers then begin at 0
+	// and at 1 in turn. With more than one replica, a rollout that finds no room for it goes on without it. Auto: when no
+	// other pod would be left to take the users over, as with one replica, or with two of which one is away for
+	// good; it goes in the end, and the pods keep their names. Always: as Auto, but in every rollout, so that never fewer pods
+	// serve than spec.replicas. Never: no; with one replica every rollout then is an outage, and with ETS and Mnesia it
+	// loses every stash, which condition RolloutSafe says. The pod takes part as any other, counts against quotas,
+	// and goes by the same hand-off; status.replicas does not count it. Default Stays.
+	// +kubebuilder:default=Stays
 	// +optional
 	Surge Surge `json:"surge,omitempty"`
 
@@ -21,6 +24,16 @@ type RolloutSpec struct {
 	// migrations. Until then, and when it fails, users stay on the pods that there are. Default none.
 	// +optional
 	Before *BeforeSpec `json:"before,omitempty"`
+
+	// maxLoadFactor is how many times its share of all connections a pod of the new template may have while the Service
+	// sends those who connect to pods of the new template alone; from there on, all pods that are ready are sent some again, and
+	// whoever gets to an old one is moved once more (event UsersSpread). "1" sends them to all pods in every rollout. Fewer than 50 connections
+	// are never too many. Without spec.agent.enabled nobody counts, and all pods are sent some. From "1" to "100". Default "2".
+	// +kubebuilder:default="2"
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([1-9][0-9]?([.][0-9]+)?|100([.]0+)?)$')",message="rollout.maxLoadFactor must be a number from \"1\" to \"100\", for example \"2.5\""
+	// +optional
+	MaxLoadFactor string `json:"maxLoadFactor,omitempty"`
 
 	// configChanges is what happens when a Secret or ConfigMap changes that env, envFrom or podTemplate (variables and volumes,
 	// sidecars included) name. Roll: the pods are replaced, as for any other change, so that they have the new values. Ignore:
@@ -149,7 +162,7 @@ type CanarySpec struct {
 
 // Surge is when a fleet gets one pod more for a rollout.
 //
-// +kubebuilder:validation:Enum=Auto;Always;Never
+// +kubebuilder:validation:Enum=Auto;Always;Never;Stays
 type Surge string
 
 // The ways to surge.
@@ -160,6 +173,8 @@ const (
 	SurgeAlways Surge = "Always"
 	// SurgeNever: in none.
 	SurgeNever Surge = "Never"
+	// SurgeStays: in every rollout that has room for it, and another pod goes for it.
+	SurgeStays Surge = "Stays"
 )
 
 // UpgradePolicy is when pods get what a new version of the operator makes of the same spec.

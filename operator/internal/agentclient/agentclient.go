@@ -73,6 +73,8 @@ type Status struct {
 	// LargestStashBytes is the size of the largest BrowserMemory stash seen, else 0.
 	LargestStashBytes int64    `json:"largestStashBytes"`
 	Handoffs          Handoffs `json:"handoffs"`
+	// Sockets is how many connections clients have to the application's port. Nil: the agent does not tell.
+	Sockets *int64 `json:"sockets"`
 	// Returns count the users who came back to this node since it started.
 	Returns Returns `json:"returns"`
 	// Versions are those of the views that mounted on this node.

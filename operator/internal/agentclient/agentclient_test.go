@@ -22,7 +22,7 @@ import (
 const answer = `{"version":"0.1.0","node":"shop@shop-0","otp":"29","adapter":"ets","ready":false,"reason":"shop@shop-1 is missing.","draining":true,
  "peers":{"expected":2,"connected":1,"missing":1,"missingNodes":["shop@shop-1"]},
  "store":{"ready":true,"reason":""},
- "stashes":123,"stashBytes":45678,"largestStashBytes":9,
+ "stashes":123,"stashBytes":45678,"largestStashBytes":9,"sockets":7,
  "handoffs":{"sent":1,"received":2,"failed":3},
  "returns":{"recovered":4,"notRecovered":5},"versions":[{"view":"Elixir.ShopWeb.CartLive","version":"\"2\""}],"uptimeSeconds":12}`
 
@@ -30,7 +30,7 @@ var wanted = Status{
 	Version: "0.1.0", Node: "shop@shop-0", OTP: "29", Adapter: "ets", Reason: "shop@shop-1 is missing.", Draining: true,
 	Peers:   Peers{Expected: 2, Connected: 1, Missing: 1, MissingNodes: []string{"shop@shop-1"}},
 	Store:   Store{Ready: true},
-	Stashes: 123, StashBytes: 45678, LargestStashBytes: 9,
+	Stashes: 123, StashBytes: 45678, LargestStashBytes: 9, Sockets: new(int64(7)),
 	Handoffs:      Handoffs{Sent: 1, Received: 2, Failed: 3},
 	Returns:       Returns{Recovered: 4, NotRecovered: 5},
 	Versions:      []PageVersion{{View: "Elixir.ShopWeb.CartLive", Version: `"2"`}},

@@ -57,6 +57,12 @@ type Inputs struct {
 	// Replicas is how many pods the StatefulSet is to have now: see package rollout.
 	Replicas int32
 
+	// Start is the lowest ordinal that the StatefulSet is to have now.
+	Start int32
+
+	// Revision is that of the only pods that users are to get to now. Empty: they get to all that are ready.
+	Revision string
+
 	// Replacing is whether a pod that comes back gets the wanted template, though not all have been rolled out to it.
 	Replacing bool
 

@@ -52,13 +52,13 @@ func TestTheEventsOfTheIssue(t *testing.T) {
 		desired int32
 		events  []func(*model)
 	}{
-		"EvictAndChange":           {2, []func(*model){evict, changes}},
-		"ChangeAndEvict":           {2, []func(*model){changes, evict}},
-		"DeleteAndChange":          {3, []func(*model){func(m *model) { m.remove(podAt(m, 1).uid, "deleted") }, changes}},
-		"ScaleAndChange":           {4, []func(*model){func(m *model) { m.desired = 2 }, changes}},
-		"RestartAndScale":          {2, []func(*model){changes, func(m *model) { m.desired = 5 }}},
-		"ChangeAndBackForOne":      {1, []func(*model){changes, func(m *model) { m.change(0) }}},
-		"ChangeAndOperatorRestart": {1, []func(*model){changes, func(m *model) { m.written = 0 }}},
+		"EvictAndChange":           {2, []func(*model){evict, changed}},
+		"ChangeAndEvict":           {2, []func(*model){changed, evict}},
+		"DeleteAndChange":          {3, []func(*model){func(m *model) { m.remove(podAt(m, 1).uid, "deleted") }, changed}},
+		"ScaleAndChange":           {4, []func(*model){func(m *model) { m.desired = 2 }, changed}},
+		"RestartAndScale":          {2, []func(*model){changed, func(m *model) { m.desired = 5 }}},
+		"ChangeAndBackForOne":      {1, []func(*model){changed, func(m *model) { m.change(0) }}},
+		"ChangeAndOperatorRestart": {1, []func(*model){changed, func(m *model) { m.written = 0 }}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestTheEventsOfTheIssue(t *testing.T) {
 	}
 }
 
-func changes(m *model) { m.newTemplate(good) }
+func changed(m *model) { m.newTemplate(good) }
 
 // podAt is the pod of an ordinal, or one that is none.
 func podAt(m *model, ordinal int32) *simPod {

@@ -44,9 +44,14 @@ type statefulSet struct {
 	generation, observed int
 	template             int // what the spec has; equal templates have equal numbers, as revisions have equal names
 	current, update      int // the status' revisions
-	replicas             int32
+	replicas, start      int32
 	mode                 Mode
 	rejected             int // the template that a canary has rejected, -1 for none: an annotation
+}
+
+// has says whether an ordinal is one of its.
+func (s *statefulSet) has(ordinal int32) bool {
+	return ordinal >= s.start && ordinal < s.start+s.replicas
 }
 
 // aim is the template that all pods are to have.
@@ -69,6 +74,8 @@ type cluster struct {
 	pods     []simPod
 	// cordoned is which nodes take no pods and are to be emptied.
 	cordoned [3]bool
+	// room is how many pods the nodes take, quota how many may be made. 0: any number.
+	room, quota int
 	// lastAble is when a pod of an ordinal was able for the last time.
 	lastAble map[int32]int
 	// touched is when a pod of an ordinal was last able, made, deleted or gone.
@@ -102,16 +109,16 @@ func (c *cluster) broken(p simPod) bool {
 func (c *cluster) givenUp(p simPod) bool { return !c.able(p) && c.step-p.since > patience }
 
 // write is what the API server does with a changed spec.
-func (c *cluster) write(replicas int32, mode Mode, template, rejected int) bool {
+func (c *cluster) write(plan Plan, template, rejected int) bool {
 	s := c.set
 	noted := s.rejected != rejected
 	s.rejected = rejected
-	if s.replicas == replicas && s.mode == mode && s.template == template {
+	if s.replicas == plan.Replicas && s.start == plan.Start && s.mode == plan.Mode && s.template == template {
 		return noted // metadata alone makes no generation
 	}
-	s.replicas, s.mode, s.template = replicas, mode, template
+	s.replicas, s.start, s.mode, s.template = plan.Replicas, plan.Start, plan.Mode, template
 	s.generation++
-	c.logf("write %d replicas, %v, template %d, rejected %d", replicas, mode, template, rejected)
+	c.logf("write %d replicas from %d on, %v, template %d, rejected %d", plan.Replicas, plan.Start, plan.Mode, template, rejected)
 	return true
 }
 
@@ -155,8 +162,8 @@ func (c *cluster) control() {
 		}
 	}
 	complete := s.mode == Hold && updated == s.replicas && ready == s.replicas && len(c.pods) == int(s.replicas)
-	for ordinal := range s.replicas {
-		if there[ordinal] {
+	for ordinal := s.start; ordinal < s.start+s.replicas; ordinal++ {
+		if there[ordinal] || c.refuses() {
 			continue
 		}
 		template := s.update
@@ -170,7 +177,7 @@ func (c *cluster) control() {
 		c.tooEarly = c.tooEarly || c.withheld[template]
 	}
 	for _, p := range c.pods {
-		if p.ordinal >= s.replicas && !p.terminating {
+		if !s.has(p.ordinal) && !p.terminating {
 			c.remove(p.uid, "scaled away")
 		}
 	}
@@ -212,8 +219,20 @@ func (c *cluster) tick() {
 	})
 }
 
+// refuses says whether the quota is used up.
+func (c *cluster) refuses() bool { return c.quota > 0 && len(c.pods) >= c.quota }
+
 // schedule is a node that takes pods, noNode when there is none.
 func (c *cluster) schedule() int {
+	placed := 0
+	for _, p := range c.pods {
+		if p.node != noNode {
+			placed++
+		}
+	}
+	if c.room > 0 && placed >= c.room {
+		return noNode
+	}
 	first := c.rng.IntN(len(c.cordoned))
 	for i := range c.cordoned {
 		if node := (first + i) % len(c.cordoned); !c.cordoned[node] {
@@ -244,6 +263,7 @@ func (c *cluster) evict(p simPod) {
 // heal ends all troubles that are no template's fault. Nodes may go on being emptied, but not all.
 func (c *cluster) heal() {
 	c.cordoned[c.rng.IntN(len(c.cordoned))] = false
+	c.room, c.quota = 0, 0
 	for i := range c.pods {
 		p := &c.pods[i]
 		p.dead, p.homeless, p.silent, p.since = false, false, 0, c.step

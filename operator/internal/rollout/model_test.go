@@ -52,6 +52,10 @@ type model struct {
 	surge    Surge
 	paused   string
 	canary   int32
+	service  service
+	users    []simUser
+	// closed is for how many steps the Service has led to nobody though a pod serves.
+	closed int
 	// since the last change of the template
 	takes, takesBelow, disturbances int
 	// moved is how many pods were taken off their nodes.
@@ -64,7 +68,7 @@ func newModel(t *testing.T, seed uint64, o observer) *model {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := &model{
 		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}, withheld: map[int]bool{}}, observer: o, t: t,
-		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Auto, Always, Never}[rng.IntN(4)],
+		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Stays, Always, Never}[rng.IntN(4)],
 		canary: int32(max(0, int(seed%5)-2)),
 	}
 	m.kinds = []kind{good}
@@ -95,7 +99,7 @@ func (m *model) record() {
 
 // see is what the operator sees of a StatefulSet, pods and agents' answers of three moments.
 func (m *model) see(sets, pods, answers snapshot) Seen {
-	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused}
+	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused, Apart: m.service.apart}
 	if m.withheld[m.template] {
 		seen.Withheld = "withheld"
 	}
@@ -103,9 +107,10 @@ func (m *model) see(sets, pods, answers snapshot) Seen {
 		return seen
 	}
 	set := *sets.set
-	seen.Exists, seen.Replicas, seen.Mode = true, set.replicas, set.mode
+	seen.Exists, seen.Replicas, seen.Start, seen.Mode = true, set.replicas, set.start, set.mode
 	seen.Settled = set.observed == set.generation && set.generation >= m.written
 	seen.Current = set.current == set.update
+	seen.Refused = m.quota > 0 && len(pods.pods) >= m.quota && int32(len(pods.pods)) < set.replicas
 	then := &cluster{step: pods.step, kinds: m.kinds, cordoned: pods.cordoned}
 	m.judge(&set, then, pods.pods)
 	seen.Back = set.aim() != set.update
@@ -119,7 +124,7 @@ func (m *model) see(sets, pods, answers snapshot) Seen {
 			pod.Why = pod.Name + " is not able"
 		}
 		if !pod.Able && then.broken(p) {
-			pod.Broken = pod.Name + " is broken"
+			pod.Broken, pod.NoRoom = pod.Name+" is broken", p.homeless || p.node == noNode
 		}
 		seen.Pods = append(seen.Pods, pod)
 	}
@@ -137,7 +142,7 @@ func (m *model) judge(set *statefulSet, then *cluster, pods []simPod) {
 		return
 	}
 	for _, p := range pods {
-		bad := then.broken(p) && !p.homeless && !p.dead || then.kinds[p.template] == deaf && then.givenUp(p) ||
+		bad := then.broken(p) && !p.homeless && p.node != noNode && !p.dead || then.kinds[p.template] == deaf && then.givenUp(p) ||
 			then.kinds[p.template] == poison && p.up >= poisoned
 		if p.template == set.update && !p.terminating && bad {
 			set.rejected = set.update
@@ -181,10 +186,12 @@ func (m *model) operate() {
 		sets, pods = m.history[len(m.history)-1], m.history[len(m.history)-1]
 		live := m.see(sets, pods, m.history[m.answersAt])
 		if diff := cmp.Diff(plan, Next(live)); diff != "" {
+			m.lead(seen, plan, sets.set, pods)
 			return
 		}
 	}
 	m.last = plan
+	m.lead(seen, plan, sets.set, pods)
 	m.act(seen, plan, sets.set, pods)
 }
 
@@ -213,17 +220,18 @@ func (m *model) act(seen Seen, plan Plan, set *statefulSet, pods snapshot) {
 		return // it exists already
 	}
 	rejected := m.rejects(seen, set)
-	if plan.Replicas != seen.Replicas || plan.Mode != seen.Mode || m.template != m.set.template || rejected != m.set.rejected {
+	if changes(seen, plan) || m.template != m.set.template || rejected != m.set.rejected {
 		if m.confirms && set.generation != m.set.generation {
 			return // a conflict
 		}
 		if plan.Replicas < m.set.replicas && plan.Replicas > 0 {
-			m.leaves(func(p simPod) bool { return p.ordinal >= plan.Replicas }, plan)
+			goes := func(p simPod) bool { return p.ordinal < plan.Start || p.ordinal >= plan.Start+plan.Replicas }
+			m.leaves(goes, plan)
 		}
 		if rejected != m.set.rejected {
 			m.setAt = len(m.history) // it waits until it sees what it wrote; a note makes no generation
 		}
-		if m.write(plan.Replicas, plan.Mode, m.template, rejected) {
+		if m.write(plan, m.template, rejected) {
 			m.actions, m.writes, m.written = m.actions+1, m.writes+1, m.set.generation
 		}
 	}
@@ -251,7 +259,7 @@ func (m *model) leaves(goes func(simPod) bool, plan Plan) {
 		switch {
 		case goes(p) && m.able(p):
 			taken = append(taken, p)
-		case m.able(p) && p.ordinal < replicas:
+		case m.able(p) && m.set.has(p.ordinal):
 			remain++
 		}
 	}
@@ -261,8 +269,8 @@ func (m *model) leaves(goes func(simPod) bool, plan Plan) {
 	if len(taken) > 1 {
 		m.failf("it takes %d able pods at a time", len(taken))
 	}
-	excused := false
-	for ordinal := range max(m.set.replicas, replicas) {
+	excused, forgoes := false, plan.Forgoes
+	for ordinal := m.set.start; ordinal < m.set.start+max(m.set.replicas, replicas); ordinal++ {
 		p, found := there[ordinal]
 		if ordinal == taken[0].ordinal || found && (m.able(p) || m.givenUp(p)) {
 			continue
@@ -271,10 +279,14 @@ func (m *model) leaves(goes func(simPod) bool, plan Plan) {
 			excused = true
 			continue
 		}
+		if forgoes && (!found && m.refuses() || found && (p.node == noNode || p.homeless)) {
+			forgoes = false // one that finds no room
+			continue
+		}
 		m.failf("it takes pod %d while pod %d is not able", taken[0].ordinal, ordinal)
 	}
 	for _, p := range m.pods {
-		if p.ordinal >= m.set.replicas && !m.givenUp(p) && !m.excused(p, true, p.ordinal) {
+		if !m.set.has(p.ordinal) && !m.givenUp(p) && !m.excused(p, true, p.ordinal) {
 			m.failf("it takes pod %d while pod %d is leaving", taken[0].ordinal, p.ordinal)
 		}
 	}
@@ -283,7 +295,7 @@ func (m *model) leaves(goes func(simPod) bool, plan Plan) {
 	}
 	if deletes && plan.Phase != Moving && m.set.aim() == m.set.update {
 		m.takes++
-		if taken[0].ordinal < m.desired {
+		if taken[0].ordinal < m.desired && m.surge != Stays {
 			m.takesBelow++
 		}
 	}
@@ -320,7 +332,7 @@ func (m *model) check(seen Seen, plan Plan) {
 	if diff := cmp.Diff(plan, Next(again)); diff != "" {
 		m.failf("the same Seen gives another plan:\n%s", diff)
 	}
-	changes := plan.Replicas != seen.Replicas || plan.Mode != seen.Mode
+	changes := changes(seen, plan)
 	if plan.Phase == Withheld {
 		if plan.Leave != (!seen.Exists || !seen.Settled) || len(plan.Delete) > 0 || plan.Waiting == "" || !plan.Leave && (plan.Mode == Hold) != (seen.Replicas > 0) {
 			m.failf("withheld, and plan %+v of %+v", plan, seen)
@@ -335,6 +347,9 @@ func (m *model) check(seen Seen, plan Plan) {
 	}
 	if !seen.Settled && (plan.Mode != seen.Mode && !seen.empty() || plan.Replicas != max(seen.Replicas, seen.Desired)) {
 		m.failf("not settled, and plan %+v of %+v", plan, seen)
+	}
+	if plan.Start < 0 || plan.Start > 1 || plan.Start > seen.Start && (plan.Replicas != seen.Replicas-1 || m.surge != Stays || seen.Paused != "" && plan.Phase != Moving && plan.Takes != "") {
+		m.failf("ordinals of plan %+v of %+v", plan, seen)
 	}
 	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
 		m.failf("replicas of plan %+v of %+v", plan, seen)
@@ -355,6 +370,11 @@ func (m *model) check(seen Seen, plan Plan) {
 			m.failf("it deletes %+v with plan %+v of %+v", pod, plan, seen)
 		}
 	}
+}
+
+// changes says whether a plan writes the StatefulSet.
+func changes(seen Seen, plan Plan) bool {
+	return plan.Replicas != seen.Replicas || plan.Start != seen.Start || plan.Mode != seen.Mode
 }
 
 func (m *model) change(template int) {
@@ -397,7 +417,7 @@ func (m *model) event() {
 		m.logf("desired %d", m.desired)
 	case change == 8:
 		m.disturbances++
-		m.surge = []Surge{Auto, Always, Never}[m.rng.IntN(3)]
+		m.surge = []Surge{Auto, Always, Never, Stays}[m.rng.IntN(4)]
 		m.logf("surge %s", m.surge)
 	case change == 9:
 		m.disturbances++
@@ -461,6 +481,8 @@ func (m *model) run(steps int, events bool) {
 			}
 		}
 		m.tick()
+		m.reconnect()
+		m.open()
 		if m.rng.IntN(4) > 0 {
 			m.control()
 		}
@@ -480,8 +502,8 @@ func (m *model) run(steps int, events bool) {
 // mostTakes is how many pods may be taken for a template.
 func (m *model) mostTakes() int {
 	switch kind := m.kinds[m.template]; {
-	case kind == good || kind == poison && m.canary == 0:
-		return math.MaxInt
+	case kind == good || kind == poison && (m.canary == 0 || m.set != nil && m.set.current == m.template):
+		return math.MaxInt // what was rolled out before is not tried
 	case kind == poison:
 		return int(m.canary) + m.disturbances // a fleet that was made smaller may have had more than it would now
 	}
@@ -549,6 +571,13 @@ func (m *model) allServe() bool {
 }
 
 func (m *model) play() {
+	switch m.rng.IntN(6) {
+	case 0:
+		m.room = int(m.desired)
+	case 1:
+		m.quota = int(m.desired)
+	}
+	m.logf("room %d, quota %d", m.room, m.quota)
 	m.record()
 	m.operate()
 	m.run(30+m.rng.IntN(200), true)

@@ -19,7 +19,7 @@ func Next(seen Seen) Plan {
 	}
 	if !seen.Settled {
 		plan := Plan{
-			Replicas: max(seen.Replicas, seen.Desired), Mode: seen.Mode, Phase: Pending,
+			Replicas: max(seen.Replicas, seen.Desired), Start: seen.Start, Mode: seen.Mode, Phase: Pending, Apart: seen.Apart,
 			Waiting: "the StatefulSet controller has not acted yet on the last change",
 		}
 		plan.Surging = plan.Replicas > seen.Desired
@@ -38,7 +38,7 @@ func (s Seen) empty() bool { return s.Replicas == 0 && len(s.Pods) == 0 }
 // withheld keeps pods as they are, and lets none come with the wanted template: in mode Hold they get the last one that was rolled out.
 // The StatefulSet controller takes the wanted one for that when it has never seen another, and in mode Hold when there are no replicas.
 func withheld(seen Seen) Plan {
-	plan := Plan{Replicas: seen.Replicas, Mode: seen.Mode, Phase: Withheld, Waiting: seen.Withheld, Surging: seen.Replicas > seen.Desired}
+	plan := Plan{Replicas: seen.Replicas, Start: seen.Start, Mode: seen.Mode, Phase: Withheld, Waiting: seen.Withheld, Surging: seen.Replicas > seen.Desired}
 	switch {
 	case !seen.Exists || !seen.Settled:
 		plan.Leave = true
@@ -50,7 +50,7 @@ func withheld(seen Seen) Plan {
 		if len(now.Delete) > 0 && seen.Mode == Hold && now.Mode == Hold {
 			return now // a pod leaves its node, and comes back with the template before
 		}
-		plan.Mode, plan.Replicas, plan.Takes, plan.Surging = Hold, now.Replicas, now.Takes, now.Surging
+		plan.Mode, plan.Replicas, plan.Start, plan.Takes, plan.Surging = Hold, now.Replicas, now.Start, now.Takes, now.Surging
 	}
 	return plan
 }
@@ -70,10 +70,14 @@ func emptied(seen Seen) Plan {
 // fleet is what is seen, in the order in which pods go.
 type fleet struct {
 	Seen
-	// here are the pods below Replicas, highest ordinal first, and leaving the others.
+	// here are the pods that the StatefulSet has, highest ordinal first, and leaving the others.
 	here, leaving []Pod
-	// absent is the lowest ordinal below Replicas without a pod, -1 if there is none.
+	// absent is the lowest ordinal without a pod, -1 if there is none.
 	absent int32
+	// spare is the ordinal that goes first when there are too many.
+	spare int32
+	// forgone: one that finds no room is not among those here.
+	forgone bool
 	// surge: an additional pod is wanted.
 	surge bool
 	// want is how many pods there should be in the end, or until the rollout needs the additional one no more.
@@ -89,24 +93,28 @@ func look(seen Seen) *fleet {
 	pods := slices.Clone(seen.Pods)
 	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
 	for _, pod := range pods {
-		if pod.Ordinal < seen.Replicas {
+		if seen.has(pod.Ordinal) {
 			f.here = append(f.here, pod)
 		} else {
 			f.leaving = append(f.leaving, pod)
 		}
 	}
-	next := seen.Replicas - 1
+	next := seen.top()
 	for _, pod := range f.here {
 		if pod.Ordinal < next {
 			f.absent = pod.Ordinal + 1
 		}
 		next = pod.Ordinal - 1
 	}
-	if next >= 0 {
-		f.absent = 0
+	if next >= seen.Start {
+		f.absent = seen.Start
 	}
 	f.want = seen.Desired
-	f.moving = f.moves()
+	f.forgone = f.forgoes()
+	f.spare = f.spareOrdinal()
+	if f.moving = f.moves(); f.moving {
+		f.spare = f.spareOrdinal()
+	}
 	f.surge = f.surges()
 	if f.surge {
 		f.want++
@@ -146,11 +154,18 @@ func (f *fleet) surgeIsIdle() bool {
 	return f.mode == Hold && !f.mayGoBack()
 }
 
+// plan is what to do about the pods, and where users go meanwhile.
 func (f *fleet) plan() Plan {
-	plan := Plan{Replicas: f.Replicas, Mode: f.mode, Phase: f.phase(), Surging: f.surge || f.Replicas > f.Desired}
+	plan := f.act()
+	plan.Apart, plan.Forgoes = f.apart(plan.Takes), f.forgone
+	return plan
+}
+
+func (f *fleet) act() Plan {
+	plan := Plan{Replicas: f.Replicas, Start: f.Start, Mode: f.mode, Phase: f.phase(), Surging: f.surge || f.Replicas > f.Desired}
 	switch {
 	case f.Replicas < f.want:
-		plan.Replicas, plan.Phase = f.want, Scaling
+		plan.Replicas, plan.Start, plan.Phase = f.want, f.startWithMore(), Scaling
 		if f.surge {
 			plan.Phase = Surging
 		}
@@ -158,7 +173,7 @@ func (f *fleet) plan() Plan {
 	case f.Replicas > f.want:
 		plan.Phase, plan.Waiting = Scaling, f.keepsLast()
 		if plan.Waiting == "" {
-			plan.Replicas--
+			plan.Replicas, plan.Start = f.withoutSpare()
 			plan.Takes = f.taken()
 			return plan
 		}
@@ -222,13 +237,16 @@ func (f *fleet) replaceAble(plan *Plan) {
 		plan.Phase, plan.Waiting = Trying, f.Trial
 		return
 	}
-	next, found := f.find(func(p Pod) bool { return f.goes(p) && p.able() })
+	next, found := f.next()
 	switch {
 	case !found:
 		away, _ := f.find(func(p Pod) bool { return !p.able() })
 		plan.Phase, plan.Waiting = Stuck, away.why()
 	case len(f.names(Pod.able)) == 1 && (f.Surge != Never || f.moving):
 		plan.Phase, plan.Waiting = Stuck, fmt.Sprintf("no other pod could keep the users of %s", next.Name)
+	case f.swaps() && next.Ordinal == f.spare:
+		plan.Replicas, plan.Start = f.withoutSpare()
+		plan.Takes = next.Name
 	default:
 		plan.Delete, plan.Takes = []string{next.Name}, next.Name
 	}
@@ -251,7 +269,7 @@ func (f *fleet) unrest() string {
 // stopping names the pod that is on its way out, unless nobody waits for it.
 func (f *fleet) stopping() string {
 	for _, pod := range slices.Concat(f.leaving, f.here) {
-		if (pod.Terminating || pod.Ordinal >= f.Replicas) && !pod.GivenUp {
+		if (pod.Terminating || !f.has(pod.Ordinal)) && !pod.GivenUp {
 			return pod.Name + " is stopping"
 		}
 	}
@@ -259,8 +277,7 @@ func (f *fleet) stopping() string {
 }
 
 func (f *fleet) waitingPhase() Phase {
-	first, _ := f.find(func(Pod) bool { return true })
-	if f.surge && (first.Ordinal < f.Desired || !first.able()) {
+	if f.surge && !f.forgone && !f.additional().able() {
 		return Surging
 	}
 	return f.phase()
@@ -276,19 +293,19 @@ func (f *fleet) phase() Phase {
 
 // surges says whether an additional pod is wanted: somebody has to go who may hold state, and would leave nobody behind.
 func (f *fleet) surges() bool {
-	need := slices.ContainsFunc(f.here, func(p Pod) bool { return p.Ordinal < f.Desired && f.goes(p) && !p.broken() })
+	need := slices.ContainsFunc(f.here, func(p Pod) bool { return (f.stays(p.Ordinal) || f.swaps()) && f.goes(p) && !p.broken() })
 	if !need {
 		return false
 	}
 	// An additional pod of the wanted template that is not able stays, whatever is asked for: without it nothing would speak against
 	// the template, and the next pod would go for it.
-	if top := f.here[0]; f.Replicas == f.Desired+1 && top.Ordinal == f.Desired && top.Updated && !top.Terminating && !top.Able {
+	if top := f.here[0]; f.Replicas == f.Desired+1 && top.Ordinal == f.top() && top.Updated && !top.Terminating && !top.Able {
 		return true
 	}
 	if f.Surge == Never {
 		return false
 	}
-	return f.Surge == Always || f.alone()
+	return f.Surge == Always || f.Surge == Stays && f.maySwap() || f.alone()
 }
 
 // alone says whether the pod that goes next would leave nobody behind who is able or may be soon.
@@ -296,7 +313,7 @@ func (f *fleet) alone() bool {
 	company := f.Desired
 	var able, hopeless bool
 	for _, pod := range f.here {
-		if pod.Ordinal >= f.Desired {
+		if !f.stays(pod.Ordinal) {
 			continue
 		}
 		able = able || pod.able()
@@ -320,8 +337,9 @@ func (f *fleet) nextMode() Mode {
 	case f.Back:
 		return Hold // that makes the template that is aimed at
 	case !f.outdated() && !f.isStuck():
-		// Until all are able, one that comes back must not get the old template again: the new one is not the good one yet.
-		if f.allAble() {
+		// Until all are able, and none of the old ones is left, one that comes back must not get the old template again: the new one is
+		// not the good one yet.
+		if f.allAble() && !slices.ContainsFunc(f.leaving, Pod.outdated) {
 			return Hold
 		}
 		return f.Mode
@@ -380,7 +398,10 @@ func (f *fleet) keepsLast() string {
 		return fmt.Sprintf("the pod of ordinal %d does not exist yet", f.absent)
 	}
 	able := false
-	for _, pod := range f.here[1:] {
+	for _, pod := range f.here {
+		if pod.Ordinal == f.spare {
+			continue
+		}
 		able = able || pod.able()
 		if !pod.able() && !pod.GivenUp {
 			return pod.why()
@@ -394,10 +415,12 @@ func (f *fleet) keepsLast() string {
 
 // taken names the running pod that goes when the StatefulSet has one replica less.
 func (f *fleet) taken() string {
-	if len(f.here) == 0 || f.here[0].Ordinal < f.Replicas-1 || f.here[0].Terminating || f.here[0].broken() {
-		return ""
+	for _, pod := range f.here {
+		if pod.Ordinal == f.spare && !pod.Terminating && !pod.broken() {
+			return pod.Name
+		}
 	}
-	return f.here[0].Name
+	return ""
 }
 
 // outdated says whether a pod that is to stay has to be replaced.
@@ -413,7 +436,7 @@ func (f *fleet) allAble() bool {
 // find returns the pod of the highest ordinal, of those that are to stay, of which is says yes.
 func (f *fleet) find(is func(Pod) bool) (Pod, bool) {
 	for _, pod := range f.here {
-		if pod.Ordinal < f.want && is(pod) {
+		if f.wants(pod.Ordinal) && is(pod) {
 			return pod, true
 		}
 	}
@@ -424,7 +447,7 @@ func (f *fleet) find(is func(Pod) bool) (Pod, bool) {
 func (f *fleet) names(is func(Pod) bool) []string {
 	var names []string
 	for _, pod := range f.here {
-		if pod.Ordinal < f.want && is(pod) {
+		if f.wants(pod.Ordinal) && is(pod) {
 			names = append(names, pod.Name)
 		}
 	}

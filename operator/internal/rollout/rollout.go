@@ -40,6 +40,9 @@ const (
 	Always Surge = "Always"
 	// Never lets a fleet of one lose what it holds with every rollout.
 	Never Surge = "Never"
+	// Stays is for every rollout, and the additional pod stays: the last outdated one goes for it, so that nobody is moved on from the
+	// additional pod. The ordinals begin at 0 and at 1 in turn. A fleet of more than one that has no room for it does without.
+	Stays Surge = "Stays"
 )
 
 // Phase is what a rollout is doing.
@@ -88,15 +91,17 @@ type Pod struct {
 	Why string
 	// Moves: its node is to be emptied, and there is another that it could go to.
 	Moves bool
+	// NoRoom: no node takes it. It is Broken, too.
+	NoRoom bool
 }
 
 // Seen is all that a decision depends on.
 type Seen struct {
 	// Desired is how many pods the user asks for.
 	Desired int32
-	// Replicas and Mode are what the StatefulSet has; Replicas counts a surge pod.
-	Replicas int32
-	Mode     Mode
+	// Replicas, Start and Mode are what the StatefulSet has; Replicas counts a surge pod, Start is its lowest ordinal.
+	Replicas, Start int32
+	Mode            Mode
 	// Exists: there is a StatefulSet.
 	Exists bool
 	// Settled: its controller has acted on the StatefulSet as it is, and what is seen is not older than the operator's last write.
@@ -104,6 +109,8 @@ type Seen struct {
 	// Current: the wanted template is the one that the whole fleet was last rolled out to, so that Hold brings it back.
 	Current bool
 	Surge   Surge
+	// Refused: one of the pods that should be there is not made, as when a quota forbids it.
+	Refused bool
 	// Paused says why no pod may be replaced for its template now, "" when it may. Scaling goes on, and so does moving.
 	Paused string
 	// Withheld says why no pod may have the wanted template yet, "" when pods may. None has it then. Scaling goes on, but a fleet
@@ -115,15 +122,19 @@ type Seen struct {
 	Trial  string
 	// Back: the wanted template has been rejected. All pods are to have the one that was rolled out last, which is what Hold gives.
 	Back bool
+	// Apart: the Service leads to updated pods alone, by what was last decided.
+	Apart bool
+	// Crowded says why updated pods are to be sent no more users than the others, "" when they may have all.
+	Crowded string
 	// Pods in any order, terminating ones and those of ordinals that are no longer wanted included.
 	Pods []Pod
 }
 
 // Plan is what to do now. It writes the StatefulSet or deletes pods, never both.
 type Plan struct {
-	// Replicas and Mode are what the StatefulSet should have.
-	Replicas int32
-	Mode     Mode
+	// Replicas, Start and Mode are what the StatefulSet should have.
+	Replicas, Start int32
+	Mode            Mode
 	// Leave: the StatefulSet must not be written now, and not be made.
 	Leave bool
 	// Delete names the pods to delete: broken ones, or a single one.
@@ -135,11 +146,15 @@ type Plan struct {
 	Waiting string
 	// Surging: the StatefulSet has, or should have, more pods than the user asks for.
 	Surging bool
+	// Apart: users who connect are to get to updated pods alone, because whoever gets to another is moved again.
+	Apart bool
+	// Forgoes: there is no room for the additional pod, and the rollout goes on without it.
+	Forgoes bool
 }
 
 // Wait is the plan of somebody who cannot be sure yet that what was seen still holds: it changes nothing.
 func (p Plan) Wait(seen Seen) Plan {
-	p.Replicas, p.Mode, p.Delete, p.Takes = seen.Replicas, seen.Mode, nil, ""
+	p.Replicas, p.Start, p.Mode, p.Delete, p.Takes = seen.Replicas, seen.Start, seen.Mode, nil, ""
 	p.Waiting = "the pods and their agents are asked once more"
 	return p
 }

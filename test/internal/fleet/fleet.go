@@ -127,9 +127,17 @@ func (f *Fleet) Apply(ctx context.Context) error {
 			map[string]any{"name": "STASH_VERSION", "value": f.Version},
 		},
 	}
+	rollout := map[string]any{}
 	if f.Canary != nil {
-		spec["rollout"] = map[string]any{"canary": f.Canary}
+		rollout["canary"] = f.Canary
 	}
+	if f.Options.Surge != "" {
+		rollout["surge"] = f.Options.Surge
+	}
+	if f.Options.MaxLoadFactor != "" {
+		rollout["maxLoadFactor"] = f.Options.MaxLoadFactor
+	}
+	spec["rollout"] = rollout
 	if !f.Options.Agent {
 		spec["agent"] = map[string]any{"enabled": false}
 	}
@@ -382,8 +390,12 @@ func Container(pod *corev1.Pod, name string) (corev1.ContainerStatus, error) {
 
 // Addresses are where sessions are opened, where they come back, and the host that the application takes itself for.
 func (f *Fleet) Addresses(ctx context.Context) (pods []string, service, host string, err error) {
-	for i := range f.Replicas {
-		pods = append(pods, net.JoinHostPort(PodHost(i), HTTPPort))
+	running, err := f.ListPods(ctx)
+	if err != nil {
+		return nil, "", "", err
+	}
+	for _, pod := range running {
+		pods = append(pods, net.JoinHostPort(pod.Name+"."+Name+"-nodes", HTTPPort))
 	}
 	s, err := f.CoreV1().Services(f.Namespace).Get(ctx, Name, metav1.GetOptions{})
 	if err != nil {

@@ -35,6 +35,9 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		p.postpone(err)
 	}
 	for _, object := range applied {
+		if err := r.awaitService(ctx, p, object); err != nil {
+			return err
+		}
 		if object.GetKind() != "StatefulSet" {
 			continue
 		}

@@ -102,6 +102,11 @@ func (m *member) broken() string {
 	return lastingTrouble(m.Pod)
 }
 
+// roomless is whether no node takes the pod.
+func (m *member) roomless() bool {
+	return m.Spec.NodeName == "" && slices.ContainsFunc(m.Status.Conditions, unschedulable)
+}
+
 // unstarted is whether nothing of the application has run in the pod yet.
 func (m *member) unstarted() bool {
 	if app := appStatus(m.Pod); app != nil {

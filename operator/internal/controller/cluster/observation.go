@@ -39,6 +39,8 @@ type observation struct {
 	// beforeJob is the Job that runs before a rollout, beforePods are its pods. Nil: there is none of the fleet's own.
 	beforeJob  *batchv1.Job
 	beforePods []corev1.Pod
+	// revision is that of the only pods that the client Service leads to. Empty: it leads to all that are ready.
+	revision string
 	// prepared are the digests of the templates that need no run of spec.rollout.before.
 	prepared []string
 	// redisTrouble says what is wrong with the Redis that Kubernetes runs for the fleet; empty when nothing is.
@@ -63,6 +65,9 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 		return seen, err
 	}
 	if err := r.observeBefore(ctx, c, &seen); err != nil {
+		return seen, err
+	}
+	if seen.revision, err = r.leadsTo(ctx, c); err != nil {
 		return seen, err
 	}
 	key := client.ObjectKeyFromObject(c)
@@ -130,8 +135,8 @@ func (o *observation) firstUnable(c *v1alpha1.LiveStashCluster) string {
 // absent are the names of the pods that the StatefulSet should have and has not.
 func (o *observation) absent(fleetName string) []string {
 	var absent []string
-	for ordinal := range o.replicas() {
-		if name := fmt.Sprintf("%s-%d", fleetName, ordinal); !o.names[name] {
+	for place := range o.replicas() {
+		if name := fmt.Sprintf("%s-%d", fleetName, o.start()+place); !o.names[name] {
 			absent = append(absent, name)
 		}
 	}
@@ -185,6 +190,14 @@ func (o *observation) replicas() int32 {
 	return *o.statefulSet.Spec.Replicas
 }
 
+// start is the lowest ordinal that the StatefulSet is to have.
+func (o *observation) start() int32 {
+	if o.statefulSet.Spec.Ordinals == nil {
+		return 0
+	}
+	return o.statefulSet.Spec.Ordinals.Start
+}
+
 // settled is whether the StatefulSet controller has acted on the StatefulSet as it is.
 func (o *observation) settled() bool {
 	set := o.statefulSet
@@ -221,14 +234,15 @@ func (o *observation) targets() []observe.Target {
 	return targets
 }
 
-// trouble says why one of the pods does not get on; empty when all do.
-func (o *observation) trouble() string {
-	for i := range o.members {
-		if trouble := podTrouble(o.members[i].Pod); trouble != "" {
+// trouble says why one of the pods does not get on; empty when all do, but for the one that a rollout goes on without.
+func (p *pass) trouble() string {
+	for i := range p.seen.members {
+		m := &p.seen.members[i]
+		if trouble := podTrouble(m.Pod); trouble != "" && (!p.plan.Forgoes || !m.roomless()) {
 			return trouble
 		}
 	}
-	return firstTrouble(o.beforePods)
+	return firstTrouble(p.seen.beforePods)
 }
 
 // waits remembers since when something is waited for. What is forgotten, as when the operator restarts, is waited for anew.

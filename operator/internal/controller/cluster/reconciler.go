@@ -111,8 +111,9 @@ type pass struct {
 	seen observation
 	// before is what runs before a rollout, and what is to be done about it.
 	before before
-	// plan is what is to be done about the pods.
+	// plan is what is to be done about the pods, told what it was made of.
 	plan rollout.Plan
+	told rollout.Seen
 	// inputs is what the objects are rendered with. The steps before the rendering add to it.
 	inputs  render.Inputs
 	objects []client.Object
@@ -173,6 +174,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "hand over Redis", Run: r.handOverRedis},
 		{Name: "plan rollout", Run: r.planRollout},
+		{Name: "lead users", Run: r.leadUsers},
 		{Name: "explain refusals", Run: r.explainRefusals},
 		{Name: "render", Run: r.render},
 		{Name: "keep templates", Run: r.keepTemplates},
@@ -226,6 +228,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	p := r.newPass(cluster, seen)
 	err = inWordsOfSpec(cluster, reconcile.Run(ctx, p, r.steps()))
+	if err != nil {
+		err = reconcile.Worse(err, r.freeUsers(ctx, p))
+	}
 	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	if err == nil {
 		err = p.unfinished

@@ -20,7 +20,7 @@ const missingFor = 3 * time.Second
 // explainRefusals finds out what the API server says when a pod is not made, for example a quota's words: one of the fleet, of its Redis,
 // or of the Job that runs before a rollout. Only events tell that, and they are looked for only while a pod is missing.
 func (r *Reconciler) explainRefusals(ctx context.Context, p *pass) error {
-	if absent := p.seen.longestAbsent(p.cluster.Name); absent >= missingFor && p.seen.settled() {
+	if absent := p.seen.longestAbsent(p.cluster.Name); absent >= missingFor && p.seen.settled() && !p.plan.Forgoes {
 		if err := r.explain(ctx, p, p.seen.statefulSet, absent); err != nil {
 			return err
 		}

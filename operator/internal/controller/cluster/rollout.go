@@ -34,7 +34,7 @@ const (
 func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	p.planned = true
 	seen := p.rollout(&p.seen)
-	p.plan = rollout.Next(seen)
+	p.told, p.plan = seen, rollout.Next(seen)
 	sure, err := r.sure(ctx, p)
 	if err != nil {
 		return err
@@ -43,10 +43,10 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 		p.plan = p.plan.Wait(seen)
 	}
 	p.inputs.Rejected = note(p.seen.statefulSet, p.seen.verdict(p.cluster, p.desired()))
-	p.inputs.Replicas, p.inputs.Replacing = p.plan.Replicas, p.plan.Mode == rollout.Replace
+	p.inputs.Replicas, p.inputs.Start, p.inputs.Replacing = p.plan.Replicas, p.plan.Start, p.plan.Mode == rollout.Replace
 	p.inputs.HeldPorts = p.seen.heldPorts()
 	absent := p.seen.longestAbsent(p.cluster.Name)
-	if absent >= missingFor && p.seen.settled() {
+	if absent >= missingFor && p.seen.settled() && !p.plan.Forgoes {
 		return nil // it is looked up why: see explainRefusals
 	}
 	if p.rolls() || absent > 0 {
@@ -77,11 +77,12 @@ func (p *pass) rollout(seen *observation) rollout.Seen {
 func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollout.Seen {
 	seen := rollout.Seen{
 		Desired:  desired,
-		Replicas: o.replicas(),
-		Exists:   o.statefulSet.UID != "",
-		Settled:  o.settled(),
-		Current:  o.statefulSet.Status.CurrentRevision == o.statefulSet.Status.UpdateRevision,
-		Surge:    rollout.Surge(c.Spec.Rollout.Surge),
+		Replicas: o.replicas(), Start: o.start(),
+		Exists:  o.statefulSet.UID != "",
+		Settled: o.settled(),
+		Current: o.statefulSet.Status.CurrentRevision == o.statefulSet.Status.UpdateRevision,
+		Surge:   rollout.Surge(c.Spec.Rollout.Surge),
+		Apart:   o.revision != "",
 	}
 	if c.Spec.Rollout.Paused {
 		seen.Paused = "spec.rollout.paused is true: no pod is replaced until it is removed or set to false"
@@ -95,6 +96,8 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 	if seen.Back {
 		updated = func(m *member) bool { return m.revision() == o.statefulSet.Status.CurrentRevision }
 	}
+	seen.Refused = o.longestAbsent(c.Name) >= tellAfter
+	seen.Crowded = o.crowded(c, desired, o.aim(seen.Back))
 	proven := !slices.ContainsFunc(o.members, func(m member) bool { return updated(&m) && m.broken() != "" })
 	for i := range o.members {
 		m := &o.members[i]
@@ -104,6 +107,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 			Broken:  m.broken(),
 			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.wait()] > patience,
 			Moves:   o.full == "" && o.emptied[m.Spec.NodeName] != "",
+			NoRoom:  m.roomless(),
 		}
 		if unable != "" {
 			pod.Why = m.Name + " " + unable
@@ -163,7 +167,7 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	now.waited, now.placement = p.seen.waited, p.seen.placement
+	now.waited, now.placement, now.revision = p.seen.waited, p.seen.placement, p.seen.revision
 	return reflect.DeepEqual(rollout.Next(p.rollout(&now)), p.plan), nil
 }
 
@@ -175,7 +179,7 @@ func losesStashes(c *v1alpha1.LiveStashCluster) string {
 	case !c.AgentEnabled():
 		return fmt.Sprintf("spec.agent.enabled is false: every pod that a rollout replaces loses the stashes that it holds (adapter %s): enable the agent", c.Spec.Adapter)
 	case c.DesiredReplicas() == 1 && c.Spec.Rollout.Surge == v1alpha1.SurgeNever:
-		return fmt.Sprintf("spec.replicas is 1 and spec.rollout.surge is Never: every rollout loses all stashes (adapter %s), because no other pod could take them: set surge to Auto, or replicas to 2", c.Spec.Adapter)
+		return fmt.Sprintf("spec.replicas is 1 and spec.rollout.surge is Never: every rollout loses all stashes (adapter %s), because no other pod could take them: set surge to Stays or Auto, or replicas to 2", c.Spec.Adapter)
 	}
 	return ""
 }

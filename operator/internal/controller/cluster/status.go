@@ -160,13 +160,16 @@ func progressing(p *pass, outcome error) metav1.Condition {
 		condition.Message = because(fmt.Sprintf("%d pods of %d", observed.Replicas, desired), p.plan.Waiting)
 	default:
 		condition.Message = because(fmt.Sprintf("%d of %d pods have the new template", observed.UpdatedReplicas, p.seen.replicas()), p.plan.Waiting)
+		if p.plan.Forgoes {
+			condition.Message += "; there is no room for an additional pod, and it goes on without"
+		}
 	}
 	return condition
 }
 
 // hindrance is what a rollout waits for that is not in its plan. Without a reason, nothing.
 func (p *pass) hindrance() news {
-	trouble := p.seen.trouble()
+	trouble := p.trouble()
 	switch {
 	case p.before.failed:
 		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
@@ -215,7 +218,7 @@ var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing,
 func stalled(p *pass, outcome error) news {
 	var known *reconcile.Problem
 	var taken *apply.ConflictError
-	trouble := p.seen.trouble()
+	trouble := p.trouble()
 	longest := slices.Max(append(slices.Collect(maps.Values(p.seen.waited)), 0))
 	switch {
 	case errors.As(outcome, &known) && !slices.Contains(passing, known.Reason), errors.As(outcome, &taken):

@@ -45,7 +45,7 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	if policy := redis.OperatedNetworkPolicy(c); policy != nil {
 		objects = append(objects, policy)
 	}
-	objects = append(objects, statefulSet, ClientService(c))
+	objects = append(objects, statefulSet, ClientService(c, in))
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
 	if budget := PodDisruptionBudget(c, in, &statefulSet.Spec.Template.Spec); budget != nil {
 		objects = append(objects, budget)

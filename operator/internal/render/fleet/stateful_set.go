@@ -36,6 +36,7 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 		ObjectMeta: metadata,
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:            ptr.To(in.Replicas),
+			Ordinals:            ordinals(in.Start),
 			ServiceName:         render.HeadlessName(c),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      updateStrategy(in.Replacing),
@@ -43,6 +44,14 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 			Template:            template,
 		},
 	}, nil
+}
+
+// ordinals is nothing where the lowest is 0, as ever.
+func ordinals(start int32) *appsv1.StatefulSetOrdinals {
+	if start == 0 {
+		return nil
+	}
+	return &appsv1.StatefulSetOrdinals{Start: start}
 }
 
 // annotations are what the StatefulSet remembers for the operator.

@@ -259,9 +259,9 @@ func (c *Crowd) forget() {
 
 // tally is what the sessions' records add up to.
 type tally struct {
-	ready, away, closed, outdated, recovered, stale, lost, lostIdle int
-	times                                                           []time.Duration
-	pods                                                            map[string]Pod
+	ready, away, closed, outdated, recovered, stale, lost, lostIdle, mostMoves, moves int
+	times                                                                             []time.Duration
+	pods                                                                              map[string]Pod
 }
 
 func (c *Crowd) tally() tally {
@@ -305,6 +305,7 @@ func (t *tally) add(s *session) {
 		}
 	default:
 	}
+	t.mostMoves, t.moves = max(t.mostMoves, s.record.moves), t.moves+s.record.moves
 	t.times = append(t.times, s.record.times...)
 	t.pods[s.pod] = pod
 }
@@ -318,6 +319,7 @@ func (c *Crowd) Report() Report {
 		Phase: c.phase, Problem: c.problem,
 		Sessions: len(c.sessions), Ready: t.ready, Away: t.away, Closed: t.closed, Outdated: t.outdated,
 		Recovered: t.recovered, Stale: t.stale, Lost: t.lost, LostIdle: t.lostIdle,
+		MostMoves: t.mostMoves, Moves: t.moves,
 		Times:          browser.TimesOf(t.times),
 		FailedAttempts: maps.Clone(c.attempts), Endings: maps.Clone(c.endings),
 		Pods: t.pods, Notes: append([]string{}, c.notes...),

@@ -156,8 +156,8 @@ func TestClosedSocketsComeBack(t *testing.T) {
 			await(t, c, "all are back", back(20))
 			r := verified(t, c, 20*time.Second)
 			expect(t, r, 20, 0, 0)
-			if r.Closed != 20 || r.Endings["closed with 1012"] != 20 {
-				t.Errorf("%d closed: %v", r.Closed, r.Endings)
+			if r.Closed != 20 || r.Endings["closed with 1012"] != 20 || r.Moves != 20 || r.MostMoves != 1 {
+				t.Errorf("%d closed: %v, moved %d times, one at most %d", r.Closed, r.Endings, r.Moves, r.MostMoves)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestUntouchedSessionsAreChecked(t *testing.T) {
 	if _, after := server.Seen(); after-before != 10 {
 		t.Errorf("%d joins, want one for each session", after-before)
 	}
-	if r.Closed != 0 || r.Times != nil {
+	if r.Closed != 0 || r.Times != nil || r.Moves != 0 {
 		t.Errorf("the checks count as an event: %d closed, times %+v", r.Closed, r.Times)
 	}
 }

@@ -38,6 +38,10 @@ type Report struct {
 	// LostIdle is how many of the lost ones stash only once.
 	LostIdle int `json:"lostIdle"`
 
+	// MostMoves is how often one session came back after its socket was closed, at most, Moves how often all did together.
+	MostMoves int `json:"mostMoves"`
+	Moves     int `json:"moves"`
+
 	// Times from a closed socket to the recovered page. Nil when no socket was closed.
 	Times *browser.Times `json:"times,omitempty"`
 

@@ -40,6 +40,8 @@ type record struct {
 	worst verdict
 	// closed is whether its socket ended without its own doing.
 	closed bool
+	// moves is how often it came back after its socket had ended without its own doing.
+	moves int
 	// times are how long it took to be back, one for each time the socket was closed.
 	times []time.Duration
 }
@@ -145,6 +147,7 @@ func (s *session) comeBack(ctx context.Context, end browser.End) {
 	s.mu.Lock()
 	s.away = false
 	if end.Why != "" {
+		s.record.moves++
 		s.record.times = append(s.record.times, s.tab.Heard.Sub(s.since(end)))
 	}
 	s.mu.Unlock()
