@@ -23,7 +23,7 @@ import (
 
 func main() {
 	o := defaults()
-	var adapterNames, eventNames, agent, workload, persistence string
+	var adapterNames, eventNames, kindNames, agent, workload, persistence string
 	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
 	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
 	flag.StringVar(&eventNames, "events", strings.Join(o.events, " "),
@@ -38,7 +38,14 @@ func main() {
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event; after two things at once at least 1 s. 0: not judged.")
 	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
 	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
+	flag.IntVar(&o.tabs, "tabs", 0, "How many tabs of each kind a real browser has, in place of -sessions. It needs the pods on this machine, Chromium and nginx.")
+	flag.StringVar(&kindNames, "kinds", "", "The kinds of tabs: websocket, hidden, longpoll, each also with -nginx. Empty: all.")
+	flag.IntVar(&o.PayloadKeys, "payload-keys", 0, "STASH_PAYLOAD_KEYS: how large a stash is. 0: the application's default.")
 	flag.Parse()
+	var err error
+	if o.kinds, err = chooseKinds(words(kindNames)); err != nil {
+		fail(err)
+	}
 	o.adapters, o.events = words(adapterNames), words(eventNames)
 	o.Workload(workload)
 	for name, given := range map[string]string{"agent": agent, "persistence": persistence} {

@@ -23,6 +23,8 @@ type Options struct {
 	Redis string
 	// Persistence is whether Redis keeps stashes on a volume.
 	Persistence bool
+	// PayloadKeys is how much a user stashes. 0: the application's default.
+	PayloadKeys int
 	// OnNode is whether the pods' processes are on this machine.
 	OnNode bool
 }
