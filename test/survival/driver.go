@@ -33,6 +33,8 @@ type options struct {
 	// tabs is how many tabs of each kind hold the sessions. 0: a crowd in a pod does.
 	tabs  int
 	kinds []kind
+	// shownAfter is how long after an event the user looks at a hidden tab again.
+	shownAfter time.Duration
 }
 
 // notesShown is how many sessions of a result are spoken of.
@@ -55,6 +57,9 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 	chosen, err := choose(o)
 	if err != nil {
 		return nil, err
+	}
+	if o.tabs > 0 {
+		o.sessions = o.tabs * len(o.kinds)
 	}
 	d := &driver{Cluster: c, options: o, out: out}
 	d.say("install the operator")
@@ -161,6 +166,9 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []resul
 			s.Up = false
 		}
 		d.say("%s", r.line())
+		for _, line := range r.tabLines() {
+			d.say("    %s", line)
+		}
 		for _, note := range r.report.Notes[:min(len(r.report.Notes), notesShown)] {
 			d.say("    %s", note)
 		}

@@ -40,6 +40,7 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
 	flag.IntVar(&o.tabs, "tabs", 0, "How many tabs of each kind a real browser has, in place of -sessions. It needs the pods on this machine, Chromium and nginx.")
 	flag.StringVar(&kindNames, "kinds", "", "The kinds of tabs: websocket, hidden, longpoll, each also with -nginx. Empty: all.")
+	flag.DurationVar(&o.shownAfter, "shown-after", o.shownAfter, "How long after an event a user looks at a hidden tab again.")
 	flag.IntVar(&o.PayloadKeys, "payload-keys", 0, "STASH_PAYLOAD_KEYS: how large a stash is. 0: the application's default.")
 	flag.Parse()
 	var err error
@@ -86,7 +87,7 @@ func fail(err error) {
 func defaults() options {
 	return options{
 		Options:  fleet.Defaults(),
-		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, stashEvery: 5 * time.Second,
+		sessions: 500, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, stashEvery: 5 * time.Second, shownAfter: 30 * time.Second,
 		// All pairs take longer than all else. This one lost everything.
 		events: []string{plain, single, hidden, "evict-change-2"},
 	}

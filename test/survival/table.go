@@ -80,20 +80,26 @@ func printTable(out io.Writer, o options, results []result) error {
 func printTabs(out io.Writer, results []result) error {
 	var lines []string
 	for _, r := range results {
-		for _, row := range r.Tabs {
-			times := "– / –"
-			if row.Times != nil {
-				times = fmt.Sprintf("%.0f / %.0f", row.Times.P50, row.Times.Max)
-			}
-			lines = append(lines, fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %d | %s |\n",
-				r.Adapter, r.Event, row.Kind, row.Tabs, row.Cut, row.Lost, row.Reloads, times))
-		}
+		lines = append(lines, r.tabLines()...)
 	}
 	if len(lines) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\n| adapter | event | tabs | how many | cut | lost | reloads | p50 / worst ms |\n|---|---|---|---|---|---|---|---|\n%s\n", strings.Join(lines, ""))
+	_, err := fmt.Fprintf(out, "\n| adapter | event | tabs | how many | cut | lost | reloads | p50 / worst ms |\n|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
 	return err
+}
+
+// tabLines are the sessions by the kind of tab, a line of that table for each.
+func (r *result) tabLines() []string {
+	lines := make([]string, len(r.Tabs))
+	for i, row := range r.Tabs {
+		times := "– / –"
+		if row.Times != nil {
+			times = fmt.Sprintf("%.0f / %.0f", row.Times.P50, row.Times.Max)
+		}
+		lines[i] = fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %d | %s |", r.Adapter, r.Event, row.Kind, row.Tabs, row.Cut, row.Lost, row.Reloads, times)
+	}
+	return lines
 }
 
 // printLines prints the results for programs, a line of JSON for each.

@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// shownAfter is how long after an event the user looks at a hidden tab again.
-	shownAfter = 30 * time.Second
 	// backWithin is how long a tab may take to be back before it counts as lost.
 	backWithin = 45 * time.Second
 	// tabsP99 is the longest that a tab may be without a connection.
@@ -39,7 +37,7 @@ type kind struct {
 	longPoll bool
 	// proxied tabs come through nginx.
 	proxied bool
-	// hidden tabs are not looked at from before the event until shownAfter after it.
+	// hidden tabs are not looked at from before the event until options.shownAfter after it.
 	hidden bool
 }
 
@@ -202,7 +200,7 @@ func (u *tabs) effect(context.Context) error { return nil }
 // verify shows the hidden tabs, waits until all are back, and says what they have found.
 func (u *tabs) verify(ctx context.Context) (crowd.Report, error) {
 	if !u.allHidden && slices.ContainsFunc(u.all, func(t *tab) bool { return t.hidden }) {
-		if err := fleet.Pause(ctx, shownAfter); err != nil {
+		if err := fleet.Pause(ctx, u.options.shownAfter); err != nil {
 			return crowd.Report{}, err
 		}
 	}

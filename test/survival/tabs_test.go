@@ -23,6 +23,7 @@ func TestBrowser(t *testing.T) {
 	}
 	o.tabs, o.kinds = 2, kinds[:4] // the workload does not speak long polling
 	o.adapters, o.events, o.maxP99 = []string{"ETS"}, []string{"rollout-config"}, 0
+	o.shownAfter = 5 * time.Second
 	results, err := run(t.Context(), o, t.Output())
 	if err != nil {
 		t.Fatal(err)
