@@ -18,6 +18,8 @@ import (
 )
 
 const (
+	// openWithin is how long a tab may take to show what is done in it.
+	openWithin = 3 * time.Minute
 	// backWithin is how long a tab may take to be back before it counts as lost.
 	backWithin = 45 * time.Second
 	// tabsP99 is the longest that a tab may be without a connection.
@@ -135,7 +137,7 @@ func (u *tabs) openTab(ctx context.Context, host string, k kind, goesOn bool) (*
 	if t.Tab, err = u.browser.Open(ctx, address, watching); err != nil {
 		return nil, err
 	}
-	if err := t.until(ctx, backWithin, func() bool { return t.seen.Connected }); err != nil {
+	if err := t.until(ctx, openWithin, func() bool { return t.seen.Connected }); err != nil {
 		return nil, err
 	}
 	clicks := 1 + len(u.all)%3
@@ -143,7 +145,7 @@ func (u *tabs) openTab(ctx context.Context, host string, k kind, goesOn bool) (*
 		if err := t.Evaluate(ctx, "livestashTest.stash()", nil); err != nil {
 			return nil, err
 		}
-		if err := t.until(ctx, backWithin, func() bool { return t.seen.Count == i+1 }); err != nil {
+		if err := t.until(ctx, openWithin, func() bool { return t.seen.Count == i+1 }); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +157,7 @@ func (u *tabs) openTab(ctx context.Context, host string, k kind, goesOn bool) (*
 
 // look asks the tab what it has seen.
 func (t *tab) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, backWithin)
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	var now seen
 	if err := t.Evaluate(ctx, "livestashTest.seen()", &now); err != nil {
@@ -187,7 +189,7 @@ func (u *tabs) begin(ctx context.Context) error {
 		if err := t.Hide(ctx); err != nil {
 			return err
 		}
-		if err := t.until(ctx, backWithin, func() bool { return t.seen.Hidden }); err != nil {
+		if err := t.until(ctx, openWithin, func() bool { return t.seen.Hidden }); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,8 @@
     }
   }
 
-  setInterval(look, 20);
+  new MutationObserver(look).observe(document, { subtree: true, childList: true, characterData: true, attributeFilter: ["class"] });
+  setInterval(look, 100);
   setInterval(() => { if (s.goOn && connected() && !checkAt) button().click(); }, 3000);
   // Of a tab that nobody looks at, the outage begins when somebody does.
   document.addEventListener("visibilitychange", () => { look(); if (!document.hidden && s.down) s.down = Date.now(); });
