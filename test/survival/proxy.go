@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 // nginx is its configuration: what WebSockets need, and nothing else that differs from its defaults but where it writes.
@@ -42,8 +45,8 @@ type proxy struct {
 	folder  string
 }
 
-// startProxy starts one by a command that its own is appended to.
-func startProxy(enter []string, service string) (*proxy, error) {
+// startProxy starts one by a command that its own is appended to, and waits until it listens.
+func startProxy(ctx context.Context, enter []string, service string) (*proxy, error) {
 	folder, err := os.MkdirTemp("", "nginx")
 	if err != nil {
 		return nil, err
@@ -59,6 +62,14 @@ func startProxy(enter []string, service string) (*proxy, error) {
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.command.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start nginx: %w", err), os.RemoveAll(folder))
+	}
+	// It writes its id when it listens.
+	err = fleet.Eventually(ctx, openWithin, func(context.Context) error {
+		_, err := os.Stat(filepath.Join(folder, "pid"))
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start nginx: %w", err), p.stop())
 	}
 	return p, nil
 }

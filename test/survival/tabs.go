@@ -87,17 +87,23 @@ type seen struct {
 
 // open opens the tabs and stashes in each, a few times in some.
 func (u *tabs) open(ctx context.Context, hidden bool) error {
-	u.allHidden = hidden
 	network, err := u.ClientNetwork(ctx)
 	if err != nil {
 		return err
 	}
-	enter := []string{"nsenter", "--net=" + network}
 	_, service, host, err := u.Addresses(ctx)
 	if err != nil {
 		return err
 	}
-	if u.proxy, err = startProxy(enter, service); err != nil {
+	return u.openIn(ctx, network, service, host, hidden)
+}
+
+// openIn opens them in a network, where the application that takes itself for this host is at the service's address.
+func (u *tabs) openIn(ctx context.Context, network, service, host string, hidden bool) error {
+	u.allHidden = hidden
+	enter := []string{"nsenter", "--net=" + network}
+	var err error
+	if u.proxy, err = startProxy(ctx, enter, service); err != nil {
 		return err
 	}
 	// Nothing but the fleet has an address.
