@@ -138,7 +138,13 @@ survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIO
 
 .PHONY: test-survival
 test-survival: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test.
+	@$(STEP) deps-browser "A browser, and a proxy" hack/deps browser proxy
 	@hack/survival --test
+
+.PHONY: test-browser
+test-browser: $(CLUSTER_NEEDS) survival-image ## The same with the tabs of a real Chromium (TABS=3 of each of KINDS= ADAPTERS= EVENTS= WORKLOAD= PAYLOAD_KEYS=).
+	@$(STEP) deps-browser "A browser, and a proxy" hack/deps browser proxy
+	@hack/survival --browser
 
 .PHONY: soak
 soak: $(CLUSTER_NEEDS) survival-image ## Random events and a ledger of every stash (ADAPTERS= MINUTES=10 SEED= USERS=300 PODS=3 FAULTS=on WORKLOAD= TLS=).

@@ -9,6 +9,32 @@ import (
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
+// users are those who have sessions on a fleet.
+type users interface {
+	// open opens the sessions. hidden are those that come back only when they are checked.
+	open(ctx context.Context, hidden bool) error
+	// begin says that from now on sockets are closed by the event, effect that from now on they are by what it has done.
+	begin(ctx context.Context) error
+	effect(ctx context.Context) error
+	// verify has every session checked, and returns what they found.
+	verify(ctx context.Context) (crowd.Report, error)
+	// stop ends all sessions. It is called whatever has failed.
+	stop(ctx context.Context) error
+}
+
+// newSubject is a fleet with the users that the options ask for: by themselves a crowd in a pod of the cluster.
+func newSubject(f *fleet.Fleet, o options, skipped string) *subject {
+	s := &subject{Fleet: f, options: o, skipped: skipped}
+	if s.users = s; o.tabs > 0 {
+		s.users = &tabs{subject: s}
+	}
+	return s
+}
+
+func (s *subject) begin(ctx context.Context) error  { return s.Order(ctx, "begin", nil) }
+func (s *subject) effect(ctx context.Context) error { return s.Order(ctx, "effect", nil) }
+func (s *subject) stop(ctx context.Context) error   { return s.Order(ctx, "stop", nil) }
+
 // ask gets the sessions' report.
 func (s *subject) ask(ctx context.Context) (crowd.Report, error) {
 	var report crowd.Report

@@ -32,6 +32,11 @@ type options struct {
 	// copies is how many fleets of each adapter there are, atOnce how many of them are upgraded at the same time.
 	copies, atOnce int
 	keep           bool
+	// tabs is how many tabs of each kind hold the sessions. 0: a crowd in a pod does.
+	tabs  int
+	kinds []kind
+	// shownAfter is how long after an event the user looks at a hidden tab again.
+	shownAfter time.Duration
 }
 
 const (
@@ -58,6 +63,9 @@ func run(ctx context.Context, o options, out io.Writer) ([]result, error) {
 	chosen, err := choose(o)
 	if err != nil {
 		return nil, err
+	}
+	if o.tabs > 0 {
+		o.sessions = o.tabs * len(o.kinds)
 	}
 	d := &driver{Cluster: c, options: o, out: out}
 	d.say("install the operator")
@@ -157,7 +165,7 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []resul
 	subjects := make([]*subject, len(fleets))
 	for i, f := range fleets {
 		f.Options.TTL = cmp.Or(e.ttl, d.options.TTL)
-		subjects[i] = &subject{Fleet: f, options: d.options, skipped: d.options.skips(e, f.Adapter)}
+		subjects[i] = newSubject(f, d.options, d.options.skips(e, f.Adapter))
 	}
 	done := slices.DeleteFunc(slices.Clone(subjects), func(s *subject) bool { return s.skipped != "" })
 	if len(done) > 0 {
@@ -166,6 +174,7 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []resul
 	results := make([]result, len(subjects))
 	for i, s := range subjects {
 		r := newResult(s.Adapter, e.name, s.report)
+		r.Tabs = s.rows
 		r.remarks, r.faults, r.skipped, r.judged = s.remarks, s.faults, s.skipped, d.options.Agent
 		r.verdict = d.judge(e, r)
 		if s.problem != nil {
@@ -173,6 +182,9 @@ func (d *driver) do(ctx context.Context, e event, fleets []*fleet.Fleet) []resul
 			s.Up = false
 		}
 		d.say("%s", r.line())
+		for _, line := range r.tabLines() {
+			d.say("    %s", line)
+		}
 		for _, note := range r.report.Notes[:min(len(r.report.Notes), notesShown)] {
 			d.say("    %s", note)
 		}
@@ -186,6 +198,9 @@ func (o options) skips(e event, adapter string) string {
 	if e.needsNode && !o.OnNode {
 		return "it needs the processes of the pods, which only CLUSTER=local has on this machine"
 	}
+	if o.tabs > 0 && e.adapter == "Redis" {
+		return "a browser does not know when to stash again"
+	}
 	return e.without[adapter]
 }
 
@@ -196,14 +211,14 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		if err := s.Ensure(ctx, e.replicas); err != nil {
 			return fmt.Errorf("bring the fleet up: %w", err)
 		}
-		if err := s.open(ctx, e.hiddenTabs); err != nil {
+		if err := s.users.open(ctx, e.hiddenTabs); err != nil {
 			return err
 		}
 		var err error
 		if s.watch, err = s.watched(ctx); err != nil {
 			return err
 		}
-		return s.Order(ctx, "begin", nil)
+		return s.users.begin(ctx)
 	})
 	opened := time.Now()
 	d.say("%s: the event, after %.0f s", e.name, opened.Sub(started).Seconds())
@@ -222,12 +237,12 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 	}
 	// Also of a fleet in disorder it is worth knowing what its sessions find.
 	_ = inParallel(subjects, func(s *subject) error {
-		report, err := s.verify(ctx)
+		report, err := s.users.verify(ctx)
 		s.report = report
 		if took := time.Since(opened); err == nil && e.ttl == 0 && took > d.options.TTL {
 			err = fmt.Errorf("the event took %.0f s, longer than a stash lives: set -ttl above %s", took.Seconds(), d.options.TTL)
 		}
-		if err = errors.Join(err, s.Order(ctx, "stop", nil)); s.problem == nil {
+		if err = errors.Join(err, s.users.stop(context.WithoutCancel(ctx))); s.problem == nil {
 			s.problem = err
 		}
 		return nil
@@ -250,6 +265,11 @@ func (d *driver) judge(e event, r result) string {
 		broken = append(broken, fmt.Sprintf("sessions moved %.2f times, at most %d", r.MeanMoves, r.MostMoves))
 	}
 	broken = append(broken, r.faults...)
+	for _, row := range r.Tabs {
+		if row.Reloads > 0 {
+			broken = append(broken, fmt.Sprintf("%s: %d reloads", row.Kind, row.Reloads))
+		}
+	}
 	limit := float64(d.options.limit(e).Milliseconds())
 	if !e.needsNode && limit > 0 && r.P99 != nil && *r.P99 > limit {
 		broken = append(broken, fmt.Sprintf("p99 %.0f ms, over %.0f ms", *r.P99, limit))
@@ -261,6 +281,9 @@ func (d *driver) judge(e event, r result) string {
 func (o options) limit(e event) time.Duration {
 	if o.maxP99 == 0 {
 		return 0
+	}
+	if o.tabs > 0 {
+		return max(o.maxP99, e.maxP99, tabsP99)
 	}
 	return max(o.maxP99, e.maxP99)
 }
@@ -293,6 +316,8 @@ type result struct {
 	MeanMoves float64  `json:"mean_moves"`
 	P50       *float64 `json:"p50_ms"`
 	P99       *float64 `json:"p99_ms"`
+	// Tabs are the sessions by the kind of tab.
+	Tabs []tabRow `json:"tabs,omitempty"`
 
 	report  crowd.Report
 	remarks []string

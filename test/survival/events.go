@@ -87,6 +87,9 @@ type event struct {
 type subject struct {
 	*fleet.Fleet
 	options options
+	users   users
+	// rows are the users by the kind of tab, where they have tabs.
+	rows    []tabRow
 	watch   *watch
 	report  crowd.Report
 	remarks []string
@@ -409,7 +412,7 @@ func killPod(ctx context.Context, s *subject) error {
 	if err := s.Kill(ctx, s.Lowest(), fleet.AppContainer, fleet.Beam); err != nil {
 		return err
 	}
-	if err := s.Order(ctx, "effect", nil); err != nil {
+	if err := s.users.effect(ctx); err != nil {
 		return err
 	}
 	return fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
@@ -435,7 +438,7 @@ func splitPod(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	err = s.Order(ctx, "effect", nil)
+	err = s.users.effect(ctx)
 	if err == nil {
 		err = fleet.Pause(ctx, splitTime)
 	}

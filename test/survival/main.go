@@ -23,7 +23,7 @@ import (
 
 func main() {
 	o := defaults()
-	var adapterNames, eventNames, agent, workload, persistence string
+	var adapterNames, eventNames, kindNames, agent, workload, persistence string
 	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
 	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
 	flag.StringVar(&eventNames, "events", strings.Join(o.events, " "),
@@ -42,7 +42,15 @@ func main() {
 	flag.IntVar(&o.copies, "copies", o.copies, "How many fleets of each adapter there are, to all of which an event is done at once. Their numbers are added up; the times are the worst of them.")
 	flag.IntVar(&o.atOnce, "at-once", o.atOnce, "How many fleets the operator may upgrade at the same time, for the event upgrade-now.")
 	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
+	flag.IntVar(&o.tabs, "tabs", 0, "How many tabs of each kind a real browser has, in place of -sessions. It needs the pods on this machine, Chromium and nginx.")
+	flag.StringVar(&kindNames, "kinds", "", "The kinds of tabs: websocket, hidden, longpoll, each also with -nginx. Empty: all.")
+	flag.DurationVar(&o.shownAfter, "shown-after", o.shownAfter, "How long after an event a user looks at a hidden tab again.")
+	flag.IntVar(&o.PayloadKeys, "payload-keys", 0, "STASH_PAYLOAD_KEYS: how large a stash is. 0: the application's default.")
 	flag.Parse()
+	var err error
+	if o.kinds, err = chooseKinds(words(kindNames)); err != nil {
+		fail(err)
+	}
 	o.adapters, o.events = words(adapterNames), words(eventNames)
 	o.Workload(workload)
 	for name, given := range map[string]string{"agent": agent, "persistence": persistence} {
@@ -86,7 +94,7 @@ func fail(err error) {
 func defaults() options {
 	return options{
 		Options:  fleet.Defaults(),
-		sessions: 500, copies: 1, atOnce: 1, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, stashEvery: 5 * time.Second,
+		sessions: 500, copies: 1, atOnce: 1, adapters: []string{"ETS", "BrowserMemory", "Redis", "Mnesia"}, stashEvery: 5 * time.Second, shownAfter: 30 * time.Second,
 		// All pairs take longer than all else. This one lost everything.
 		events: []string{plain, single, hidden, "evict-change-2"},
 	}

@@ -70,7 +70,36 @@ func printTable(out io.Writer, o options, results []result) error {
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.2f\t%d\t%s\t%s\t%s\t %s\n", r.Adapter, r.Event, r.Sessions, r.report.Closed,
 			r.Recovered, r.Stale, r.Lost, r.MeanMoves, r.MostMoves, milliseconds(r.P50), milliseconds(r.P99), milliseconds(longest), r.word())
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return printTabs(out, results)
+}
+
+// printTabs prints the sessions by the kind of tab, as a table for docs/reference/survival.md.
+func printTabs(out io.Writer, results []result) error {
+	var lines []string
+	for _, r := range results {
+		lines = append(lines, r.tabLines()...)
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "\n| adapter | event | tabs | how many | cut | lost | reloads | p50 / worst ms |\n|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
+	return err
+}
+
+// tabLines are the sessions by the kind of tab, a line of that table for each.
+func (r *result) tabLines() []string {
+	lines := make([]string, len(r.Tabs))
+	for i, row := range r.Tabs {
+		times := "– / –"
+		if row.Times != nil {
+			times = fmt.Sprintf("%.0f / %.0f", row.Times.P50, row.Times.Max)
+		}
+		lines[i] = fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %d | %s |", r.Adapter, r.Event, row.Kind, row.Tabs, row.Cut, row.Lost, row.Reloads, times)
+	}
+	return lines
 }
 
 // printLines prints the results for programs, a line of JSON for each.

@@ -243,16 +243,18 @@ type RolloutStatus struct {
 	// notRecovered is how many of these returns were not given a state. Some are nobody's loss: of users who had stashed nothing yet,
 	// or who were away for longer than the TTL. So it is told as a loss (a Warning event ReturnsNotRecovered, the alert
 	// LiveStashReturnsNotRecovered) only of ten returns and more, when it is more than a tenth of them and more than twice the usual
-	// share; where that is above a third, when it is nearer to all of them than to the usual share.
+	// share; where that is above a third, when it is nearer to all of them than to the usual share; where it is not known, when it is
+	// more than half of them.
 	// +optional
 	NotRecovered int64 `json:"notRecovered,omitempty"`
 
 	// usuallyNotRecovered is what share of returns to expect without a state, in percent, rounded up: the least of the rollouts
-	// in this list and of what the replaced pods had counted since they started, each of at least ten returns. 0: none, or nothing is known.
+	// in this list and of what the replaced pods had counted since they started, each of at least ten returns. 0: none. Unset: too few
+	// have come back yet to know, as with a new fleet.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +optional
-	UsuallyNotRecovered int32 `json:"usuallyNotRecovered,omitempty"`
+	UsuallyNotRecovered *int32 `json:"usuallyNotRecovered,omitempty"`
 }
 
 // RolloutOutcome is how a rollout ended.

@@ -119,13 +119,16 @@ func (f *Fleet) OtherImage() string {
 
 // Apply applies the LiveStashCluster. What is not the subject of an event is left to the defaults.
 func (f *Fleet) Apply(ctx context.Context) error {
+	env := []any{
+		map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.Rollout)},
+		map[string]any{"name": "STASH_VERSION", "value": f.Version},
+	}
+	if f.Options.PayloadKeys > 0 {
+		env = append(env, map[string]any{"name": "STASH_PAYLOAD_KEYS", "value": fmt.Sprint(f.Options.PayloadKeys)})
+	}
 	spec := map[string]any{
 		"image": f.Image, "replicas": f.Replicas, "adapter": f.Adapter, "ttl": f.Options.TTL.String(),
-		"http": map[string]any{"readinessPath": "/healthz"},
-		"env": []any{
-			map[string]any{"name": "SURVIVAL_ROLLOUT", "value": fmt.Sprint(f.Rollout)},
-			map[string]any{"name": "STASH_VERSION", "value": f.Version},
-		},
+		"http": map[string]any{"readinessPath": "/healthz"}, "env": env,
 	}
 	rollout := map[string]any{}
 	if f.Canary != nil {

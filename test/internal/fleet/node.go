@@ -51,6 +51,15 @@ func (f *Fleet) process(ctx context.Context, name, container, process string) (i
 	return podprocess.Find(pod, container, process)
 }
 
+// ClientNetwork is the path of the network of the pod that holds the users, from which others can come to the fleet as well.
+func (f *Fleet) ClientNetwork(ctx context.Context) (string, error) {
+	if err := f.ClientReady(ctx); err != nil {
+		return "", err
+	}
+	pid, err := f.process(ctx, clientName, "client", "survival-client")
+	return fmt.Sprintf("/proc/%d/ns/net", pid), err
+}
+
 // cutTables makes the names of the tables different, so that a pod can be cut off twice at a time.
 var cutTables atomic.Int64
 

@@ -25,6 +25,8 @@ type Options struct {
 	Persistence bool
 	// Surge and MaxLoadFactor are spec.rollout's. Empty: the API's defaults.
 	Surge, MaxLoadFactor string
+	// PayloadKeys is how much a user stashes. 0: the application's default.
+	PayloadKeys int
 	// OnNode is whether the pods' processes are on this machine.
 	OnNode bool
 }

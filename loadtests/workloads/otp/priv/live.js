@@ -1,5 +1,5 @@
-// A small LiveView client for people who look at the page: joins, sends clicks, shows what comes back, reconnects.
-// Load tests and phoenix.js speak to the same socket; this file is not part of what they measure.
+// A small LiveView client for people who look at the page, and for tests in a browser: joins, sends clicks, shows what comes
+// back, reconnects. Load tests and phoenix.js speak to the same socket; this file is not part of what they measure.
 "use strict";
 
 const main = document.querySelector("[data-phx-main]");
@@ -34,14 +34,27 @@ function receive(message) {
   // A page whose tokens are too old has to be loaded again.
   if (payload.status === "error") return location.reload();
   const { rendered, diff } = payload.response;
-  if (rendered) { mounts++; attempts = 0; connection.textContent = "connected"; }
   if (rendered || diff) draw(rendered || diff);
+  if (rendered) { mounts++; attempts = 0; connected(true); }
+}
+
+function connected(is) {
+  connection.textContent = is ? "connected" : "not connected";
+  main.classList.toggle("phx-connected", is);
+}
+
+// Like phoenix.js, a page that nobody looks at waits until somebody does.
+function reconnect() {
+  if (document.hidden) document.addEventListener("visibilitychange", connect, { once: true });
+  else connect();
 }
 
 function connect() {
   const url = new URL("/live/websocket", location.href);
   url.protocol = url.protocol.replace("http", "ws");
   url.search = new URLSearchParams({ _csrf_token: csrf, vsn: "2.0.0" });
+  // As phoenix.js does with nested parameters: a stash that is in the browser makes the address long.
+  for (const [key, value] of Object.entries(liveStash)) url.searchParams.append(`liveStash[${key}]`, value ?? "");
   socket = new WebSocket(url);
   socket.onmessage = receive;
   socket.onopen = () => {
@@ -54,8 +67,8 @@ function connect() {
   };
   socket.onclose = () => {
     clearInterval(heartbeat);
-    connection.textContent = "not connected";
-    setTimeout(connect, [10, 50, 100, 150, 200, 250, 500, 1000, 2000][attempts++] || 5000);
+    connected(false);
+    setTimeout(reconnect, [10, 50, 100, 150, 200, 250, 500, 1000, 2000][attempts++] || 5000);
   };
 }
 

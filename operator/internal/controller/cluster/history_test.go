@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
@@ -54,7 +55,7 @@ func TestHistory(t *testing.T) {
 			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
 		}},
 		"what is usual is by the rollouts before, and by the pods": {turns: []turn{{revision: "a"}, {revision: "b", returns: agentclient.Returns{Recovered: 18, NotRecovered: 2}}}, revision: "b", want: []v1alpha1.RolloutStatus{
-			{From: "a", To: "b", Started: at(1), UsuallyNotRecovered: 10},
+			{From: "a", To: "b", Started: at(1), UsuallyNotRecovered: ptr.To[int32](10)},
 		}},
 		"another one in the middle": {turns: []turn{{revision: "a"}, {revision: "b"}, {revision: "c"}}, revision: "c", want: []v1alpha1.RolloutStatus{
 			{From: "b", To: "c", Started: at(2)},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -110,4 +111,36 @@ func TestALargeStashIsToldAndNotForgotten(t *testing.T) {
 	if largest := cluster.Status.LargestStash; largest == nil || largest.Bytes != 8100 || largest.PodGone == nil {
 		t.Errorf("status.largestStash is %+v", largest)
 	}
+}
+
+// A rollout takes the pods that made a large stash, and not the stash: its user is locked out until the TTL is over.
+func TestARolloutDoesNotMakeALargeStashFit(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterBrowserMemory })
+	made := func(pod *corev1.Pod, bytes int64) {
+		t.Helper()
+		status := wellAmong(2, pod.Name)
+		status.LargestStashBytes = bytes
+		serves(t, pod, status)
+	}
+	made(pods[0], 8100)
+	acted(t, cluster, "a", "a")
+	condition(t, cluster, v1alpha1.ConditionStashesFit, metav1.ConditionFalse, v1alpha1.ReasonStashTooLarge)
+
+	newImage(t, cluster, "ghcr.io/acme/shop:2")
+	acted(t, cluster, "a", "b")
+	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
+	for i := len(pods) - 1; i >= 0; i-- {
+		acted(t, cluster, "a", "b")
+		stops(t, cluster, pods[i].Name)
+		// Its last word has been lost on the way.
+		gone(t, pods[i], "")
+		made(fleetPod(t, cluster, i, "b"), 0)
+	}
+	acted(t, cluster, "a", "b")
+	hasStrategy(t, cluster, appsv1.RollingUpdateStatefulSetStrategyType, 2)
+	acted(t, cluster, "b", "b")
+	condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonComplete)
+	condition(t, cluster, v1alpha1.ConditionStashesFit, metav1.ConditionFalse, v1alpha1.ReasonStashWasTooLarge)
+	later(t, cluster, 5*time.Minute)
+	condition(t, cluster, v1alpha1.ConditionStashesFit, metav1.ConditionTrue, v1alpha1.ReasonStashesSmall)
 }

@@ -74,7 +74,7 @@ func everything() []client.Object {
 		UpdatedReplicas: 1,
 		OperatorVersion: "1.2.2", UpgradeStarted: ptr.To(metav1.Unix(900, 0)), Redis: &v1alpha1.RedisStatus{OperatorVersion: "1.2.1"},
 		Rollouts: []v1alpha1.RolloutStatus{
-			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1, Returned: 20, NotRecovered: 12, UsuallyNotRecovered: 5},
+			{To: "b", Started: metav1.Unix(1000, 0), Finished: ptr.To(metav1.Unix(1060, 0)), StashesBefore: 10, HandedOver: 7, Lost: 1, Returned: 20, NotRecovered: 12, UsuallyNotRecovered: ptr.To[int32](5)},
 			{To: "a", Started: metav1.Unix(500, 0), Finished: ptr.To(metav1.Unix(560, 0)), StashesBefore: 90},
 		},
 		Conditions: []metav1.Condition{

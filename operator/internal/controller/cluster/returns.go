@@ -19,6 +19,9 @@ const (
 	countAgain = 30 * time.Second
 	// mostUnrecovered is the percentage of returns without a state that is no loss, whatever is usual.
 	mostUnrecovered = 10
+	// mostOfUnknown is that percentage where nothing is known to be usual: a new fleet may have many users who have stashed nothing yet, and a
+	// release that refuses what they have stashed gives nobody a state.
+	mostOfUnknown = 50
 )
 
 // returns counts the users who come back during rollouts, by what agents have counted since their nodes started. Who came back while
@@ -114,8 +117,8 @@ func counted(members []member) agentclient.Returns {
 }
 
 // usual is the percentage of returns without a state that is to be expected of a rollout: the least of those before it, and of what the
-// pods have counted that it replaces. So one that lost much makes no next one look good. 0: nothing is known.
-func usual(before []v1alpha1.RolloutStatus, pods agentclient.Returns) int32 {
+// pods have counted that it replaces. So one that lost much makes no next one look good. Nil: nothing is known.
+func usual(before []v1alpha1.RolloutStatus, pods agentclient.Returns) *int32 {
 	least := int32(100)
 	known := pods.Recovered+pods.NotRecovered >= fewestReturns
 	if known {
@@ -127,9 +130,9 @@ func usual(before []v1alpha1.RolloutStatus, pods agentclient.Returns) int32 {
 		}
 	}
 	if !known {
-		return 0
+		return nil
 	}
-	return least
+	return &least
 }
 
 // percentage is rounded up, so that what happens at all is usual.
@@ -137,9 +140,13 @@ func percentage(part, whole int64) int32 { return int32((100*part + whole - 1) /
 
 // lostReturns is how many users have lost their state in a rollout: all who came back without one, when they are more than a tenth and
 // more than twice the usual share. Twice a large share would be all of them, or more: then, when they are nearer to all than to usual.
+// Where nothing is known to be usual, when they are more than half.
 func lostReturns(rollout *v1alpha1.RolloutStatus) int64 {
-	normal := int64(rollout.UsuallyNotRecovered)
-	most := max(mostUnrecovered, min(2*normal, (100+normal)/2))
+	most := int64(mostOfUnknown)
+	if rollout.UsuallyNotRecovered != nil {
+		normal := int64(*rollout.UsuallyNotRecovered)
+		most = max(mostUnrecovered, min(2*normal, (100+normal)/2))
+	}
 	if rollout.Returned < fewestReturns || 100*rollout.NotRecovered <= most*rollout.Returned {
 		return 0
 	}
@@ -158,7 +165,11 @@ func (r *Reconciler) tellReturns(before, c *v1alpha1.LiveStashCluster) {
 	if known := before.Status.Rollouts; len(known) > 0 && known[0].Started.Equal(&last.Started) && lostReturns(&known[0]) > 0 {
 		return
 	}
+	usually := "what is usual is not known yet"
+	if last.UsuallyNotRecovered != nil {
+		usually = fmt.Sprintf("usually it is %d%%", *last.UsuallyNotRecovered)
+	}
 	r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonReturnsNotRecovered, "Rollout", "%s", shortened(fmt.Sprintf(
-		"%d of %d users who came back since the rollout to %s began did not get their state back, usually it is %d%%: pages may refuse what those "+
-			"of the release before have stashed (LiveStash's option version)", last.NotRecovered, last.Returned, last.To, last.UsuallyNotRecovered), mostNote))
+		"%d of %d users who came back since the rollout to %s began did not get their state back, %s: pages may refuse what those "+
+			"of the release before have stashed (LiveStash's option version)", last.NotRecovered, last.Returned, last.To, usually), mostNote))
 }

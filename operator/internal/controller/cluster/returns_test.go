@@ -1,15 +1,19 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 )
 
 // Who comes back is counted from the beginning of a rollout until two minutes after its end, over pods that go, come and start anew.
@@ -92,19 +96,21 @@ func TestReturnsAreCounted(t *testing.T) {
 func TestLostReturns(t *testing.T) {
 	cases := map[string]struct {
 		returned, notRecovered int64
-		usually                int32
+		usually                *int32
 		want                   int64
 	}{
 		"nobody came back":              {},
-		"too few to tell":               {returned: 9, notRecovered: 9},
-		"all":                           {returned: 10, notRecovered: 10, want: 10},
-		"a tenth":                       {returned: 100, notRecovered: 10},
-		"more than a tenth":             {returned: 100, notRecovered: 11, want: 11},
-		"as usual":                      {returned: 100, notRecovered: 40, usually: 20},
-		"twice as many as usual":        {returned: 100, notRecovered: 41, usually: 20, want: 41},
-		"most users have nothing":       {returned: 100, notRecovered: 80, usually: 60},
-		"most had nothing, now nobody":  {returned: 100, notRecovered: 81, usually: 60, want: 81},
-		"nobody has ever had something": {returned: 100, notRecovered: 100, usually: 100},
+		"too few to tell":               {returned: 9, notRecovered: 9, usually: ptr.To[int32](0)},
+		"all":                           {returned: 10, notRecovered: 10, usually: ptr.To[int32](0), want: 10},
+		"a tenth":                       {returned: 100, notRecovered: 10, usually: ptr.To[int32](0)},
+		"more than a tenth":             {returned: 100, notRecovered: 11, usually: ptr.To[int32](0), want: 11},
+		"half, and nothing is known":    {returned: 100, notRecovered: 50},
+		"more, and nothing is known":    {returned: 100, notRecovered: 51, want: 51},
+		"as usual":                      {returned: 100, notRecovered: 40, usually: ptr.To[int32](20)},
+		"twice as many as usual":        {returned: 100, notRecovered: 41, usually: ptr.To[int32](20), want: 41},
+		"most users have nothing":       {returned: 100, notRecovered: 80, usually: ptr.To[int32](60)},
+		"most had nothing, now nobody":  {returned: 100, notRecovered: 81, usually: ptr.To[int32](60), want: 81},
+		"nobody has ever had something": {returned: 100, notRecovered: 100, usually: ptr.To[int32](100)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -120,20 +126,50 @@ func TestUsual(t *testing.T) {
 	cases := map[string]struct {
 		before []v1alpha1.RolloutStatus
 		pods   agentclient.Returns
-		want   int32
+		want   *int32
 	}{
 		"nothing is known":             {},
 		"too few to tell":              {before: []v1alpha1.RolloutStatus{{Returned: 9, NotRecovered: 9}}, pods: agentclient.Returns{NotRecovered: 9}},
-		"by the pods":                  {pods: agentclient.Returns{Recovered: 2, NotRecovered: 8}, want: 80},
-		"rounded up":                   {pods: agentclient.Returns{Recovered: 999, NotRecovered: 1}, want: 1},
-		"a bad rollout is not usual":   {before: []v1alpha1.RolloutStatus{{Returned: 20, NotRecovered: 20}, {Returned: 20, NotRecovered: 1}}, pods: agentclient.Returns{NotRecovered: 50}, want: 5},
-		"unless there was no good one": {before: []v1alpha1.RolloutStatus{{Returned: 20, NotRecovered: 20}}, want: 100},
+		"by the pods":                  {pods: agentclient.Returns{Recovered: 2, NotRecovered: 8}, want: ptr.To[int32](80)},
+		"rounded up":                   {pods: agentclient.Returns{Recovered: 999, NotRecovered: 1}, want: ptr.To[int32](1)},
+		"a bad rollout is not usual":   {before: []v1alpha1.RolloutStatus{{Returned: 20, NotRecovered: 20}, {Returned: 20, NotRecovered: 1}}, pods: agentclient.Returns{NotRecovered: 50}, want: ptr.To[int32](5)},
+		"unless there was no good one": {before: []v1alpha1.RolloutStatus{{Returned: 20, NotRecovered: 20}}, want: ptr.To[int32](100)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := usual(c.before, c.pods); got != c.want {
-				t.Errorf("%d%% are usual, want %d%%", got, c.want)
+			if diff := cmp.Diff(c.want, usual(c.before, c.pods)); diff != "" {
+				t.Errorf("percent that are usual (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// Nobody knows what is usual of a new fleet: users who had stashed nothing yet are no loss, and a release that refuses everything is.
+func TestReturnsOfANewFleet(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, nil)
+	newImage(t, cluster, "ghcr.io/acme/shop:2")
+	acted(t, cluster, "a", "b")
+	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
+	acted(t, cluster, "a", "b")
+	stops(t, cluster, "shop-1")
+	second := replaced(t, cluster, pods[1])
+	back := func(recovered, not int64) {
+		t.Helper()
+		status := wellAmong(2, "shop-1")
+		status.Returns = agentclient.Returns{Recovered: recovered, NotRecovered: not}
+		serves(t, second, status)
+		acted(t, cluster, "a", "b")
+		suite.Eventually(t, func() error {
+			later(t, cluster, 0) // of counters alone the operator hears once a minute
+			suite.Must(t, get(t, cluster))
+			if told := cluster.Status.Rollouts; len(told) != 1 || told[0].NotRecovered != not {
+				return fmt.Errorf("the rollouts are %+v, want one with %d returns that were not recovered", told, not)
+			}
+			return nil
+		})
+	}
+	back(8, 6)
+	// It is told once: had the six been called a loss, nobody would hear of the nine.
+	back(8, 9)
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonReturnsNotRecovered, "9 of 17 users who came back")
 }

@@ -10,7 +10,7 @@ defmodule StashWorkloadWeb.Endpoint do
 
   socket "/live", Phoenix.LiveView.Socket,
     websocket: [connect_info: [session: @session_options]],
-    longpoll: false
+    longpoll: [connect_info: [session: @session_options]]
 
   socket "/socket", StashWorkloadWeb.UserSocket,
     websocket: true,
