@@ -41,8 +41,9 @@ func main() {
 	logPath := flag.String("log", "", "File for the operators' logs. Empty: dropped.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *rounds, *atMost, *operator, *life, *seed, *logPath); err != nil {
+	err := run(ctx, *rounds, *atMost, *operator, *life, *seed, *logPath)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "migrations:", err)
 		os.Exit(1)
 	}
