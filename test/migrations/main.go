@@ -67,6 +67,9 @@ func run(ctx context.Context, rounds int, atMost time.Duration, program string, 
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	defer func() {
+		_, _ = c.Kubectl(context.WithoutCancel(ctx), "", "delete", "namespace", namespace, "--wait=false")
+	}()
 	operators := &mortal{program: program, life: life, chance: rand.New(rand.NewPCG(seed, 2)), log: log}
 	living, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
