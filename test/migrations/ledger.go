@@ -26,27 +26,7 @@ type tally struct {
 // audit holds the lines against the rule. A template that a pod has had ran its command exactly once, from begin to end. One that was replaced
 // by the next change before that ran it once or not at all. No two commands run at the same time.
 func (l ledger) audit() (t tally, faults []string) {
-	begun, ended := map[string]int{}, map[string]int{}
-	running := ""
-	for _, line := range l.lines {
-		what, round, _ := strings.Cut(line, " ")
-		switch {
-		case what == "begin":
-			begun[round]++
-			if running != "" {
-				faults = append(faults, fmt.Sprintf("the command of round %s began while that of round %s ran", round, running))
-			}
-			running = round
-		case what == "end" && running == round:
-			ended[round]++
-			running = ""
-		default:
-			faults = append(faults, fmt.Sprintf("%q is no line of the command that runs, which is that of round %q", line, running))
-		}
-	}
-	if running != "" {
-		faults = append(faults, fmt.Sprintf("the command of round %s has not ended", running))
-	}
+	begun, ended, faults := l.runs()
 	for round := 1; round <= l.rounds; round++ {
 		name := fmt.Sprint(round)
 		switch runs := begun[name]; {
@@ -67,4 +47,30 @@ func (l ledger) audit() (t tally, faults []string) {
 	}
 	slices.Sort(faults)
 	return t, faults
+}
+
+// runs are how often the commands of each round began and ended, and what is wrong with the order of the lines.
+func (l ledger) runs() (begun, ended map[string]int, faults []string) {
+	begun, ended = map[string]int{}, map[string]int{}
+	running := ""
+	for _, line := range l.lines {
+		what, round, _ := strings.Cut(line, " ")
+		switch {
+		case what == "begin":
+			begun[round]++
+			if running != "" {
+				faults = append(faults, fmt.Sprintf("the command of round %s began while that of round %s ran", round, running))
+			}
+			running = round
+		case what == "end" && running == round:
+			ended[round]++
+			running = ""
+		default:
+			faults = append(faults, fmt.Sprintf("%q is no line of the command that runs, which is that of round %q", line, running))
+		}
+	}
+	if running != "" {
+		faults = append(faults, fmt.Sprintf("the command of round %s has not ended", running))
+	}
+	return begun, ended, faults
 }

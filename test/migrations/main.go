@@ -41,8 +41,9 @@ func main() {
 	logPath := flag.String("log", "", "File for the operators' logs. Empty: dropped.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *rounds, *atMost, *operator, *life, *seed, *logPath); err != nil {
+	err := run(ctx, *rounds, *atMost, *operator, *life, *seed, *logPath)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "migrations:", err)
 		os.Exit(1)
 	}
@@ -66,6 +67,9 @@ func run(ctx context.Context, rounds int, atMost time.Duration, program string, 
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	defer func() {
+		_, _ = c.Kubectl(context.WithoutCancel(ctx), "", "delete", "namespace", namespace, "--wait=false")
+	}()
 	operators := &mortal{program: program, life: life, chance: rand.New(rand.NewPCG(seed, 2)), log: log}
 	living, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
