@@ -1,27 +1,46 @@
-%% How do nodes of two cookies find each other, while a fleet changes its cookie pod by pod? A node with the new one is told the
-%% previous one too. It lets nobody in with that, but shows it to peers that refuse the new one: those have not been replaced yet.
+%% How do nodes of two cookies stay one mesh, while a fleet changes its cookie pod by pod? A node with the new one is told the previous
+%% one too, and uses that with all of its peers until each of them has the new one. So a node that boots with the new one is let in
+%% by all or by nobody: one that only some let in would part the others, because global suffers no mesh with holes.
 -module(livestash_agent_cookie).
 
--export([connect/1, is_previous_known/0, all_have_mine/1, has/1, forget/0]).
+-export([expect/1, connect/1, is_previous_known/0, all_have_mine/1, has/1, settle/1, forget/0]).
 
 %% Milliseconds for all peers to say which cookie they have.
 -define(ASK, 3000).
 
-%% Connects a peer, whichever of the two cookies it has.
+%% These peers may have, or be about to boot with, either cookie: from now on the previous one holds between them and this node.
+-spec expect([node()]) -> ok.
+expect(Peers) ->
+    use(livestash_agent_config:get(previous_cookie), Peers).
+
+%% Each of these peers has the new one.
+-spec settle([node()]) -> ok.
+settle(Peers) ->
+    use(atom_to_list(erlang:get_cookie()), Peers).
+
+use(undefined, _Peers) ->
+    ok;
+use(Cookie, Peers) ->
+    _ = [erlang:set_cookie(Peer, list_to_atom(Cookie)) || Peer <- Peers],
+    ok.
+
+%% Connects a peer, whichever of the two cookies it has for this node.
 -spec connect(node()) -> boolean().
 connect(Node) ->
-    net_kernel:connect_node(Node) =:= true orelse connect_with(livestash_agent_config:get(previous_cookie), Node).
+    net_kernel:connect_node(Node) =:= true orelse connect_with_other(livestash_agent_config:get(previous_cookie), Node).
 
-connect_with(undefined, _Node) ->
+connect_with_other(undefined, _Node) ->
     false;
-connect_with(Previous, Node) ->
-    true = erlang:set_cookie(Node, list_to_atom(Previous)),
-    try
-        net_kernel:connect_node(Node) =:= true
-    after
-        %% Who connects to this node from here on must have the new one.
-        erlang:set_cookie(Node, erlang:get_cookie())
-    end.
+connect_with_other(Previous, Node) ->
+    Mine = erlang:get_cookie(),
+    Before = erlang:get_cookie(Node),
+    true = erlang:set_cookie(Node, other(Before, Mine, list_to_atom(Previous))),
+    Connected = net_kernel:connect_node(Node) =:= true,
+    Connected orelse erlang:set_cookie(Node, Before),
+    Connected.
+
+other(Mine, Mine, Previous) -> Previous;
+other(_Previous, Mine, _) -> Mine.
 
 %% Whether this node still knows the previous cookie.
 -spec is_previous_known() -> boolean().

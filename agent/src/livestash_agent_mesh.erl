@@ -114,7 +114,8 @@ finished(lookup, Failure, #{failed := false} = State) ->
     State#{failed := true};
 finished(lookup, _Failure, State) ->
     State;
-finished(cookies, {done, {ok, true}}, #{forget := undefined} = State) ->
+finished(cookies, {done, {ok, true}}, #{forget := undefined, expected := Expected} = State) ->
+    ok = livestash_agent_cookie:settle(Expected),
     State#{forget := livestash_agent_clock:ms() + ?FORGET};
 finished(cookies, {done, {ok, true}}, #{forget := When} = State) ->
     [livestash_agent_cookie:forget() || livestash_agent_clock:left(When) =:= 0],
@@ -132,8 +133,11 @@ finished(Node, _Failure, #{delayed := Delayed, interval := Interval} = State) ->
 max_delay(true, Interval) -> Interval;
 max_delay(false, _Interval) -> ?MAX_DELAY.
 
-connect_missing(#{expected := Expected} = State) ->
-    lists:foldl(fun connect/2, State, Expected -- nodes()).
+connect_missing(#{expected := Expected, forget := Forget} = State) ->
+    Missing = Expected -- nodes(),
+    %% All of them before the first: whoever is connected leads to the others.
+    [ok = livestash_agent_cookie:expect(Missing) || Forget =:= undefined],
+    lists:foldl(fun connect/2, State, Missing).
 
 connect(Node, #{delayed := Delayed} = State) ->
     {_Delay, Next} = maps:get(Node, Delayed, {0, livestash_agent_clock:ms()}),

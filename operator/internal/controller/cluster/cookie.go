@@ -151,6 +151,6 @@ func (r *Reconciler) tellRotation(before, now *v1alpha1.LiveStashCluster) {
 	}
 	if was.RotationFinished == nil && is.RotationFinished != nil {
 		r.Recorder.Eventf(now, nil, corev1.EventTypeNormal, v1alpha1.ReasonCookieRotated, "Rotate",
-			"Every pod has the Erlang cookie of Secret %s: the one before it opens nothing any more", is.SecretRef.Name)
+			"Every pod has the Erlang cookie of Secret %s: within seconds, the one before it opens nothing any more", is.SecretRef.Name)
 	}
 }
