@@ -31,12 +31,27 @@ func (c *Cluster) checks(client kubernetes.Interface) []check {
 	if c.state.Options.ControlPlaneOnly {
 		return checks
 	}
-	node := c.node(0)
-	return append(checks,
-		check{"the node", func(ctx context.Context) string { return missingNode(ctx, client, node.name) }},
-		check{"the kubelet", func(ctx context.Context) string { return missingPods(ctx, client, node.name) }},
-		check{"CoreDNS", func(ctx context.Context) string { return c.missingDNS(ctx, client) }},
-	)
+	for _, n := range c.nodes() {
+		checks = append(checks, c.nodeChecks(client, n)...)
+	}
+	if c.severalNodes() {
+		main := c.mainHost()
+		checks = append(checks, check{"CoreDNS", func(ctx context.Context) string { return c.missingDNS(ctx, client, main) }})
+	}
+	return checks
+}
+
+// nodeChecks are what a healthy node has.
+func (c *Cluster) nodeChecks(client kubernetes.Interface, n node) []check {
+	what, dns := "the node", "CoreDNS"
+	if !n.alone {
+		what, dns = "the node "+n.name, "CoreDNS as seen from "+n.name
+	}
+	return []check{
+		{what, func(ctx context.Context) string { return missingNode(ctx, client, n.name) }},
+		{n.inText("the kubelet"), func(ctx context.Context) string { return missingPods(ctx, client, n.name) }},
+		{dns, func(ctx context.Context) string { return c.missingDNS(ctx, client, c.hostOf(n)) }},
+	}
 }
 
 // missingServiceAccount shows that the controller manager works: without the account, no pod can be made.
@@ -112,9 +127,9 @@ func missingPods(ctx context.Context, client kubernetes.Interface, node string) 
 	return ""
 }
 
-// missingDNS asks for a name as pods do: that needs CoreDNS, its Service and kube-proxy.
-func (c *Cluster) missingDNS(ctx context.Context, client kubernetes.Interface) string {
-	holder, err := c.runningHolder()
+// missingDNS asks for a name as pods do: that needs CoreDNS, its Service, and kube-proxy on the host.
+func (c *Cluster) missingDNS(ctx context.Context, client kubernetes.Interface, h host) string {
+	holder, err := c.running(h)
 	if err != nil {
 		return err.Error()
 	}

@@ -85,7 +85,7 @@ func (c *Cluster) Exec(command []string) error {
 	if err := c.mustExist(); err != nil {
 		return err
 	}
-	holder, err := c.runningHolder()
+	holder, err := c.running(c.mainHost())
 	if err != nil {
 		return err
 	}
