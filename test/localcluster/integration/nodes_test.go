@@ -25,7 +25,7 @@ type machines struct {
 func TestNodes(t *testing.T) {
 	l := newLab(t, "it-nodes")
 	started := time.Now()
-	l.must(l.try("up", "--nodes", "3"))
+	l.must(l.try("up", "--nodes", "3", "--network-policies"))
 	t.Logf("up after %s", time.Since(started).Round(time.Second))
 	l.loadProbe()
 	m := &machines{lab: l, program: filepath.Join(t.TempDir(), "probe")}
@@ -49,6 +49,7 @@ func TestNodes(t *testing.T) {
 		}
 	})
 	t.Run("everybody reaches everybody", in((*machines).testWhole))
+	t.Run("network policies", in((*machines).testPolicies))
 	t.Run("cut", in((*machines).testCut))
 	t.Run("delay", in((*machines).testDelay))
 	t.Run("freeze", in((*machines).testFreeze))
@@ -67,7 +68,7 @@ func TestNodes(t *testing.T) {
 
 	for _, delay := range []time.Duration{2500 * time.Millisecond, 6 * time.Second} {
 		t.Run("killed after "+delay.String(), l.in(func(l *lab) {
-			l.killUp(delay, "--nodes", "3")
+			l.killUp(delay, "--nodes", "3", "--network-policies")
 			l.must(l.try("down"))
 			l.before.mustEqual(l.t, l.id(), l.signs()...)
 		}))
@@ -202,7 +203,7 @@ func (m *machines) testStop() {
 	m.do("stop", 0)
 	m.do("cut", 1)
 	m.do("freeze", 2)
-	m.must(m.try("up", "--nodes", "3"))
+	m.must(m.try("up", "--nodes", "3", "--network-policies"))
 	m.must(m.try("status"))
 	m.whole()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/livestash-dev/livestash/test/localcluster/internal/cluster"
 	"github.com/livestash-dev/livestash/test/localcluster/internal/daemon"
+	"github.com/livestash-dev/livestash/test/localcluster/internal/policy"
 	"github.com/livestash-dev/livestash/test/localcluster/internal/provisioner"
 	"github.com/livestash-dev/livestash/test/localcluster/internal/relay"
 )
@@ -61,7 +63,7 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&s.stateDir, "state-dir", cluster.DefaultStateDir, "folder for the state of all clusters, a folder in it for each")
 	root.PersistentFlags().StringVar(&s.binDir, "bin-dir", "", "folder of localcluster, kubernetes, coredns and pause (default: the folder of this program)")
 	root.AddCommand(upCommand(s), downCommand(s), loadCommand(s), statusCommand(s), kubeconfigCommand(s), execCommand(s), nodeCommand(s),
-		holdCommand(), provisionCommand(), relayCommand())
+		holdCommand(), provisionCommand(), relayCommand(), policyCommand())
 	return root
 }
 
@@ -83,6 +85,7 @@ func upCommand(s *settings) *cobra.Command {
 	command.Flags().StringVar(&options.AuditLog, "audit-log", "", "file for one line of JSON per completed API request (level Metadata); none when empty")
 	command.Flags().StringVar(&options.AuditUser, "audit-user", "", "the only user whose requests --audit-log has; everybody's when empty")
 	command.Flags().IntVar(&options.Nodes, "nodes", 1, "number of nodes, each with a network of its own and in a zone of its own when there are several")
+	command.Flags().BoolVar(&options.NetworkPolicies, "network-policies", false, "enforce NetworkPolicies")
 	return command
 }
 
@@ -201,6 +204,22 @@ func provisionCommand() *cobra.Command {
 		Args:   cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
 			return provisioner.Run(command.Context(), args[0], filepath.Clean(args[1]))
+		},
+	}
+}
+
+// policyCommand is the process that enforces network policies on a node.
+func policyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    cluster.PolicyCommand + " KUBECONFIG NFT PODS",
+		Hidden: true,
+		Args:   cobra.ExactArgs(3),
+		RunE: func(command *cobra.Command, args []string) error {
+			pods, err := netip.ParsePrefix(args[2])
+			if err != nil {
+				return err
+			}
+			return policy.Run(command.Context(), args[0], args[1], pods)
 		},
 	}
 }

@@ -26,7 +26,7 @@ import (
 var addonFiles embed.FS
 
 // addons returns the objects that a cluster has from the start.
-func addons(coreDNSImage string, nodes int) ([]*unstructured.Unstructured, error) {
+func addons(coreDNSImage string, options Options) ([]*unstructured.Unstructured, error) {
 	files, err := fs.Glob(addonFiles, "addons/*.yaml")
 	if err != nil {
 		return nil, err
@@ -39,9 +39,12 @@ func addons(coreDNSImage string, nodes int) ([]*unstructured.Unstructured, error
 		}
 		var rendered bytes.Buffer
 		name := file[len("addons/"):]
-		values := map[string]any{"CoreDNSImage": coreDNSImage, "SeveralNodes": nodes > 1}
+		values := map[string]any{"CoreDNSImage": coreDNSImage, "SeveralNodes": options.Nodes > 1, "NetworkPolicies": options.NetworkPolicies}
 		if err := parsed.ExecuteTemplate(&rendered, name, values); err != nil {
 			return nil, err
+		}
+		if len(bytes.TrimSpace(rendered.Bytes())) == 0 {
+			continue
 		}
 		documents := yaml.NewYAMLOrJSONDecoder(&rendered, 4096)
 		for {
@@ -68,7 +71,7 @@ func (c *Cluster) applyAddons(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := addons(image, c.state.Options.Nodes)
+	objects, err := addons(image, c.state.Options)
 	if err != nil {
 		return err
 	}

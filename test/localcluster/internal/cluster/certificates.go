@@ -39,6 +39,9 @@ func (c *Cluster) clients() []client {
 		{c.path("kubeconfigs", "proxy"), "system:kube-proxy", nil},
 		{c.path("kubeconfigs", "provisioner"), provisionerUser, nil},
 	}
+	if c.state.Options.NetworkPolicies {
+		clients = append(clients, client{c.path("kubeconfigs", "network-policies"), policyUser, nil})
+	}
 	for i := range max(1, c.state.Options.Nodes) {
 		n := c.node(i)
 		clients = append(clients, client{n.path("kubeconfig"), "system:node:" + n.name, []string{"system:nodes"}})
@@ -46,7 +49,10 @@ func (c *Cluster) clients() []client {
 	return clients
 }
 
-const provisionerUser = "localcluster:provisioner"
+const (
+	provisionerUser = "localcluster:provisioner"
+	policyUser      = "localcluster:network-policies"
+)
 
 // prepareCertificates makes what is missing of the cluster's keys, certificates and kubeconfigs.
 func (c *Cluster) prepareCertificates() (certificates, error) {

@@ -43,6 +43,8 @@ type Options struct {
 	AuditUser string `json:"auditUser"`
 	// Nodes is the number of nodes. The only one shares its network with the control plane; several have their own.
 	Nodes int `json:"nodes"`
+	// NetworkPolicies says that NetworkPolicies are enforced.
+	NetworkPolicies bool `json:"networkPolicies"`
 }
 
 // Cluster is a cluster that may or may not exist.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kubeproxyv1alpha1 "k8s.io/kube-proxy/config/v1alpha1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -165,7 +166,7 @@ func TestConfigsAreWhatTheProgramsRead(t *testing.T) {
 }
 
 func TestAddons(t *testing.T) {
-	objects, err := addons("registry/coredns:1", 1)
+	objects, err := addons("registry/coredns:1", Options{Nodes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,6 +185,13 @@ func TestAddons(t *testing.T) {
 	if spec["clusterIP"] != dnsIP {
 		t.Errorf("the name server's address is %v, want %s", spec["clusterIP"], dnsIP)
 	}
+	if found["ClusterRole "+policyUser] != nil {
+		t.Error("a role for network policies, which nobody enforces")
+	}
+	objects, err = addons("registry/coredns:1", Options{Nodes: 3, NetworkPolicies: true})
+	if err != nil || !slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetName() == policyUser }) {
+		t.Errorf("no role for network policies: %v", err)
+	}
 	text, err := json.Marshal(found["Deployment coredns"])
 	if err != nil || !strings.Contains(string(text), `"image":"registry/coredns:1"`) {
 		t.Errorf("no such image (%v): %s", err, text)
@@ -191,7 +199,7 @@ func TestAddons(t *testing.T) {
 }
 
 func TestRolesAreTheProcesses(t *testing.T) {
-	for _, options := range []Options{{ControlPlaneOnly: true, Nodes: 1}, {Nodes: 1}, {Nodes: 3}} {
+	for _, options := range []Options{{ControlPlaneOnly: true, Nodes: 1}, {Nodes: 1}, {Nodes: 3}, {Nodes: 2, NetworkPolicies: true}} {
 		c := testCluster(t)
 		c.state.Options = options
 		files := certificates{authority: &pki.Authority{}, kubelets: make([]keyPair, options.Nodes)}
@@ -244,7 +252,7 @@ func TestOnlySeveralNodesAreApart(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	c := testCluster(t)
-	for _, bad := range []Options{{Nodes: 0}, {Nodes: maxNodes + 1}, {Nodes: 2, ControlPlaneOnly: true}} {
+	for _, bad := range []Options{{Nodes: 0}, {Nodes: maxNodes + 1}, {Nodes: 2, ControlPlaneOnly: true}, {Nodes: 1, ControlPlaneOnly: true, NetworkPolicies: true}} {
 		if _, err := c.complete(bad); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}

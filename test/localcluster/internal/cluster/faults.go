@@ -228,7 +228,7 @@ func (c *Cluster) startNode(ctx context.Context, n node, lock *os.File) error {
 	if err != nil {
 		return err
 	}
-	return c.await(ctx, c.nodeChecks(client, n), []string{n.role(holderRole), n.role("containerd"), n.role("kubelet"), n.role("kube-proxy")})
+	return c.await(ctx, c.nodeChecks(client, n), append(c.nodeRoles(n), n.role(holderRole)))
 }
 
 // restore gives the node its namespaces and connections as they should be, whatever was done to it, and says whether it

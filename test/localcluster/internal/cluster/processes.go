@@ -30,6 +30,7 @@ const (
 	HoldCommand      = "internal-hold"
 	ProvisionCommand = "internal-provision"
 	RelayCommand     = "internal-relay"
+	PolicyCommand    = "internal-policies"
 )
 
 // controlPlane lists the processes that a cluster has whatever its nodes, in the order they are started.
@@ -51,7 +52,25 @@ func (c *Cluster) nodeProcesses(n node, files certificates) ([]process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []process{containerd, c.kubelet(n, files), c.kubeProxy(c.hostOf(n), n)}, nil
+	processes := []process{containerd}
+	if c.state.Options.NetworkPolicies {
+		// Before the kubelet: no pod is there before its rules.
+		policies, err := c.policies(n)
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, policies)
+	}
+	return append(processes, c.kubelet(n, files), c.kubeProxy(c.hostOf(n), n)), nil
+}
+
+// nodeRoles names them.
+func (c *Cluster) nodeRoles(n node) []string {
+	roles := []string{n.role("containerd")}
+	if c.state.Options.NetworkPolicies {
+		roles = append(roles, n.role("network-policies"))
+	}
+	return append(roles, n.role("kubelet"), n.role("kube-proxy"))
 }
 
 // roles names the processes that are wanted, those that hold namespaces first.
@@ -71,7 +90,7 @@ func (c *Cluster) roles() []string {
 		roles = append(roles, "kube-proxy")
 	}
 	for _, n := range c.nodes() {
-		roles = append(roles, n.role("containerd"), n.role("kubelet"), n.role("kube-proxy"))
+		roles = append(roles, c.nodeRoles(n)...)
 	}
 	return append(roles, "provisioner")
 }
@@ -241,6 +260,14 @@ func (c *Cluster) kubeProxy(on host, n node) process {
 		args:    []string{"kube-proxy", "--config=" + config},
 		configs: map[string]string{config: kubeProxyConfig(n.name, address, c.path("kubeconfigs", "proxy"))},
 	}
+}
+
+func (c *Cluster) policies(n node) (process, error) {
+	nft, err := programPath("nft")
+	return process{
+		role: n.role("network-policies"), path: c.program("localcluster"), on: c.hostOf(n),
+		args: []string{PolicyCommand, c.path("kubeconfigs", "network-policies"), nft, n.podCIDR},
+	}, err
 }
 
 func (c *Cluster) provisioner() process {

@@ -69,6 +69,9 @@ func (c *Cluster) complete(options Options) (Options, error) {
 	if options.ControlPlaneOnly && options.Nodes != 1 {
 		return options, errors.New("--nodes: a control plane alone has no nodes: leave out one of the two options")
 	}
+	if options.ControlPlaneOnly && options.NetworkPolicies {
+		return options, errors.New("--network-policies: a control plane alone has no pods: leave out one of the two options")
+	}
 	if options.AuditLog == "" && options.AuditUser != "" {
 		return options, errors.New("--audit-user is for --audit-log: give both, or neither")
 	}
@@ -91,6 +94,9 @@ func (o Options) String() string {
 	text := fmt.Sprintf("--nodes %d", o.Nodes)
 	if o.ControlPlaneOnly {
 		text += " --control-plane-only"
+	}
+	if o.NetworkPolicies {
+		text += " --network-policies"
 	}
 	if o.AuditLog != "" {
 		text += " --audit-log " + o.AuditLog
