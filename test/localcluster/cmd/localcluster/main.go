@@ -150,7 +150,8 @@ func kubeconfigCommand(s *settings) *cobra.Command {
 }
 
 func execCommand(s *settings) *cobra.Command {
-	return &cobra.Command{
+	node := ""
+	command := &cobra.Command{
 		Use:   "exec -- COMMAND [ARGUMENT ...]",
 		Short: "Run a command where pods and Services can be reached, with KUBECONFIG set",
 		Args:  cobra.MinimumNArgs(1),
@@ -159,9 +160,11 @@ func execCommand(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.Exec(args)
+			return c.Exec(node, args)
 		},
 	}
+	command.Flags().StringVar(&node, "node", "", "the node whose network it is to see, of several")
+	return command
 }
 
 func nodeCommand(s *settings) *cobra.Command {

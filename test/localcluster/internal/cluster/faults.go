@@ -99,15 +99,22 @@ func (c *Cluster) loseNode(ctx context.Context, n node, _ *os.File) error {
 }
 
 func (c *Cluster) cut(_ context.Context, n node) error {
+	return c.atTheSwitch(func(control *netlink.Handle) error {
+		if err := c.endRelay(n, control); err != nil {
+			return err
+		}
+		return unplug(control, n.cable())
+	})
+}
+
+// atTheSwitch does something to the links of the control plane.
+func (c *Cluster) atTheSwitch(do func(control *netlink.Handle) error) error {
 	control, err := c.network(c.mainHost())
 	if err != nil {
 		return err
 	}
 	defer control.Close()
-	if err := c.endRelay(n, control.Handle); err != nil {
-		return err
-	}
-	return unplug(control.Handle, n.cable())
+	return do(control.Handle)
 }
 
 // freeze repeats itself until nothing is left that could have made a new process meanwhile.
@@ -152,12 +159,8 @@ func (c *Cluster) thaw(n node) error {
 }
 
 func (c *Cluster) heal(n node) error {
-	control, err := c.network(c.mainHost())
+	err := c.atTheSwitch(func(control *netlink.Handle) error { return c.endRelay(n, control) })
 	if err != nil {
-		return err
-	}
-	defer control.Close()
-	if err := c.endRelay(n, control.Handle); err != nil {
 		return err
 	}
 	return c.wire(n)
@@ -173,29 +176,28 @@ func (c *Cluster) delay(ctx context.Context, n node, lock *os.File) error {
 	if err := c.cut(ctx, n); err != nil {
 		return err
 	}
-	control, err := c.network(c.mainHost())
-	if err != nil {
+	if err := c.atTheSwitch(n.addSlowLinks); err != nil {
 		return err
 	}
-	defer control.Close()
-	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.slowPort()}, PeerName: n.slowLink()}
-	if err := control.LinkAdd(pair); err != nil {
-		return fmt.Errorf("make the link %s: %w", n.slowPort(), err)
-	}
-	if err := unplug(control.Handle, n.slowLink()); err != nil {
-		return err
-	}
-	if err := setUp(control.Handle, n.slowLink()); err != nil {
-		return err
-	}
-	if err := plug(control.Handle, n.slowPort()); err != nil {
-		return err
-	}
-	_, err = c.startProcess(process{
+	_, err := c.startProcess(process{
 		role: n.relayRole(), path: c.program("localcluster"), on: c.mainHost(),
 		args: []string{RelayCommand, n.cable(), n.slowLink()},
 	}, lock)
 	return err
+}
+
+func (n node) addSlowLinks(control *netlink.Handle) error {
+	pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.slowPort()}, PeerName: n.slowLink()}
+	if err := control.LinkAdd(pair); err != nil {
+		return fmt.Errorf("make the link %s: %w", n.slowPort(), err)
+	}
+	if err := unplug(control, n.slowLink()); err != nil {
+		return err
+	}
+	if err := setUp(control, n.slowLink()); err != nil {
+		return err
+	}
+	return plug(control, n.slowPort())
 }
 
 // relayRole is the process that makes the node's connection slow.
