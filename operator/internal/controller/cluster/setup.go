@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/alike"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
@@ -55,14 +56,14 @@ func CacheOptions() cache.Options {
 	}
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*exists)}
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform: alike.Transform(cache.TransformStripManagedFields(), nil),
 		ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}:           ours,
 			&batchv1.Job{}:                  ours,
 			&corev1.PersistentVolumeClaim{}: ours,
-			&corev1.Pod{}:                   {Label: ours.Label, Transform: (&templates{}).slimPod},
+			&corev1.Pod{}:                   {Label: ours.Label, Transform: alike.Transform(slimPods, firstOwner)},
 			&corev1.Node{}:                  {Transform: slimNode},
-			&corev1.Secret{}:                {Transform: slimMetadata},
+			&corev1.Secret{}:                {Transform: alike.Transform(slimMetadata, nil)},
 			&corev1.ConfigMap{}:             ours,
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
@@ -81,6 +82,21 @@ func slimMetadata(object any) (any, error) {
 	metadata.ManagedFields = nil
 	maps.DeleteFunc(metadata.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "livestash.dev/") })
 	return metadata, nil
+}
+
+// firstOwner is whose pod this is: the pods of one StatefulSet have more in common than any two.
+func firstOwner(pod client.Object) string {
+	if owners := pod.GetOwnerReferences(); len(owners) > 0 {
+		return string(owners[0].UID)
+	}
+	return ""
+}
+
+func slimPods(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		return slimPod(pod), nil
+	}
+	return object, nil
 }
 
 // slimPod drops from a pod what the operator does not read: pods are most of what the cache holds.

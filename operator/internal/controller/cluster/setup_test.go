@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,50 +111,5 @@ func TestSlimPodHoldsLittle(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, slimPod(pod)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-func TestPodsShareTheirTemplate(t *testing.T) {
-	shared := &templates{}
-	slim := func(change func(*corev1.Pod)) *corev1.Pod {
-		t.Helper()
-		pod := wholePod(corev1.ContainerState{}, corev1.ContainerState{})
-		change(pod)
-		got, err := shared.slimPod(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(any(slimPod(pod)), got); diff != "" {
-			t.Errorf("sharing changes the pod (-want +got):\n%s", diff)
-		}
-		return got.(*corev1.Pod)
-	}
-	same := func(a, b *corev1.Pod) [3]bool {
-		return [3]bool{
-			reflect.ValueOf(a.Labels).Pointer() == reflect.ValueOf(b.Labels).Pointer(),
-			&a.OwnerReferences[0] == &b.OwnerReferences[0], &a.Spec.Containers[0] == &b.Spec.Containers[0],
-		}
-	}
-	first := slim(func(*corev1.Pod) {})
-	for _, c := range []struct {
-		what   string
-		change func(*corev1.Pod)
-		want   [3]bool
-	}{
-		{"another pod", func(pod *corev1.Pod) { pod.Name, pod.UID = "shop-1", "11" }, [3]bool{true, true, true}},
-		{"another revision", func(pod *corev1.Pod) { pod.Labels[appsv1.StatefulSetRevisionLabel] = "b" }, [3]bool{false, true, true}},
-		{"another port", func(pod *corev1.Pod) { pod.Spec.Containers[0].Ports[0].ContainerPort++ }, [3]bool{false, true, false}},
-		{"another fleet", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "3" }, [3]bool{false, false, false}},
-	} {
-		if diff := cmp.Diff(c.want, same(first, slim(c.change))); diff != "" {
-			t.Errorf("%s: shares labels, owners, containers (-want +got):\n%s", c.what, diff)
-		}
-	}
-	lone := slim(func(pod *corev1.Pod) { pod.OwnerReferences = nil })
-	if len(lone.OwnerReferences) != 0 {
-		t.Error("a pod of nobody has an owner")
-	}
-	if other, err := shared.slimPod("deleted"); err != nil || other != "deleted" {
-		t.Errorf("slimPod = %v, %v", other, err)
 	}
 }
