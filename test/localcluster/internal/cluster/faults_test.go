@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func TestCables(t *testing.T) {
 			must(t, c.wire(c.node(i)))
 		}
 	}
-	all := append(nodes, control)
+	all := slices.Concat(nodes, []nettest.Namespace{control})
 	for _, namespace := range all {
 		namespace.Serve(t, "7")
 	}
