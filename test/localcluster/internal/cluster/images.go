@@ -47,7 +47,7 @@ func (c *Cluster) prepareImages(ctx context.Context, n node) error {
 			continue
 		}
 		c.progress.step("making %s", n.inText("the image "+own.reference))
-		file := c.path("images", own.program+".tar")
+		file := n.path("images", own.program+".tar")
 		if err := image.WriteProgram(file, own.reference, c.program(own.program)); err != nil {
 			return fmt.Errorf("make the image %s: %w", own.reference, err)
 		}
@@ -129,12 +129,14 @@ func (c *Cluster) Load(ctx context.Context, files []string, out io.Writer) error
 	return nil
 }
 
-// importEverywhere returns what ctr prints on one of the nodes: it is the same on all.
+// importEverywhere returns what ctr prints on the first node: it is the same on all.
 func (c *Cluster) importEverywhere(ctx context.Context, file string) (printed string, err error) {
-	for _, n := range c.nodes() {
-		if printed, err = c.importImage(ctx, n, file); err != nil {
-			return "", err
+	err = onEach(c.nodes(), func(n node) error {
+		text, err := c.importImage(ctx, n, file)
+		if n.index == 0 {
+			printed = text
 		}
-	}
-	return printed, nil
+		return err
+	})
+	return printed, err
 }

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
+	"sync"
 )
 
 // maxNodes is how many have a zone of their own, and a kubelet each on one machine.
@@ -62,6 +64,17 @@ func (c *Cluster) nodeNamed(name string) (node, error) {
 		names = append(names, n.name)
 	}
 	return node{}, fmt.Errorf("cluster %s has no node %s: it has %v", c.Name, name, names)
+}
+
+// onEach does something on all nodes at the same time, and returns all errors.
+func onEach(nodes []node, do func(n node) error) error {
+	errs := make([]error, len(nodes))
+	var running sync.WaitGroup
+	for i, n := range nodes {
+		running.Go(func() { errs[i] = do(n) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 func (n node) path(parts ...string) string {

@@ -198,13 +198,14 @@ func (c *Cluster) startNodes(ctx context.Context, nodes []node, files certificat
 	if err := start(runtimes); err != nil {
 		return changed, err
 	}
-	for _, n := range nodes {
+	err = onEach(nodes, func(n node) error {
 		if err := c.awaitRuntime(ctx, n); err != nil {
-			return changed, err
+			return err
 		}
-		if err := c.prepareImages(ctx, n); err != nil {
-			return changed, err
-		}
+		return c.prepareImages(ctx, n)
+	})
+	if err != nil {
+		return changed, err
 	}
 	return changed, start(others)
 }
