@@ -36,6 +36,11 @@ func Run(ctx context.Context, kubeconfig, nft string, ofNode netip.Prefix) error
 	if err != nil {
 		return err
 	}
+	return keep(ctx, client, ofNode, func(rules string) error { return write(ctx, nft, rules) })
+}
+
+// keep writes the rules at first and whenever they change.
+func keep(ctx context.Context, client kubernetes.Interface, ofNode netip.Prefix, write func(rules string) error) error {
 	watched := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields))
 	changed := make(chan struct{}, 1)
 	notify := func() {
@@ -74,7 +79,7 @@ func Run(ctx context.Context, kubeconfig, nft string, ofNode netip.Prefix) error
 			continue
 		}
 		if err == nil {
-			err = write(ctx, nft, rules)
+			err = write(rules)
 		}
 		if err != nil {
 			log.Printf("the rules stay as they were: %v", err)
