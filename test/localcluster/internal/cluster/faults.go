@@ -24,7 +24,7 @@ type Fault struct {
 	do         func(c *Cluster, ctx context.Context, n node, lock *os.File) error
 }
 
-// Faults are those that Fault does.
+// Faults are all there are.
 var Faults = []Fault{
 	{"stop", "Shut it down: SIGTERM to its containers, after 30 s SIGKILL to everything", (*Cluster).stop},
 	{"kill", "Take its power away: no word more reaches the network, and SIGKILL to everything on it", (*Cluster).loseNode},
