@@ -505,9 +505,9 @@ func TestKilledUp(t *testing.T) {
 	}))
 }
 
-func (l *lab) killUp(after time.Duration) {
+func (l *lab) killUp(after time.Duration, flags ...string) {
 	l.t.Helper()
-	up := l.command("up")
+	up := l.command(append([]string{"up"}, flags...)...)
 	if err := up.Start(); err != nil {
 		l.t.Fatal(err)
 	}
@@ -531,7 +531,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		"not root":            {args: []string{"up"}, user: 65534, want: "sudo"},
 		"no programs":         {args: []string{"up", "--bin-dir", empty}, want: "localcluster, kubernetes, coredns, pause: build it"},
-		"two nodes":           {args: []string{"up", "--nodes", "2"}, want: "only 1 node"},
+		"too many nodes":      {args: []string{"up", "--nodes", "10"}, want: "1 to 9 nodes"},
+		"nodes of none":       {args: []string{"up", "--control-plane-only", "--nodes", "2"}, want: "has no nodes"},
 		"bad name":            {args: []string{"up", "--name", "Not_A_Name"}, want: "small letters"},
 		"long path":           {args: []string{"up", "--state-dir", "/tmp/" + strings.Repeat("x", 100)}, want: "too long by"},
 		"no folder for audit": {args: []string{"up", "--audit-log", empty + "/none/audit.log"}, want: "make it first"},

@@ -26,7 +26,7 @@ import (
 var addonFiles embed.FS
 
 // addons returns the objects that a cluster has from the start.
-func addons(coreDNSImage string) ([]*unstructured.Unstructured, error) {
+func addons(coreDNSImage string, options Options) ([]*unstructured.Unstructured, error) {
 	files, err := fs.Glob(addonFiles, "addons/*.yaml")
 	if err != nil {
 		return nil, err
@@ -39,8 +39,12 @@ func addons(coreDNSImage string) ([]*unstructured.Unstructured, error) {
 		}
 		var rendered bytes.Buffer
 		name := file[len("addons/"):]
-		if err := parsed.ExecuteTemplate(&rendered, name, map[string]string{"CoreDNSImage": coreDNSImage}); err != nil {
+		values := map[string]any{"CoreDNSImage": coreDNSImage, "SeveralNodes": options.Nodes > 1, "NetworkPolicies": options.NetworkPolicies}
+		if err := parsed.ExecuteTemplate(&rendered, name, values); err != nil {
 			return nil, err
+		}
+		if len(bytes.TrimSpace(rendered.Bytes())) == 0 {
+			continue
 		}
 		documents := yaml.NewYAMLOrJSONDecoder(&rendered, 4096)
 		for {
@@ -67,7 +71,7 @@ func (c *Cluster) applyAddons(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := addons(image)
+	objects, err := addons(image, c.state.Options)
 	if err != nil {
 		return err
 	}

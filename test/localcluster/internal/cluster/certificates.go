@@ -16,9 +16,13 @@ type certificates struct {
 	serverCert, serverKey string
 	// kubeletClient is who the API server is to the kubelets.
 	kubeletClientCert, kubeletClientKey string
-	kubeletCert, kubeletKey             string
-	tokenKey, tokenPublic               string
+	// kubelets are who the kubelets are to the API server, by the index of their node.
+	kubelets              []keyPair
+	tokenKey, tokenPublic string
 }
+
+// keyPair names the files of a certificate and its key.
+type keyPair struct{ certificate, key string }
 
 // client is a program or person with a kubeconfig.
 type client struct {
@@ -28,18 +32,27 @@ type client struct {
 
 // The users are those that Kubernetes' own roles are bound to.
 func (c *Cluster) clients() []client {
-	node := c.node(0)
-	return []client{
+	clients := []client{
 		{c.adminKubeconfig(), "localcluster-admin", []string{"system:masters"}},
 		{c.path("kubeconfigs", "controller-manager"), "system:kube-controller-manager", nil},
 		{c.path("kubeconfigs", "scheduler"), "system:kube-scheduler", nil},
 		{c.path("kubeconfigs", "proxy"), "system:kube-proxy", nil},
 		{c.path("kubeconfigs", "provisioner"), provisionerUser, nil},
-		{node.path("kubeconfig"), "system:node:" + node.name, []string{"system:nodes"}},
 	}
+	if c.state.Options.NetworkPolicies {
+		clients = append(clients, client{c.path("kubeconfigs", "network-policies"), policyUser, nil})
+	}
+	for i := range max(1, c.state.Options.Nodes) {
+		n := c.node(i)
+		clients = append(clients, client{n.path("kubeconfig"), "system:node:" + n.name, []string{"system:nodes"}})
+	}
+	return clients
 }
 
-const provisionerUser = "localcluster:provisioner"
+const (
+	provisionerUser = "localcluster:provisioner"
+	policyUser      = "localcluster:network-policies"
+)
 
 // prepareCertificates makes what is missing of the cluster's keys, certificates and kubeconfigs.
 func (c *Cluster) prepareCertificates() (certificates, error) {
@@ -48,7 +61,6 @@ func (c *Cluster) prepareCertificates() (certificates, error) {
 		return certificates{}, err
 	}
 	files := certificates{authority: authority}
-	node := c.node(0)
 	issue := func(name string, request pki.Request, certificate, key *string) {
 		if err == nil {
 			*certificate, *key, err = authority.Issue(name, request)
@@ -58,14 +70,18 @@ func (c *Cluster) prepareCertificates() (certificates, error) {
 		CommonName: "kube-apiserver",
 		DNSNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 			"kubernetes.default.svc." + clusterDomain},
-		IPs: []net.IP{c.nodeIP(), net.ParseIP(serviceIP), net.IPv4(127, 0, 0, 1)},
+		IPs: []net.IP{c.apiServerIP(), net.ParseIP(serviceIP), net.IPv4(127, 0, 0, 1)},
 	}, &files.serverCert, &files.serverKey)
 	issue("apiserver-kubelet-client", pki.Request{
 		CommonName: "localcluster-apiserver", Organizations: []string{"system:masters"},
 	}, &files.kubeletClientCert, &files.kubeletClientKey)
-	issue("kubelet", pki.Request{
-		CommonName: "system:node:" + node.name, DNSNames: []string{node.name}, IPs: []net.IP{c.nodeIP()},
-	}, &files.kubeletCert, &files.kubeletKey)
+	files.kubelets = make([]keyPair, max(1, c.state.Options.Nodes))
+	for i := range files.kubelets {
+		n := c.node(i)
+		issue(n.role("kubelet"), pki.Request{
+			CommonName: "system:node:" + n.name, DNSNames: []string{n.name}, IPs: []net.IP{n.ip},
+		}, &files.kubelets[i].certificate, &files.kubelets[i].key)
+	}
 	if err != nil {
 		return certificates{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/livestash-dev/livestash/test/localcluster/internal/daemon"
+	"github.com/livestash-dev/livestash/test/localcluster/internal/policy"
 )
 
 // check is one thing a healthy cluster has. missing says what is not there yet, or nothing.
@@ -31,12 +33,50 @@ func (c *Cluster) checks(client kubernetes.Interface) []check {
 	if c.state.Options.ControlPlaneOnly {
 		return checks
 	}
-	node := c.node(0)
-	return append(checks,
-		check{"the node", func(ctx context.Context) string { return missingNode(ctx, client, node.name) }},
-		check{"the kubelet", func(ctx context.Context) string { return missingPods(ctx, client, node.name) }},
-		check{"CoreDNS", func(ctx context.Context) string { return c.missingDNS(ctx, client) }},
-	)
+	for _, n := range c.nodes() {
+		checks = append(checks, c.nodeChecks(client, n)...)
+	}
+	if c.severalNodes() {
+		main := c.mainHost()
+		checks = append(checks, check{"CoreDNS", func(ctx context.Context) string { return c.missingDNS(ctx, client, main) }})
+	}
+	return checks
+}
+
+// nodeChecks are what a healthy node has.
+func (c *Cluster) nodeChecks(client kubernetes.Interface, n node) []check {
+	what, dns := "the node", "CoreDNS"
+	if !n.alone {
+		what, dns = "the node "+n.name, "CoreDNS as seen from "+n.name
+	}
+	checks := []check{
+		{what, func(ctx context.Context) string { return missingNode(ctx, client, n.name) }},
+		{n.inText("the kubelet"), func(ctx context.Context) string { return missingPods(ctx, client, n.name) }},
+		{dns, func(ctx context.Context) string { return c.missingDNS(ctx, client, c.hostOf(n)) }},
+	}
+	if c.state.Options.NetworkPolicies {
+		checks = append(checks, check{n.inText("the network policies"), func(context.Context) string { return c.missingRules(n) }})
+	}
+	return checks
+}
+
+// missingRules shows that the policies were read and written.
+func (c *Cluster) missingRules(n node) string {
+	holder, err := c.running(c.hostOf(n))
+	if err != nil {
+		return err.Error()
+	}
+	nft, err := programPath("nft")
+	if err != nil {
+		return err.Error()
+	}
+	return errorText(daemon.RunInNetwork(holder, func() error {
+		output, err := exec.Command(nft, "list", "chain", "ip", policy.Table, "forward").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("no rules yet: %w: %s; see %s", err, output, c.logFile(n.role("network-policies")))
+		}
+		return nil
+	}))
 }
 
 // missingServiceAccount shows that the controller manager works: without the account, no pod can be made.
@@ -112,9 +152,9 @@ func missingPods(ctx context.Context, client kubernetes.Interface, node string) 
 	return ""
 }
 
-// missingDNS asks for a name as pods do: that needs CoreDNS, its Service and kube-proxy.
-func (c *Cluster) missingDNS(ctx context.Context, client kubernetes.Interface) string {
-	holder, err := c.runningHolder()
+// missingDNS asks for a name as pods do: that needs CoreDNS, its Service, and kube-proxy on the host.
+func (c *Cluster) missingDNS(ctx context.Context, client kubernetes.Interface, h host) string {
+	holder, err := c.running(h)
 	if err != nil {
 		return err.Error()
 	}

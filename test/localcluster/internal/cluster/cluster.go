@@ -41,8 +41,10 @@ type Options struct {
 	AuditLog string `json:"auditLog"`
 	// AuditUser is the only user whose requests the log has; everybody's when empty.
 	AuditUser string `json:"auditUser"`
-	// Nodes is the number of nodes. Only 1 is supported.
+	// Nodes is the number of nodes. The only one shares its network with the control plane; several have their own.
 	Nodes int `json:"nodes"`
+	// NetworkPolicies says that NetworkPolicies are enforced.
+	NetworkPolicies bool `json:"networkPolicies"`
 }
 
 // Cluster is a cluster that may or may not exist.
@@ -181,6 +183,9 @@ const (
 	kubeProxyMetrics = 10249
 	// maxPodsPerNode fits the /22 that each node has.
 	maxPodsPerNode = 500
+	// nodeCIDR holds the addresses of the nodes, where there are several, and that of the control plane.
+	nodeCIDR       = "10.243.0.0/24"
+	controlPlaneIP = "10.243.0.1"
 )
 
 // The pairs of addresses between the machine and its clusters come from 198.19.0.0/16: a range for benchmarks of
@@ -202,43 +207,18 @@ func slotNetwork(slot int) (network net.IPNet, machine, cluster net.IP) {
 	return net.IPNet{IP: address(0), Mask: net.CIDRMask(30, 32)}, address(1), address(2)
 }
 
-// nodeIP is the address of the API server and of the first node.
-func (c *Cluster) nodeIP() net.IP {
+// apiServerIP is the address of the API server, and that of the node where there is one.
+func (c *Cluster) apiServerIP() net.IP {
 	_, _, ip := slotNetwork(c.state.Slot)
 	return ip
 }
 
 func (c *Cluster) apiServerURL() string {
-	return "https://" + net.JoinHostPort(c.nodeIP().String(), strconv.Itoa(apiServerPort))
+	return "https://" + net.JoinHostPort(c.apiServerIP().String(), strconv.Itoa(apiServerPort))
 }
 
 // linkName is the machine's end of the connection. Names of links have at most 15 characters.
 func (c *Cluster) linkName() string { return "lc-" + c.id }
-
-// node is one machine of the cluster, with folders of its own: what is now one can become several.
-type node struct {
-	name    string
-	dir     string
-	podCIDR string
-}
-
-func (c *Cluster) node(index int) node {
-	return node{
-		name:    fmt.Sprintf("%s-%d", c.Name, index),
-		dir:     c.path(fmt.Sprintf("node-%d", index)),
-		podCIDR: fmt.Sprintf("10.244.%d.0/22", index*4),
-	}
-}
-
-func (n node) path(parts ...string) string {
-	return filepath.Join(append([]string{n.dir}, parts...)...)
-}
-
-// containerdSocket is its path as the machine sees it.
-func (n node) containerdSocket() string { return n.path("run", "containerd", "containerd.sock") }
-
-// volumes is where the provisioner keeps its folders.
-func (n node) volumes() string { return n.path("volumes") }
 
 // replaceFile writes a file in one step, and only when its content differs.
 func replaceFile(path string, content []byte, mode os.FileMode) error {

@@ -5,14 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kubeproxyv1alpha1 "k8s.io/kube-proxy/config/v1alpha1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -144,14 +147,14 @@ func TestConfigsAreWhatTheProgramsRead(t *testing.T) {
 	}
 	node := c.node(0)
 	var kubelet kubeletv1beta1.KubeletConfiguration
-	if err := yaml.UnmarshalStrict([]byte(kubeletConfig(node, "group", certificates{authority: authority})), &kubelet); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(kubeletConfig(node, "group", certificates{authority: authority, kubelets: make([]keyPair, 1)})), &kubelet); err != nil {
 		t.Errorf("kubelet: %v", err)
 	}
 	if kubelet.CgroupRoot != "/group" || kubelet.ClusterDNS[0] != dnsIP || kubelet.EvictionHard["nodefs.available"] != "0%" {
 		t.Errorf("kubelet: %+v", kubelet)
 	}
 	var proxy kubeproxyv1alpha1.KubeProxyConfiguration
-	if err := yaml.UnmarshalStrict([]byte(kubeProxyConfig(node, "/kubeconfig")), &proxy); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(kubeProxyConfig(node.name, "", "/kubeconfig")), &proxy); err != nil {
 		t.Errorf("kube-proxy: %v", err)
 	}
 	if proxy.Mode != "nftables" || *proxy.Conntrack.MaxPerCore != 0 || proxy.ClientConnection.Kubeconfig != "/kubeconfig" {
@@ -163,7 +166,7 @@ func TestConfigsAreWhatTheProgramsRead(t *testing.T) {
 }
 
 func TestAddons(t *testing.T) {
-	objects, err := addons("registry/coredns:1")
+	objects, err := addons("registry/coredns:1", Options{Nodes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +185,13 @@ func TestAddons(t *testing.T) {
 	if spec["clusterIP"] != dnsIP {
 		t.Errorf("the name server's address is %v, want %s", spec["clusterIP"], dnsIP)
 	}
+	if found["ClusterRole "+policyUser] != nil {
+		t.Error("a role for network policies, which nobody enforces")
+	}
+	objects, err = addons("registry/coredns:1", Options{Nodes: 3, NetworkPolicies: true})
+	if err != nil || !slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetName() == policyUser }) {
+		t.Errorf("no role for network policies: %v", err)
+	}
 	text, err := json.Marshal(found["Deployment coredns"])
 	if err != nil || !strings.Contains(string(text), `"image":"registry/coredns:1"`) {
 		t.Errorf("no such image (%v): %s", err, text)
@@ -189,31 +199,63 @@ func TestAddons(t *testing.T) {
 }
 
 func TestRolesAreTheProcesses(t *testing.T) {
-	for _, only := range []bool{true, false} {
+	for _, options := range []Options{{ControlPlaneOnly: true, Nodes: 1}, {Nodes: 1}, {Nodes: 3}, {Nodes: 2, NetworkPolicies: true}} {
 		c := testCluster(t)
-		c.state.Options.ControlPlaneOnly = only
-		authority, err := pki.Load(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
+		c.state.Options = options
+		files := certificates{authority: &pki.Authority{}, kubelets: make([]keyPair, options.Nodes)}
+		holders, processes := map[string]bool{c.mainHost().holder: true}, c.controlPlane(files)
+		for _, n := range c.nodes() {
+			holders[c.hostOf(n).holder] = true
+			own, err := c.nodeProcesses(n, files)
+			if err != nil {
+				t.Skipf("this machine has no containerd: %v", err)
+			}
+			processes = append(processes, own...)
 		}
-		processes, err := c.processes(certificates{authority: authority})
-		if err != nil {
-			t.Skipf("this machine has no containerd: %v", err)
+		if !options.ControlPlaneOnly {
+			processes = append(processes, c.provisioner())
 		}
-		got := []string{holderRole}
+		got := slices.Sorted(maps.Keys(holders))
 		for _, process := range processes {
 			got = append(got, process.role)
 		}
 		if diff := cmp.Diff(c.roles(), got); diff != "" {
-			t.Errorf("control plane only: %t: %s", only, diff)
+			t.Errorf("%s: %s", options, diff)
 		}
+	}
+}
+
+func TestOnlySeveralNodesAreApart(t *testing.T) {
+	c := testCluster(t)
+	c.state.Options.Nodes = 1
+	only := c.node(0)
+	if c.hostOf(only).group.Name != c.group.Name || !only.ip.Equal(c.apiServerIP()) || only.zone() != "" {
+		t.Errorf("the only node has a host of its own: %+v", only)
+	}
+	c.state.Options.Nodes = 3
+	seen := map[string]bool{}
+	for _, n := range c.nodes() {
+		for _, own := range []string{n.name, n.dir, n.podCIDR, n.ip.String(), n.zone(), c.hostOf(n).group.Name, c.hostOf(n).holder} {
+			if seen[own] {
+				t.Errorf("two nodes have %q", own)
+			}
+			seen[own] = true
+		}
+		if !mustCIDR(nodeCIDR).Contains(n.ip) {
+			t.Errorf("%s is not in %s", n.ip, nodeCIDR)
+		}
+	}
+	if _, err := c.nodeNamed("one-3"); err == nil || !strings.Contains(err.Error(), "one-2") {
+		t.Errorf("a node that is not there: %v", err)
 	}
 }
 
 func TestOptions(t *testing.T) {
 	c := testCluster(t)
-	if _, err := c.complete(Options{Nodes: 2}); err == nil {
-		t.Error("two nodes were accepted")
+	for _, bad := range []Options{{Nodes: 0}, {Nodes: maxNodes + 1}, {Nodes: 2, ControlPlaneOnly: true}, {Nodes: 1, ControlPlaneOnly: true, NetworkPolicies: true}} {
+		if _, err := c.complete(bad); err == nil {
+			t.Errorf("%s was accepted", bad)
+		}
 	}
 	if _, err := c.complete(Options{Nodes: 1, AuditLog: "/no/such/folder/log"}); err == nil {
 		t.Error("an audit log in no folder was accepted")

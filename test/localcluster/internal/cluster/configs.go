@@ -62,6 +62,7 @@ func cniConfig(node node) string {
 }
 
 func kubeletConfig(node node, group string, files certificates) string {
+	serving := files.kubelets[node.index]
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
@@ -99,12 +100,13 @@ kubeAPIQPS: 200
 kubeAPIBurst: 400
 eventRecordQPS: 0
 serializeImagePulls: false
-`, files.authority.CertificateFile(), files.kubeletCert, files.kubeletKey, kubeletPort, dnsIP, clusterDomain,
+`, files.authority.CertificateFile(), serving.certificate, serving.key, kubeletPort, dnsIP, clusterDomain,
 		node.path("resolv.conf"), group, maxPodsPerNode, node.path("volume-plugins"))
 }
 
-func kubeProxyConfig(node node, kubeconfig string) string {
-	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
+// kubeProxyConfig is for the host of the node; an address is the host's own, where that is not the node's.
+func kubeProxyConfig(node, address, kubeconfig string) string {
+	config := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
 clientConnection: {kubeconfig: %[1]q}
@@ -117,5 +119,9 @@ oomScoreAdj: 0
 conntrack: {maxPerCore: 0, min: 0}
 # Tests wait for endpoints: a second between two writes of the rules is long.
 nftables: {minSyncPeriod: 100ms, syncPeriod: 30s}
-`, kubeconfig, node.name, podCIDR, kubeProxyHealth, kubeProxyMetrics)
+`, kubeconfig, node, podCIDR, kubeProxyHealth, kubeProxyMetrics)
+	if address == "" {
+		return config
+	}
+	return config + fmt.Sprintf("bindAddress: %q\n", address)
 }

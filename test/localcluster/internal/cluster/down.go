@@ -20,14 +20,14 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	defer func() { _ = lock.Close() }()
 	c.progress.step("ending the processes of cluster %s", c.Name)
-	if err := c.killAll(ctx); err != nil {
+	if err := c.kill(ctx, c.mainHost()); err != nil {
 		return err
 	}
 	if err := c.removeLink(); err != nil {
 		return err
 	}
 	c.progress.step("removing its control groups, links and state")
-	if err := c.removeGroups(ctx); err != nil {
+	if err := c.removeGroup(ctx, c.group); err != nil {
 		return err
 	}
 	if err := c.removeState(ctx); err != nil {
@@ -41,17 +41,6 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	c.progress.step("cluster %s is gone", c.Name)
 	return nil
-}
-
-func (c *Cluster) removeGroups(ctx context.Context) error {
-	return c.progress.wait(ctx, "the end of the control groups", 30*time.Second, func(context.Context) (string, error) {
-		err := c.group.Remove()
-		// An ended process stays in its group for a moment.
-		if errors.Is(err, syscall.EBUSY) {
-			return err.Error(), nil
-		}
-		return "", err
-	})
 }
 
 func (c *Cluster) removeState(ctx context.Context) error {

@@ -32,13 +32,13 @@ func (c *Cluster) coreDNSImage() (string, error) {
 	return imageRegistry + "/coredns:" + version, nil
 }
 
-// prepareImages brings the cluster's own images into its container runtime.
-func (c *Cluster) prepareImages(ctx context.Context) error {
+// prepareImages brings the cluster's own images into the node's container runtime.
+func (c *Cluster) prepareImages(ctx context.Context, n node) error {
 	coreDNS, err := c.coreDNSImage()
 	if err != nil {
 		return err
 	}
-	present, err := c.images(ctx)
+	present, err := c.images(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -46,12 +46,12 @@ func (c *Cluster) prepareImages(ctx context.Context) error {
 		if slices.Contains(present, own.reference) {
 			continue
 		}
-		c.progress.step("making the image %s", own.reference)
-		file := c.path("images", own.program+".tar")
+		c.progress.step("making %s", n.inText("the image "+own.reference))
+		file := n.path("images", own.program+".tar")
 		if err := image.WriteProgram(file, own.reference, c.program(own.program)); err != nil {
 			return fmt.Errorf("make the image %s: %w", own.reference, err)
 		}
-		if _, err := c.importImage(ctx, file); err != nil {
+		if _, err := c.importImage(ctx, n, file); err != nil {
 			return err
 		}
 		if err := os.Remove(file); err != nil {
@@ -63,12 +63,12 @@ func (c *Cluster) prepareImages(ctx context.Context) error {
 
 // ctr runs containerd's own client. It dies with this command, however that ends: left alone, it would wait for a
 // containerd that `down` has ended.
-func (c *Cluster) ctr(ctx context.Context, args ...string) (string, error) {
+func (c *Cluster) ctr(ctx context.Context, n node, args ...string) (string, error) {
 	path, err := programPath("ctr")
 	if err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, path, append([]string{"--address", c.node(0).containerdSocket(), "--namespace", "k8s.io"}, args...)...)
+	command := exec.CommandContext(ctx, path, append([]string{"--address", n.containerdSocket(), "--namespace", "k8s.io"}, args...)...)
 	command.Env = c.environment()
 	// The kernel counts the thread that started a child as its parent, so that thread must stay.
 	runtime.LockOSThread()
@@ -82,21 +82,22 @@ func (c *Cluster) ctr(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-func (c *Cluster) images(ctx context.Context) ([]string, error) {
-	list, err := c.ctr(ctx, "images", "list", "--quiet")
+func (c *Cluster) images(ctx context.Context, n node) ([]string, error) {
+	list, err := c.ctr(ctx, n, "images", "list", "--quiet")
 	return strings.Fields(list), err
 }
 
 // importImage returns what ctr prints about it.
-func (c *Cluster) importImage(ctx context.Context, file string) (printed string, err error) {
+func (c *Cluster) importImage(ctx context.Context, n node, file string) (printed string, err error) {
 	err = c.progress.during("unpacking "+file, func() error {
-		printed, err = c.ctr(ctx, "images", "import", file)
+		printed, err = c.ctr(ctx, n, "images", "import", file)
 		return err
 	})
 	return printed, err
 }
 
-// Load imports images, from archives as `docker save` writes them, or in the OCI layout, and prints their names.
+// Load imports images into all nodes, from archives as `docker save` writes them, or in the OCI layout, and prints their
+// names.
 func (c *Cluster) Load(ctx context.Context, files []string, out io.Writer) error {
 	if err := c.mustExist(); err != nil {
 		return err
@@ -104,15 +105,17 @@ func (c *Cluster) Load(ctx context.Context, files []string, out io.Writer) error
 	if c.state.Options.ControlPlaneOnly {
 		return fmt.Errorf("cluster %s has only a control plane: it runs no images", c.Name)
 	}
-	if _, err := c.runningHolder(); err != nil {
-		return err
+	for _, n := range c.nodes() {
+		if _, err := c.running(c.hostOf(n)); err != nil {
+			return err
+		}
 	}
 	for _, file := range files {
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
 		c.progress.step("loading %s", file)
-		printed, err := c.importImage(ctx, file)
+		printed, err := c.importEverywhere(ctx, file)
 		if err != nil {
 			return fmt.Errorf("load %s: is it an image archive? %w", file, err)
 		}
@@ -124,4 +127,16 @@ func (c *Cluster) Load(ctx context.Context, files []string, out io.Writer) error
 		}
 	}
 	return nil
+}
+
+// importEverywhere returns what ctr prints on the first node: it is the same on all.
+func (c *Cluster) importEverywhere(ctx context.Context, file string) (printed string, err error) {
+	err = onEach(c.nodes(), func(n node) error {
+		text, err := c.importImage(ctx, n, file)
+		if n.index == 0 {
+			printed = text
+		}
+		return err
+	})
+	return printed, err
 }

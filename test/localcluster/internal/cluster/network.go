@@ -79,14 +79,19 @@ func (c *Cluster) connect(holder int) error {
 			return err
 		}
 	}
-	if err := setAddress(outside, c.linkName(), machineIP); err != nil {
+	if err := setAddress(outside, c.linkName(), machineIP, 30); err != nil {
 		return err
 	}
-	if err := setAddress(inside, clusterLink, clusterIP); err != nil {
+	if err := setAddress(inside, clusterLink, clusterIP, 30); err != nil {
 		return err
 	}
 	if err := route(inside, clusterIP); err != nil || c.state.Options.ControlPlaneOnly {
 		return err
+	}
+	if c.severalNodes() {
+		if err := makeSwitch(inside); err != nil {
+			return err
+		}
 	}
 	return c.fence(holder, machineIP)
 }
@@ -147,12 +152,12 @@ func setUp(handle *netlink.Handle, name string) error {
 	return nil
 }
 
-func setAddress(handle *netlink.Handle, name string, ip net.IP) error {
+func setAddress(handle *netlink.Handle, name string, ip net.IP, prefix int) error {
 	link, err := handle.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("link %s: %w", name, err)
 	}
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(30, 32)}}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(prefix, 32)}}
 	if err := handle.AddrReplace(link, address); err != nil {
 		return fmt.Errorf("give %s the address %s: %w", name, address, err)
 	}
@@ -166,7 +171,7 @@ func route(inside *netlink.Handle, clusterIP net.IP) error {
 	if err != nil {
 		return err
 	}
-	// Programs of the node itself reach Services too. kube-proxy rewrites the destination, but only of a packet that
+	// Programs of the host itself reach Services too. kube-proxy rewrites the destination, but only of a packet that
 	// has a route to begin with.
 	services := &netlink.Route{LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: mustCIDR(serviceCIDR), Src: clusterIP}
 	if err := inside.RouteReplace(services); err != nil {

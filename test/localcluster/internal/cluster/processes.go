@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/livestash-dev/livestash/test/localcluster/internal/daemon"
 )
@@ -23,41 +21,83 @@ type process struct {
 	configs map[string]string
 	// ports are those it listens on.
 	ports []int
+	// on is where it runs.
+	on host
 }
 
-// HoldCommand and ProvisionCommand are the arguments that make localcluster one of the cluster's own processes.
+// These arguments make localcluster one of the cluster's own processes.
 const (
 	HoldCommand      = "internal-hold"
 	ProvisionCommand = "internal-provision"
+	RelayCommand     = "internal-relay"
+	PolicyCommand    = "internal-policies"
 )
 
-const holderRole = "holder"
-
-// processes lists what belongs to the cluster besides the holder, in the order it is started.
-func (c *Cluster) processes(files certificates) ([]process, error) {
-	controlPlane := []process{c.etcd(), c.apiServer(files), c.controllerManager(files)}
-	if c.state.Options.ControlPlaneOnly {
-		return controlPlane, nil
+// controlPlane lists the processes that a cluster has whatever its nodes, in the order they are started.
+func (c *Cluster) controlPlane(files certificates) []process {
+	processes := []process{c.etcd(), c.apiServer(files), c.controllerManager(files)}
+	if !c.state.Options.ControlPlaneOnly {
+		processes = append(processes, c.scheduler())
 	}
-	containerd, err := c.containerd()
+	if c.severalNodes() {
+		// Node ports answer at the API server's address, and localcluster exec reaches Services from there.
+		processes = append(processes, c.kubeProxy(c.mainHost(), c.node(0)))
+	}
+	return processes
+}
+
+// nodeProcesses lists those of a node, the container runtime first.
+func (c *Cluster) nodeProcesses(n node, files certificates) ([]process, error) {
+	containerd, err := c.containerd(n)
 	if err != nil {
 		return nil, err
 	}
-	return append(controlPlane, c.scheduler(), containerd, c.kubelet(files), c.kubeProxy(), c.provisioner()), nil
+	processes := []process{containerd}
+	if c.state.Options.NetworkPolicies {
+		// Before the kubelet: no pod is there before its rules.
+		policies, err := c.policies(n)
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, policies)
+	}
+	return append(processes, c.kubelet(n, files), c.kubeProxy(c.hostOf(n), n)), nil
 }
 
-// roles names the processes that are wanted, the holder first.
+// nodeRoles names them.
+func (c *Cluster) nodeRoles(n node) []string {
+	roles := []string{n.role("containerd")}
+	if c.state.Options.NetworkPolicies {
+		roles = append(roles, n.role("network-policies"))
+	}
+	return append(roles, n.role("kubelet"), n.role("kube-proxy"))
+}
+
+// roles names the processes that are wanted, those that hold namespaces first.
 func (c *Cluster) roles() []string {
-	roles := []string{holderRole, "etcd", "kube-apiserver", "kube-controller-manager"}
+	roles := []string{holderRole}
+	if c.severalNodes() {
+		for _, n := range c.nodes() {
+			roles = append(roles, n.role(holderRole))
+		}
+	}
+	roles = append(roles, "etcd", "kube-apiserver", "kube-controller-manager")
 	if c.state.Options.ControlPlaneOnly {
 		return roles
 	}
-	return append(roles, "kube-scheduler", "containerd", "kubelet", "kube-proxy", "provisioner")
+	roles = append(roles, "kube-scheduler")
+	if c.severalNodes() {
+		roles = append(roles, "kube-proxy")
+	}
+	for _, n := range c.nodes() {
+		roles = append(roles, c.nodeRoles(n)...)
+	}
+	return append(roles, "provisioner")
 }
 
 func (c *Cluster) etcd() process {
 	return process{
-		role: "etcd", path: c.program("kubernetes"), ports: []int{2379, 2380},
+		role: "etcd", path: c.program("kubernetes"), on: c.mainHost(), ports: []int{2379, 2380},
 		args: []string{"etcd",
 			"--name=" + c.Name,
 			"--data-dir=" + c.path("etcd"),
@@ -78,7 +118,7 @@ func (c *Cluster) apiServer(files certificates) process {
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--bind-address=0.0.0.0",
 		fmt.Sprintf("--secure-port=%d", apiServerPort),
-		"--advertise-address=" + c.nodeIP().String(),
+		"--advertise-address=" + c.apiServerIP().String(),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--client-ca-file=" + files.authority.CertificateFile(),
 		"--tls-cert-file=" + files.serverCert,
@@ -109,6 +149,7 @@ func (c *Cluster) apiServer(files certificates) process {
 	}
 	return process{
 		role: "kube-apiserver", path: c.program("kubernetes"), args: args, configs: configs, ports: []int{apiServerPort},
+		on: c.mainHost(),
 	}
 }
 
@@ -134,7 +175,7 @@ func (c *Cluster) controllerManager(files certificates) process {
 		controllers += ",-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"
 	}
 	return process{
-		role: "kube-controller-manager", path: c.program("kubernetes"), ports: []int{10257},
+		role: "kube-controller-manager", path: c.program("kubernetes"), on: c.mainHost(), ports: []int{10257},
 		args: []string{"kube-controller-manager",
 			"--controllers=" + controllers,
 			"--kubeconfig=" + kubeconfig,
@@ -157,7 +198,7 @@ func (c *Cluster) controllerManager(files certificates) process {
 func (c *Cluster) scheduler() process {
 	kubeconfig := c.path("kubeconfigs", "scheduler")
 	return process{
-		role: "kube-scheduler", path: c.program("kubernetes"), ports: []int{10259},
+		role: "kube-scheduler", path: c.program("kubernetes"), on: c.mainHost(), ports: []int{10259},
 		args: []string{"kube-scheduler",
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
@@ -169,55 +210,69 @@ func (c *Cluster) scheduler() process {
 	}
 }
 
-func (c *Cluster) containerd() (process, error) {
+func (c *Cluster) containerd(n node) (process, error) {
 	path, err := programPath("containerd")
 	if err != nil {
 		return process{}, err
 	}
-	node := c.node(0)
-	config := node.path("containerd.toml")
+	config := n.path("containerd.toml")
 	return process{
-		role: "containerd", path: path,
+		role: n.role("containerd"), path: path, on: c.hostOf(n),
 		args: []string{"--config=" + config},
 		configs: map[string]string{
-			config:                               containerdConfig(node),
-			node.path("cni", "10-pods.conflist"): cniConfig(node),
+			config:                            containerdConfig(n),
+			n.path("cni", "10-pods.conflist"): cniConfig(n),
 		},
 	}, nil
 }
 
-func (c *Cluster) kubelet(files certificates) process {
-	node := c.node(0)
-	config := node.path("kubelet.yaml")
+func (c *Cluster) kubelet(n node, files certificates) process {
+	config := n.path("kubelet.yaml")
+	args := []string{"kubelet",
+		"--config=" + config,
+		"--kubeconfig=" + n.path("kubeconfig"),
+		"--hostname-override=" + n.name,
+		"--node-ip=" + n.ip.String(),
+	}
+	if zone := n.zone(); zone != "" {
+		args = append(args, "--node-labels="+corev1.LabelTopologyZone+"="+zone)
+	}
+	on := c.hostOf(n)
 	return process{
-		role: "kubelet", path: c.program("kubernetes"), ports: []int{kubeletPort, 10248},
-		args: []string{"kubelet",
-			"--config=" + config,
-			"--kubeconfig=" + node.path("kubeconfig"),
-			"--hostname-override=" + node.name,
-			"--node-ip=" + c.nodeIP().String(),
-		},
+		role: n.role("kubelet"), path: c.program("kubernetes"), ports: []int{kubeletPort, 10248}, args: args, on: on,
 		configs: map[string]string{
-			config: kubeletConfig(node, c.group.Name, files),
+			config: kubeletConfig(n, on.group.Name, files),
 			// Pods that ask for the node's own name server get none: there is nothing to ask outside.
-			node.path("resolv.conf"): "",
+			n.path("resolv.conf"): "",
 		},
 	}
 }
 
-func (c *Cluster) kubeProxy() process {
-	node := c.node(0)
-	config := node.path("kube-proxy.yaml")
-	return process{
-		role: "kube-proxy", path: c.program("kubernetes"), ports: []int{kubeProxyHealth, kubeProxyMetrics},
-		args:    []string{"kube-proxy", "--config=" + config},
-		configs: map[string]string{config: kubeProxyConfig(node, c.path("kubeconfigs", "proxy"))},
+// kubeProxy runs on the host as that of the node: the control plane's host is no node, and kube-proxy wants to be on one.
+func (c *Cluster) kubeProxy(on host, n node) process {
+	role, config := n.role("kube-proxy"), n.path("kube-proxy.yaml")
+	address := ""
+	if on.node == nil {
+		role, config, address = "kube-proxy", c.path("kube-proxy.yaml"), c.apiServerIP().String()
 	}
+	return process{
+		role: role, path: c.program("kubernetes"), ports: []int{kubeProxyHealth, kubeProxyMetrics}, on: on,
+		args:    []string{"kube-proxy", "--config=" + config},
+		configs: map[string]string{config: kubeProxyConfig(n.name, address, c.path("kubeconfigs", "proxy"))},
+	}
+}
+
+func (c *Cluster) policies(n node) (process, error) {
+	nft, err := programPath("nft")
+	return process{
+		role: n.role("network-policies"), path: c.program("localcluster"), on: c.hostOf(n),
+		args: []string{PolicyCommand, c.path("kubeconfigs", "network-policies"), nft, n.podCIDR},
+	}, err
 }
 
 func (c *Cluster) provisioner() process {
 	return process{
-		role: "provisioner", path: c.program("localcluster"),
+		role: "provisioner", path: c.program("localcluster"), on: c.mainHost(),
 		args: []string{ProvisionCommand, c.path("kubeconfigs", "provisioner"), c.node(0).volumes()},
 	}
 }
@@ -226,13 +281,17 @@ func (c *Cluster) provisioner() process {
 func (c *Cluster) environment() []string { return []string{"PATH=" + searchPath, "HOME=" + c.Dir} }
 
 // startProcess starts a process unless it runs already, and says whether it did.
-func (c *Cluster) startProcess(p process, holder int, lock *os.File) (started bool, err error) {
+func (c *Cluster) startProcess(p process, lock *os.File) (started bool, err error) {
 	record, known, err := daemon.ReadRecord(c.recordFile(p.role))
 	if err != nil {
 		return false, err
 	}
 	if known && record.Alive() {
 		return false, nil
+	}
+	holder, err := c.running(p.on)
+	if err != nil {
+		return false, err
 	}
 	if err := daemon.RunInNetwork(holder, func() error { return portsFree(p.ports) }); err != nil {
 		return false, fmt.Errorf("start %s: %w", p.role, err)
@@ -250,7 +309,7 @@ func (c *Cluster) startProcess(p process, holder int, lock *os.File) (started bo
 	err = daemon.Start(daemon.Spec{
 		Path: p.path, Args: p.args, Env: c.environment(),
 		Log: c.logFile(p.role), Record: c.recordFile(p.role),
-		Group:      c.group,
+		Group:      p.on.group,
 		Namespaces: daemon.Namespaces{Of: holder},
 	}, lock)
 	if err != nil {
@@ -288,155 +347,6 @@ func (c *Cluster) mustRun(roles ...string) error {
 	return nil
 }
 
-// holder returns the process id of the process that keeps the namespaces, and starts it if it is missing.
-func (c *Cluster) holder(ctx context.Context, lock *os.File) (int, error) {
-	record, known, err := daemon.ReadRecord(c.recordFile(holderRole))
-	if err != nil {
-		return 0, err
-	}
-	if known && record.Alive() {
-		return record.PID, nil
-	}
-	// What is left of an earlier life has lost its namespaces: it cannot be joined with new processes.
-	if err := c.killAll(ctx); err != nil {
-		return 0, err
-	}
-	// The kubelet takes what is left of ended containers' control groups for containers and waits for each of them.
-	if err := c.removeGroups(ctx); err != nil {
-		return 0, err
-	}
-	if err := c.group.Create(); err != nil {
-		return 0, err
-	}
-	node := c.node(0)
-	// The sockets and task folders of containers that ended with the machine or with the last holder.
-	if err := os.RemoveAll(node.path("run")); err != nil {
-		return 0, err
-	}
-	namespaces, err := c.namespaces(ctx, node)
-	if err != nil {
-		return 0, err
-	}
-	if known {
-		c.progress.step("making the namespaces again: everything of this cluster had ended or lost them")
-	} else {
-		c.progress.step("making the namespaces")
-	}
-	err = daemon.Start(daemon.Spec{
-		Path: c.program("localcluster"), Args: []string{HoldCommand}, Env: c.environment(),
-		Log: c.logFile(holderRole), Record: c.recordFile(holderRole),
-		Group:      c.group,
-		Namespaces: namespaces,
-	}, lock)
-	if err != nil {
-		return 0, fmt.Errorf("make the namespaces: %w", err)
-	}
-	record, _, err = daemon.ReadRecord(c.recordFile(holderRole))
-	return record.PID, err
-}
-
-// namespaces says how the cluster's namespaces are made. A control plane needs no more than a network of its own.
-func (c *Cluster) namespaces(ctx context.Context, node node) (daemon.Namespaces, error) {
-	if c.state.Options.ControlPlaneOnly {
-		return daemon.Namespaces{}, nil
-	}
-	binds, err := c.binds(ctx, node)
-	return daemon.Namespaces{
-		Binds: binds,
-		Sysctls: map[string]string{
-			"net/ipv4/ip_forward":                "1",
-			"net/bridge/bridge-nf-call-iptables": "1",
-		},
-	}, err
-}
-
-// binds gives the node folders of its own in the places that the kubelet, containerd and the network plugins have
-// compiled in, so that several clusters, and a container runtime of the machine, never meet.
-func (c *Cluster) binds(ctx context.Context, node node) ([]daemon.Bind, error) {
-	folders := []daemon.Bind{
-		{Source: node.path("kubelet"), Target: "/var/lib/kubelet"},
-		{Source: node.path("cni-state"), Target: "/var/lib/cni"},
-		{Source: node.path("log", "pods"), Target: "/var/log/pods"},
-		{Source: node.path("log", "containers"), Target: "/var/log/containers"},
-		{Source: node.path("run", "containerd"), Target: "/run/containerd"},
-		{Source: node.path("run", "netns"), Target: "/run/netns"},
-	}
-	var targets []string
-	for _, bind := range folders {
-		if err := os.MkdirAll(bind.Source, 0o755); err != nil {
-			return nil, err
-		}
-		targets = append(targets, bind.Target)
-	}
-	if err := c.registry.MakeMountPoints(ctx, targets); err != nil {
-		return nil, err
-	}
-	settings, err := kernelSettings(node)
-	return append(folders, settings...), err
-}
-
-// kernelSettings covers the settings of the whole machine that the kubelet sets as it likes: it writes to plain files
-// instead, and the machine keeps its own values.
-func kernelSettings(node node) ([]daemon.Bind, error) {
-	var binds []daemon.Bind
-	for _, setting := range []string{
-		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
-		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
-	} {
-		target := filepath.Join("/proc/sys", setting)
-		value, err := os.ReadFile(target)
-		if err != nil {
-			return nil, err
-		}
-		source := node.path("run", "sysctl", strings.ReplaceAll(setting, "/", "."))
-		if err := replaceFile(source, value, 0o644); err != nil {
-			return nil, err
-		}
-		binds = append(binds, daemon.Bind{Source: source, Target: target})
-	}
-	return binds, nil
-}
-
-// killAll ends every process of the cluster: those in its control group, and those that have a record.
-func (c *Cluster) killAll(ctx context.Context) error {
-	return c.progress.wait(ctx, "the end of the cluster's processes", time.Minute, func(context.Context) (string, error) {
-		pids, err := c.group.Processes()
-		if err != nil {
-			return "", err
-		}
-		var alive []string
-		for _, pid := range pids {
-			record, err := daemon.Of(pid)
-			// A process that ended since, or that has ended and waits for its parent, is no obstacle.
-			if err != nil || !record.Alive() {
-				continue
-			}
-			if err := record.Signal(syscall.SIGKILL); err != nil {
-				return "", err
-			}
-			alive = append(alive, fmt.Sprint(pid))
-		}
-		records, err := filepath.Glob(c.recordFile("*"))
-		if err != nil {
-			return "", err
-		}
-		for _, file := range records {
-			record, _, err := daemon.ReadRecord(file)
-			if err != nil || !record.Alive() {
-				continue
-			}
-			if err := record.Signal(syscall.SIGKILL); err != nil {
-				return "", err
-			}
-			alive = append(alive, fmt.Sprint(record.PID))
-		}
-		if len(alive) == 0 {
-			return "", nil
-		}
-		return "processes " + strings.Join(alive, " "), nil
-	})
-}
-
 // tail returns the last lines of a file, or why there are none.
 func tail(path string, lines int) string {
 	content, err := os.ReadFile(path)
@@ -445,21 +355,4 @@ func tail(path string, lines int) string {
 	}
 	all := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
-// errNotRunning is what commands say that need a running cluster.
-func (c *Cluster) errNotRunning() error {
-	return fmt.Errorf("cluster %s does not run: run localcluster up --name %s", c.Name, c.Name)
-}
-
-// runningHolder returns the process id of the running holder.
-func (c *Cluster) runningHolder() (int, error) {
-	record, known, err := daemon.ReadRecord(c.recordFile(holderRole))
-	if err != nil {
-		return 0, err
-	}
-	if !known || !record.Alive() {
-		return 0, c.errNotRunning()
-	}
-	return record.PID, nil
 }

@@ -79,18 +79,27 @@ func (c *Cluster) Kubeconfig(out io.Writer) error {
 	return err
 }
 
-// Exec becomes the command, inside the cluster's network and mount namespaces: there, the addresses of pods and Services
-// can be reached. It must be called on the process's main thread. It returns only when it fails.
-func (c *Cluster) Exec(command []string) error {
+// Exec becomes the command, inside the network and mount namespaces of the node of this name, or of the control plane when it
+// is empty: there, the addresses of pods and Services can be reached. It must be called on the process's main thread. It
+// returns only when it fails.
+func (c *Cluster) Exec(name string, command []string) error {
 	if err := c.mustExist(); err != nil {
 		return err
 	}
-	holder, err := c.runningHolder()
+	where := c.mainHost()
+	if name != "" {
+		n, err := c.nodeNamed(name)
+		if err != nil {
+			return err
+		}
+		where = c.hostOf(n)
+	}
+	holder, err := c.running(where)
 	if err != nil {
 		return err
 	}
 	// So that down finds it, should it still run then.
-	if err := c.group.Join("exec", os.Getpid()); err != nil {
+	if err := where.group.Join("exec", os.Getpid()); err != nil {
 		return err
 	}
 	folder, err := os.Getwd()

@@ -63,8 +63,14 @@ func (c *Cluster) Up(ctx context.Context, options Options) error {
 
 // complete checks the options and makes their paths absolute.
 func (c *Cluster) complete(options Options) (Options, error) {
-	if options.Nodes != 1 {
-		return options, fmt.Errorf("--nodes %d: only 1 node is supported so far", options.Nodes)
+	if options.Nodes < 1 || options.Nodes > maxNodes {
+		return options, fmt.Errorf("--nodes %d: a cluster has 1 to %d nodes", options.Nodes, maxNodes)
+	}
+	if options.ControlPlaneOnly && options.Nodes != 1 {
+		return options, errors.New("--nodes: a control plane alone has no nodes: leave out one of the two options")
+	}
+	if options.ControlPlaneOnly && options.NetworkPolicies {
+		return options, errors.New("--network-policies: a control plane alone has no pods: leave out one of the two options")
 	}
 	if options.AuditLog == "" && options.AuditUser != "" {
 		return options, errors.New("--audit-user is for --audit-log: give both, or neither")
@@ -88,6 +94,9 @@ func (o Options) String() string {
 	text := fmt.Sprintf("--nodes %d", o.Nodes)
 	if o.ControlPlaneOnly {
 		text += " --control-plane-only"
+	}
+	if o.NetworkPolicies {
+		text += " --network-policies"
 	}
 	if o.AuditLog != "" {
 		text += " --audit-log " + o.AuditLog
@@ -120,7 +129,7 @@ func (c *Cluster) claim(ctx context.Context, options Options) error {
 
 // startAll starts what does not run, and says whether it started anything.
 func (c *Cluster) startAll(ctx context.Context, lock *os.File) (changed bool, err error) {
-	holder, err := c.holder(ctx, lock)
+	holder, err := c.hold(ctx, c.mainHost(), lock)
 	if err != nil {
 		return false, err
 	}
@@ -131,47 +140,85 @@ func (c *Cluster) startAll(ctx context.Context, lock *os.File) (changed bool, er
 	if err != nil {
 		return false, fmt.Errorf("make the cluster's certificates: %w", err)
 	}
-	processes, err := c.processes(files)
-	if err != nil {
-		return false, err
-	}
-	for _, p := range processes {
-		started, err := c.startProcess(p, holder, lock)
+	for _, p := range c.controlPlane(files) {
+		started, err := c.startProcess(p, lock)
 		if err != nil {
 			return changed, err
 		}
 		changed = changed || started
-		if err := c.afterStart(ctx, p.role); err != nil {
+		if p.role != "kube-apiserver" {
+			continue
+		}
+		if err := c.awaitAPIServer(ctx); err != nil {
+			return changed, err
+		}
+		if err := c.applyAddons(ctx); err != nil {
 			return changed, err
 		}
 	}
-	return changed, nil
+	nodes := c.nodes()
+	if len(nodes) == 0 {
+		return changed, nil
+	}
+	started, err := c.startNodes(ctx, nodes, files, lock)
+	if err != nil {
+		return changed || started, err
+	}
+	provisioned, err := c.startProcess(c.provisioner(), lock)
+	return changed || started || provisioned, err
 }
 
-// afterStart waits for what the processes that follow cannot wait for themselves.
-func (c *Cluster) afterStart(ctx context.Context, role string) error {
-	switch role {
-	case "kube-apiserver":
-		if err := c.awaitAPIServer(ctx); err != nil {
-			return err
+// startNodes starts what does not run of the nodes. Their container runtimes all start before the first is waited for.
+func (c *Cluster) startNodes(ctx context.Context, nodes []node, files certificates, lock *os.File) (changed bool, err error) {
+	var runtimes, others []process
+	for _, n := range nodes {
+		if !n.alone {
+			restored, err := c.restore(ctx, n, lock)
+			if err != nil {
+				return changed, err
+			}
+			changed = changed || restored
 		}
-		return c.applyAddons(ctx)
-	case "containerd":
-		err := c.progress.wait(ctx, "containerd", time.Minute, func(ctx context.Context) (string, error) {
-			if err := c.mustRun("containerd"); err != nil {
-				return "", err
-			}
-			if _, err := c.images(ctx); err != nil {
-				return err.Error(), nil
-			}
-			return "", nil
-		})
+		processes, err := c.nodeProcesses(n, files)
 		if err != nil {
+			return changed, err
+		}
+		runtimes, others = append(runtimes, processes[0]), append(others, processes[1:]...)
+	}
+	start := func(processes []process) error {
+		for _, p := range processes {
+			started, err := c.startProcess(p, lock)
+			if err != nil {
+				return err
+			}
+			changed = changed || started
+		}
+		return nil
+	}
+	if err := start(runtimes); err != nil {
+		return changed, err
+	}
+	err = onEach(nodes, func(n node) error {
+		if err := c.awaitRuntime(ctx, n); err != nil {
 			return err
 		}
-		return c.prepareImages(ctx)
+		return c.prepareImages(ctx, n)
+	})
+	if err != nil {
+		return changed, err
 	}
-	return nil
+	return changed, start(others)
+}
+
+// awaitRuntime waits for what the kubelet cannot wait for itself.
+func (c *Cluster) awaitRuntime(ctx context.Context, n node) error {
+	return c.progress.wait(ctx, n.inText("containerd"), time.Minute, func(ctx context.Context) (string, error) {
+		if err := c.mustRun(n.role("containerd")); err != nil {
+			return "", err
+		}
+		_, err := c.images(ctx, n)
+		return errorText(err), nil
+	})
 }
 
 func (c *Cluster) awaitAPIServer(ctx context.Context) error {
@@ -193,9 +240,14 @@ func (c *Cluster) becomeReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, check := range c.checks(client) {
+	return c.await(ctx, c.checks(client), c.roles())
+}
+
+// await waits for each of the checks, as long as the processes of these roles run.
+func (c *Cluster) await(ctx context.Context, checks []check, roles []string) error {
+	for _, check := range checks {
 		err := c.progress.wait(ctx, check.what, readyLimit, func(ctx context.Context) (string, error) {
-			if err := c.mustRun(c.roles()...); err != nil {
+			if err := c.mustRun(roles...); err != nil {
 				return "", err
 			}
 			return check.missing(ctx), nil

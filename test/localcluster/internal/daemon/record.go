@@ -47,13 +47,19 @@ func (r Record) Alive() bool {
 	return err == nil && start == r.Start && state != 'Z' && state != 'X'
 }
 
+// Stopped says whether the recorded process stands still, by SIGSTOP.
+func (r Record) Stopped() bool {
+	state, start, err := processStat(r.PID)
+	return err == nil && start == r.Start && state == 'T'
+}
+
 // Signal sends the signal to the recorded process, and to no other. A process that has ended is no error.
 func (r Record) Signal(signal syscall.Signal) error {
 	if !r.Alive() {
 		return nil
 	}
 	if err := syscall.Kill(r.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("end process %d: %w", r.PID, err)
+		return fmt.Errorf("signal process %d: %w", r.PID, err)
 	}
 	return nil
 }

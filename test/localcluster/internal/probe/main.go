@@ -38,7 +38,10 @@ func fail(message string) {
 	os.Exit(1)
 }
 
-// serve answers with the pod's name. It is never ready when the variable NEVER_READY is set.
+// largeAnswer is more than fits into one packet, or into a hundred.
+const largeAnswer = 200_000
+
+// serve answers with the pod's name, at /large with much of it. It is never ready when the variable NEVER_READY is set.
 func serve([]string) (string, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -49,6 +52,9 @@ func serve([]string) (string, error) {
 		if os.Getenv("NEVER_READY") != "" {
 			answer.WriteHeader(http.StatusServiceUnavailable)
 		}
+	})
+	http.HandleFunc("/large", func(answer http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(answer, strings.Repeat(name, largeAnswer/len(name)))
 	})
 	fmt.Println("serving as", name)
 	server := &http.Server{Addr: ":8080", ReadHeaderTimeout: timeout}
