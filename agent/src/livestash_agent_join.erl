@@ -31,8 +31,9 @@
 -define(APART, 15000).
 -define(WITHOUT, 10000).
 
-%% How another node's table compares with this one's. unmade: its Mnesia runs without one; none: one of the two is missing.
--type other() :: same | older | younger | unmade | none.
+%% How another node's table compares with this one's. unmade: its Mnesia runs without one; none: one of the two is missing;
+%% silent: it has not answered in time, and may have any.
+-type other() :: same | older | younger | unmade | none | silent.
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -80,7 +81,7 @@ handle_call(astray, _From, State) ->
     {reply, beside(State) =/= [], State}.
 
 joined(#{strangers := Strangers} = State) ->
-    Long = [Node || {Node, {Since, _}} <- maps:to_list(Strangers), livestash_agent_clock:ms() - Since > ?APART],
+    Long = [Node || {Node, {Since, Other}} <- maps:to_list(Strangers), Other =/= silent, passed(Since, ?APART)],
     case {beside(State), Long} of
         {[], []} -> {true, ""};
         {[], _} ->
@@ -91,13 +92,16 @@ joined(#{strangers := Strangers} = State) ->
             ]}
     end.
 
-%% A node that is alone may be the newcomer.
+%% A node that is alone may be the newcomer. A peer that has been silent for long is frozen, and no reason to serve nobody.
 beside(#{strangers := Strangers, asked := Asked}) ->
     Older = [Node || {Node, {_Since, older}} <- maps:to_list(Strangers)],
+    Silent = [Node || {Node, {Since, silent}} <- maps:to_list(Strangers), not passed(Since, ?APART)],
     case strangers() of
-        {alone, Nodes} -> Older ++ (Nodes -- Asked);
+        {alone, Nodes} -> Older ++ Silent ++ (Nodes -- Asked);
         {_, _} -> Older
     end.
+
+passed(Since, Milliseconds) -> livestash_agent_clock:ms() - Since > Milliseconds.
 
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) ->
@@ -131,11 +135,14 @@ look({_, Nodes}, State) ->
     run(look, fun() -> {Nodes, compare(Nodes)} end, [], State).
 
 finished(look, {done, {ok, {Asked, Outcomes}}}, #{strangers := Before} = State) ->
-    Compared = [{Node, Other} || {Node, {ok, Other}} <- Outcomes, Other =/= none],
+    Compared = [{Node, Other} || {Node, Outcome} <- Outcomes, (Other = answered(Outcome)) =/= none],
     Strangers = maps:from_list([{Node, {since(Node, Before), Other}} || {Node, Other} <- Compared]),
     meet([Node || {Node, younger} <- Compared], State#{strangers := Strangers, asked := Asked});
 finished(_What, _Result, State) ->
     State.
+
+answered({ok, Other}) -> Other;
+answered({error, _Reason}) -> silent.
 
 since(Node, Strangers) ->
     {Since, _Other} = maps:get(Node, Strangers, {livestash_agent_clock:ms(), none}),
@@ -153,7 +160,7 @@ meet_one(Node, State) ->
     Until = livestash_agent_clock:ms() + ?HOLD,
     Hold = fun() ->
         mnesia:read_lock_table(schema),
-        judge(Node, Until, livestash_agent_clock:ms() + ?UNDECIDED)
+        judge(Node, Until, none)
     end,
     run({meet, Node}, fun() -> told(Node, mnesia:transaction(Hold)) end, [{priority, high}], State).
 
@@ -167,21 +174,31 @@ told(Node, {atomic, {failed, Reason}}) ->
 told(_Node, _Harmless) ->
     ok.
 
-judge(Node, Until, Undecided) ->
+%% Since: from when on the newcomer has been seen without a table.
+judge(Node, Until, Since) ->
     case compare(Node) of
         younger -> restart(leads(Node), Node, Until);
-        unmade ->
-            case livestash_agent_clock:ms() < Undecided of
-                true -> later(fun() -> judge(Node, Until, Undecided) end);
-                false -> joined
-            end;
+        unmade when Since =:= none -> wait(Node, Until, livestash_agent_clock:ms());
+        unmade -> wait(Node, min(Until, Since + ?UNDECIDED), Since);
+        silent -> wait(Node, Until, Since);
         _ -> joined
+    end.
+
+wait(Node, Until, Since) ->
+    case livestash_agent_clock:ms() < Until of
+        true ->
+            timer:sleep(?POLL),
+            judge(Node, Until, Since);
+        false ->
+            joined
     end.
 
 %% Of those that share this table, the lowest that the newcomer is connected to sees to it. The others hold still.
 leads(Node) ->
-    Connected = ask(fun() -> erpc:call(Node, erlang, nodes, []) end, []),
-    lists:min([node() | [Other || Other <- mnesia:system_info(running_db_nodes), lists:member(Other, Connected)]]) =:= node().
+    case ask(fun() -> erpc:call(Node, erlang, nodes, []) end) of
+        silent -> false;
+        Connected -> lists:min([node() | [Other || Other <- mnesia:system_info(running_db_nodes), lists:member(Other, Connected)]]) =:= node()
+    end.
 
 restart(true, Node, _Until) ->
     Work = fun() ->
@@ -194,10 +211,7 @@ restart(true, Node, _Until) ->
         [{take, {error, Reason}}] -> erpc:cast(Node, mnesia, start, []), {failed, Reason}
     end;
 restart(false, Node, Until) ->
-    case livestash_agent_clock:ms() < Until of
-        true -> later(fun() -> judge(Node, Until, livestash_agent_clock:ms()) end);
-        false -> joined
-    end.
+    wait(Node, Until, none).
 
 %% What users have stashed there meanwhile. They have not found what is here, so theirs is the younger page.
 take(Node, Table) ->
@@ -213,28 +227,39 @@ restart_mnesia(Node) ->
     ok = erpc:call(Node, mnesia, start, []),
     [exit(Listener, kill) || Listener <- Listeners].
 
-later(Next) ->
-    timer:sleep(?POLL),
-    Next().
-
 -spec compare(node()) -> other(); ([node()]) -> [{node(), livestash_agent_tasks:outcome(other())}].
 compare(Nodes) when is_list(Nodes) ->
     livestash_agent_tasks:run([{Node, fun() -> compare(Node) end} || Node <- Nodes], 2 * ?ASK);
 compare(Node) ->
     Table = livestash_agent_store:mnesia_table(),
-    Here = ask(fun() -> mnesia:table_info(Table, cookie) end, none),
-    There = ask(fun() -> erpc:call(Node, mnesia, table_info, [Table, cookie]) end, none),
-    compare(Here, There, Node).
+    compare(here(Table), ask(fun() -> there(Node, Table) end)).
 
-%% A table's cookie begins with the time at which it was made. A Mnesia that has not started yet will know its peers.
-compare(_Here, none, Node) ->
-    case ask(fun() -> erpc:call(Node, mnesia, system_info, [is_running]) end, no) of
-        yes -> unmade;
-        _ -> none
-    end;
-compare(Cookie, Cookie, _Node) -> same;
-compare(Here, There, _Node) when Here < There -> younger;
-compare(_Here, _There, _Node) -> older.
+%% A table's cookie begins with the time at which it was made.
+compare(_Here, There) when is_atom(There) -> There;
+compare(none, _There) -> none;
+compare(Cookie, Cookie) -> same;
+compare(Here, There) when Here < There -> younger;
+compare(_Here, _There) -> older.
+
+%% Asks nobody, and so needs no limit.
+here(Table) ->
+    try
+        mnesia:table_info(Table, cookie)
+    catch
+        exit:_ -> none
+    end.
+
+%% A Mnesia that has not started yet will know its peers.
+there(Node, Table) ->
+    try
+        erpc:call(Node, mnesia, table_info, [Table, cookie])
+    catch
+        exit:_ -> unmade(erpc:call(Node, mnesia, system_info, [is_running]));
+        error:_ -> none
+    end.
+
+unmade(yes) -> unmade;
+unmade(_) -> none.
 
 %% When nodes that have started alone meet, LiveStash's join may leave one without a copy, and does not try again.
 look_for_copy(#{without := Since} = State) ->
@@ -252,8 +277,8 @@ run(What, Fun, Options, #{running := Running} = State) ->
     State#{running := livestash_agent_tasks:start(What, Fun, Options, Running)}.
 
 %% A frozen peer blocks whoever calls it.
-ask(Question, Otherwise) ->
+ask(Question) ->
     case livestash_agent_tasks:run([{ask, Question}], ?ASK) of
         [{ask, {ok, Answer}}] -> Answer;
-        [{ask, {error, _Reason}}] -> Otherwise
+        [{ask, {error, _Reason}}] -> silent
     end.

@@ -14,6 +14,7 @@ all_test_() ->
     [
         {"nodes are replaced", {timeout, 3600, fun nodes_are_replaced/0}},
         {"what was stashed on a node that stood alone", {timeout, 100, fun rows_of_a_lone_node/0}},
+        {"a node that made a table waits for the answer of one that is silent", {timeout, 150, fun silent_peer/0}},
         {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}},
         {"an application with another adapter that uses Mnesia for itself", {timeout, 60, fun other_adapter/0}}
     ].
@@ -80,6 +81,21 @@ rows_of_a_lone_node() ->
     end),
     joined(All),
     [stop(Each) || Each <- maps:values(All)].
+
+%% What the silent one has may be the fleet's table. Here it has none, which cannot be known until it answers.
+silent_peer() ->
+    [Lone, Other | _] = names(),
+    Vm = boot(Lone, alone, [Lone]),
+    Peer = start(#{name => Other, environment => #{"LIVE_STASH_ADAPTER" => "mnesia"}}),
+    true = call(Vm, net_kernel, connect_node, [node_name(Other)]),
+    eventually(fun() -> able(Vm) end),
+    Process = call(Peer, os, getpid, []),
+    _ = os:cmd("kill -STOP " ++ Process),
+    eventually(fun() -> call(Vm, livestash_agent_join, astray, []) end),
+    ?assertNot(able(Vm)),
+    _ = os:cmd("kill -CONT " ++ Process),
+    eventually(fun() -> able(Vm) end),
+    [stop(Each) || Each <- [Vm, Peer]].
 
 loading_copy() ->
     [A, B | _] = Names = names(),
