@@ -68,18 +68,19 @@ func share(value, other reflect.Value) {
 			value.Set(other)
 		}
 	case reflect.Pointer, reflect.Slice, reflect.Map:
-		if value.IsNil() || other.IsNil() {
-			return
+		if !value.IsNil() && !other.IsNil() {
+			shareHeld(value, other)
 		}
-		if reflect.DeepEqual(value.Interface(), other.Interface()) {
-			value.Set(other)
-			return
-		}
-		shareParts(value, other)
+	default: // too small to share
 	}
 }
 
-func shareParts(value, other reflect.Value) {
+// shareHeld is share for what holds something: all of it, else its parts.
+func shareHeld(value, other reflect.Value) {
+	if reflect.DeepEqual(value.Interface(), other.Interface()) {
+		value.Set(other)
+		return
+	}
 	switch value.Kind() {
 	case reflect.Pointer:
 		share(value.Elem(), other.Elem())
@@ -87,5 +88,6 @@ func shareParts(value, other reflect.Value) {
 		for i := range min(value.Len(), other.Len()) {
 			share(value.Index(i), other.Index(i))
 		}
+	default: // a map's entries cannot be set
 	}
 }
