@@ -126,12 +126,8 @@ finished(Node, {done, {ok, true}}, #{delayed := Delayed} = State) ->
     State#{delayed := maps:remove(Node, Delayed)};
 finished(Node, _Failure, #{delayed := Delayed, interval := Interval} = State) ->
     {Before, _Next} = maps:get(Node, Delayed, {Interval div 2, 0}),
-    Delay = min(2 * Before, max_delay(livestash_agent_cookie:is_previous_known(), Interval)),
+    Delay = min(2 * Before, ?MAX_DELAY),
     State#{delayed := Delayed#{Node => {Delay, livestash_agent_clock:ms() + Delay}}}.
-
-%% A node of the old cookie that has restarted is let in by nobody: it waits until this one connects it.
-max_delay(true, Interval) -> Interval;
-max_delay(false, _Interval) -> ?MAX_DELAY.
 
 connect_missing(#{expected := Expected, forget := Forget} = State) ->
     Missing = Expected -- nodes(),
@@ -140,10 +136,17 @@ connect_missing(#{expected := Expected, forget := Forget} = State) ->
     lists:foldl(fun connect/2, State, Missing).
 
 connect(Node, #{delayed := Delayed} = State) ->
-    {_Delay, Next} = maps:get(Node, Delayed, {0, livestash_agent_clock:ms()}),
+    {Delay, Next} = maps:get(Node, Delayed, {0, livestash_agent_clock:ms()}),
     case livestash_agent_clock:left(Next) of
-        0 -> run(Node, fun() -> livestash_agent_cookie:connect(Node) end, State);
+        0 -> run(Node, fun() -> connect_node(Node, Delay) end, State);
         _ -> State
+    end.
+
+%% By the longest delay, whoever was booting has its agent.
+connect_node(Node, Delay) ->
+    case net_kernel:connect_node(Node) of
+        false when Delay >= ?MAX_DELAY -> livestash_agent_cookie:connect_otherwise(Node);
+        Connected -> Connected
     end.
 
 %% While the fleet changes its cookie. A node that sees nobody knows nothing.
