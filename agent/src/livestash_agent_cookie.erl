@@ -3,7 +3,7 @@
 %% by all or by nobody: one that only some let in would part the others, because global suffers no mesh with holes.
 -module(livestash_agent_cookie).
 
--export([expect/1, connect/1, is_previous_known/0, all_have_mine/1, has/1, settle/1, forget/0]).
+-export([expect/1, connect_otherwise/1, is_previous_known/0, all_have_mine/1, has/1, settle/1, forget/0]).
 
 %% Milliseconds for all peers to say which cookie they have.
 -define(ASK, 3000).
@@ -24,14 +24,15 @@ use(Cookie, Peers) ->
     _ = [erlang:set_cookie(Peer, list_to_atom(Cookie)) || Peer <- Peers],
     ok.
 
-%% Connects a peer, whichever of the two cookies it has for this node.
--spec connect(node()) -> boolean().
-connect(Node) ->
-    net_kernel:connect_node(Node) =:= true orelse connect_with_other(livestash_agent_config:get(previous_cookie), Node).
+%% Connects a peer with the cookie that does not hold between it and this node: the two may disagree, for example about whether the
+%% rotation is over. Not for one that is just booting.
+-spec connect_otherwise(node()) -> boolean().
+connect_otherwise(Node) ->
+    connect_otherwise(livestash_agent_config:get(previous_cookie), Node).
 
-connect_with_other(undefined, _Node) ->
+connect_otherwise(undefined, _Node) ->
     false;
-connect_with_other(Previous, Node) ->
+connect_otherwise(Previous, Node) ->
     Mine = erlang:get_cookie(),
     Before = erlang:get_cookie(Node),
     true = erlang:set_cookie(Node, other(Before, Mine, list_to_atom(Previous))),

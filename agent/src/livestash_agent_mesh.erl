@@ -11,8 +11,7 @@
 -define(INTERVAL, 5000).
 %% A peer that refuses (another cookie) logs each attempt: it is asked more and more rarely.
 -define(MAX_DELAY, 30000).
-%% Milliseconds for which every peer has had this node's cookie before it forgets the previous one: a pod of the old template may
-%% come back meanwhile, for as long as it takes DNS to name it.
+%% Milliseconds from when every peer has this node's cookie until it forgets the previous one: DNS may not have named them all.
 -define(FORGET, 600000).
 %% Every name becomes an atom, and atoms stay: a DNS server that has gone mad must not fill the atom table.
 -define(MAX_PEERS, 1000).
@@ -80,7 +79,7 @@ init(Interval) ->
         %% Nodes that could not be connected => {milliseconds to wait, monotonic time of the next attempt}.
         delayed => #{},
         failed => false,
-        %% When to forget the previous cookie, unless a peer turns up that still has it; undefined: one has, or nobody knows.
+        %% When to forget the previous cookie; undefined: a peer still has it, or nobody knows.
         forget => undefined
     }}.
 
@@ -114,24 +113,17 @@ finished(lookup, Failure, #{failed := false} = State) ->
     State#{failed := true};
 finished(lookup, _Failure, State) ->
     State;
-finished(cookies, {done, {ok, true}}, #{forget := undefined, expected := Expected} = State) ->
+finished(cookies, {done, {ok, true}}, #{expected := Expected} = State) ->
     ok = livestash_agent_cookie:settle(Expected),
     State#{forget := livestash_agent_clock:ms() + ?FORGET};
-finished(cookies, {done, {ok, true}}, #{forget := When} = State) ->
-    [livestash_agent_cookie:forget() || livestash_agent_clock:left(When) =:= 0],
-    State;
 finished(cookies, _Otherwise, State) ->
-    State#{forget := undefined};
+    State;
 finished(Node, {done, {ok, true}}, #{delayed := Delayed} = State) ->
     State#{delayed := maps:remove(Node, Delayed)};
 finished(Node, _Failure, #{delayed := Delayed, interval := Interval} = State) ->
     {Before, _Next} = maps:get(Node, Delayed, {Interval div 2, 0}),
-    Delay = min(2 * Before, max_delay(livestash_agent_cookie:is_previous_known(), Interval)),
+    Delay = min(2 * Before, ?MAX_DELAY),
     State#{delayed := Delayed#{Node => {Delay, livestash_agent_clock:ms() + Delay}}}.
-
-%% A node of the old cookie that has restarted is let in by nobody: it waits until this one connects it.
-max_delay(true, Interval) -> Interval;
-max_delay(false, _Interval) -> ?MAX_DELAY.
 
 connect_missing(#{expected := Expected, forget := Forget} = State) ->
     Missing = Expected -- nodes(),
@@ -140,13 +132,24 @@ connect_missing(#{expected := Expected, forget := Forget} = State) ->
     lists:foldl(fun connect/2, State, Missing).
 
 connect(Node, #{delayed := Delayed} = State) ->
-    {_Delay, Next} = maps:get(Node, Delayed, {0, livestash_agent_clock:ms()}),
+    {Delay, Next} = maps:get(Node, Delayed, {0, livestash_agent_clock:ms()}),
     case livestash_agent_clock:left(Next) of
-        0 -> run(Node, fun() -> livestash_agent_cookie:connect(Node) end, State);
+        0 -> run(Node, fun() -> connect_node(Node, Delay) end, State);
         _ -> State
     end.
 
+%% By the longest delay, whoever was booting has its agent.
+connect_node(Node, Delay) ->
+    case net_kernel:connect_node(Node) of
+        false when Delay >= ?MAX_DELAY -> livestash_agent_cookie:connect_otherwise(Node);
+        Connected -> Connected
+    end.
+
 %% While the fleet changes its cookie. A node that sees nobody knows nothing.
+%% What is over stays so: peers with yet another cookie have begun the next rotation.
+compare_cookies(#{forget := When} = State) when is_integer(When) ->
+    [livestash_agent_cookie:forget() || livestash_agent_clock:left(When) =:= 0],
+    State;
 compare_cookies(#{expected := [_ | _] = Expected} = State) ->
     case livestash_agent_cookie:is_previous_known() of
         true -> run(cookies, fun() -> Expected -- nodes() =:= [] andalso livestash_agent_cookie:all_have_mine(Expected) end, State);

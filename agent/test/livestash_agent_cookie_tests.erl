@@ -11,6 +11,7 @@ cookie_test_() ->
         fun a_new_node_meets_old_ones_and_new_ones/0,
         fun whoever_comes_back_is_found/0,
         fun a_booting_node_parts_nobody/0,
+        fun who_boots_is_left_alone_at_first/0,
         fun the_previous_cookie_is_shown_to_no_stranger/0,
         fun the_previous_cookie_is_forgotten/0
     ]].
@@ -34,6 +35,8 @@ a_new_node_meets_old_ones_and_new_ones() ->
     New = [new(#{}), new(#{})],
     Vms = Old ++ New,
     true = connect(hd(Old), lists:last(Old)),
+    Nodes = [Node || #{node := Node} <- Vms],
+    [ok = call(Vm, livestash_agent_cookie, expect, [Nodes -- [Node]]) || #{node := Node} = Vm <- New],
     [?assert(connect(Vm, Peer)) || Vm <- New, Peer <- Vms, Peer =/= Vm],
     [eventually(fun() -> seen(Vm) =:= lists:sort([Node || #{node := Node} = Peer <- Vms, Peer =/= Vm]) end) || Vm <- Vms],
     %% For longer than it takes nodes to tell each other of a connection that is missing.
@@ -60,6 +63,7 @@ whoever_comes_back_is_found() ->
         stop(Second),
         eventually(fun() -> seen(Vm) =:= [] end),
         Third = new(#{name => Name}),
+        ok = expects(Third, Vm),
         finds(Vm, Peer),
         stop(Third)
     end, Options).
@@ -121,6 +125,7 @@ the_previous_cookie_is_forgotten() ->
         ?assert(connect(Vm, Old)),
         ?assertNot(call(Vm, livestash_agent_cookie, all_have_mine, [[Peer, OldNode]])),
         stop(Old),
+        ok = expects(Third, Vm),
         finds(Vm, Peer),
         ?assert(call(Vm, livestash_agent_cookie, all_have_mine, [[Peer]])),
         eventually(fun() -> is_integer(forgets(Vm)) end),
@@ -135,8 +140,22 @@ forgets(Vm) ->
     _ = call(Vm, erlang, send, [livestash_agent_mesh, tick]),
     maps:get(forget, call(Vm, sys, get_state, [livestash_agent_mesh])).
 
-connect(Vm, #{node := Peer}) ->
-    call(Vm, livestash_agent_cookie, connect, [Peer]).
+%% As an agent does with all that DNS names.
+expects(Vm, #{node := Peer}) ->
+    call(Vm, livestash_agent_cookie, expect, [[Peer]]).
+
+connect(Vm, #{node := Peer} = PeerVm) ->
+    ok = expects(Vm, PeerVm),
+    call(Vm, net_kernel, connect_node, [Peer]).
+
+who_boots_is_left_alone_at_first() ->
+    New = #{node := NewNode} = new(#{}),
+    %% It boots, and has no agent yet.
+    Booting = #{node := Node} = start(#{cookie => "new", environment => #{"ERL_AFLAGS" => ""}}),
+    ?assertNot(connect(New, Booting)),
+    ?assertNot(call(Booting, net_kernel, connect_node, [NewNode])),
+    ?assert(call(New, livestash_agent_cookie, connect_otherwise, [Node])),
+    [stop(Vm) || Vm <- [New, Booting]].
 
 seen(Vm) ->
     lists:sort(call(Vm, erlang, nodes, [])).

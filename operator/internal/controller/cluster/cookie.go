@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,8 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	case slices.ContainsFunc(p.seen.members, func(m member) bool { return !hasCookie(m, *has) }):
 		return cookieHeld(true, "the Erlang cookie is to be %s, and not every pod has the one before it yet, which is in the key %s of Secret %s: it is changed again when all have",
 			source, has.Key, has.Name)
+	case p.rotates():
+		return cookieHeld(true, "the Erlang cookie is to be %s, and agents have not yet gone over to the one before it: it is changed again in a minute", source)
 	default:
 		if err := r.checkPreviousCookie(ctx, p, *has, before); err != nil {
 			return err
@@ -58,6 +61,25 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	}
 	p.inputs.PreviousCookie = has
 	return nil
+}
+
+// settleCookie is more than agents need to find out that every pod has the new cookie, and to go over to it.
+const settleCookie = time.Minute
+
+// rotates is whether a rotation is not over, or agents may not know yet that it is.
+func (p *pass) rotates() bool {
+	said := p.cluster.Status.Cookie
+	if said == nil || said.RotationStarted == nil {
+		return false
+	}
+	if said.RotationFinished == nil {
+		return true
+	}
+	left := settleCookie - p.seen.now.Sub(said.RotationFinished.Time)
+	if left > 0 {
+		p.DueIn(left)
+	}
+	return left > 0
 }
 
 // checkPreviousCookie refuses a rotation when the pods' own cookie is no longer where it was: new pods could not be told.
@@ -126,7 +148,7 @@ func (p *pass) tellCookie(before *v1alpha1.CookieStatus) *v1alpha1.CookieStatus 
 			now.Previous = other
 		}
 	}
-	if now.RotationStarted != nil && now.RotationFinished == nil && now.Previous == nil && p.hasRolled() {
+	if now.RotationStarted != nil && now.RotationFinished == nil && now.Previous == nil && hasRolledOut(p.seen.statefulSet) {
 		now.RotationFinished = ptr.To(seconds(p.seen.now))
 	}
 	return now

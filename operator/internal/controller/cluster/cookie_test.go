@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -122,6 +123,19 @@ func replacedAll(t *testing.T, cluster *v1alpha1.LiveStashCluster, pods []*corev
 	return renewed
 }
 
+// isRotated lets the StatefulSet controller act until the rotation to that revision is over.
+func isRotated(t *testing.T, cluster *v1alpha1.LiveStashCluster, revision string) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		acted(t, cluster, revision, revision)
+		suite.Must(t, get(t, cluster))
+		if said := cluster.Status.Cookie; said.RotationFinished == nil {
+			return fmt.Errorf("the status says of a rotation that is over %+v", said)
+		}
+		return nil
+	})
+}
+
 func TestCookieRotates(t *testing.T) {
 	cluster, pods := fleetAtRest(t, 2, nil)
 	suite.Must(t, get(t, cluster))
@@ -149,8 +163,12 @@ func TestCookieRotates(t *testing.T) {
 	}
 
 	pods = replacedAll(t, cluster, pods, "a", "b")
+	isRotated(t, cluster, "b")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "in a minute")
+	later(t, cluster, 2*time.Minute)
 	becomes(t, cluster, "shop-cookie-3/cookie after shop-cookie-2/cookie")
 	replacedAll(t, cluster, pods, "b", "c")
+	isRotated(t, cluster, "c")
 	suite.Eventually(t, func() error {
 		suite.Must(t, get(t, cluster))
 		said := cluster.Status.Cookie
@@ -191,6 +209,8 @@ func TestOwnCookieRotates(t *testing.T) {
 	becomes(t, cluster, "own/next after own/cookie")
 	changeSpec(t, cluster, own("cookie"))
 	becomes(t, cluster, "own/cookie after own/next")
+	isRotated(t, cluster, "a")
+	later(t, cluster, 2*time.Minute)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.Cookie = nil })
 	reconciled(t, cluster)
 	becomes(t, cluster, "shop-secrets/cookie after own/cookie")
