@@ -59,7 +59,8 @@ func testCRD(t *testing.T, file, key string) {
 }
 
 // TestNoFieldNamesANamespace: what a LiveStashCluster or a LiveStashBenchmark refers to is in its own namespace. A field that names another
-// one would have the operator read there with its own rights. See docs/security.md.
+// one would have the operator read there with its own rights. Whom a fleet's pods may connect to is no reference: nothing is read there. See
+// docs/security.md.
 func TestNoFieldNamesANamespace(t *testing.T) {
 	for kind := range kinds {
 		crd := typed[apiextensionsv1.CustomResourceDefinition](t, read(t, readFile(t, crdFile(kind))), crdKey(kind))
@@ -67,7 +68,7 @@ func TestNoFieldNamesANamespace(t *testing.T) {
 			fields := 0
 			for path := range fieldsOf("", version.Schema.OpenAPIV3Schema) {
 				fields++
-				if strings.Contains(strings.ToLower(path), "namespace") {
+				if strings.Contains(strings.ToLower(path), "namespace") && !strings.HasPrefix(path, ".spec.networkPolicy.egress.allow[].to[]") {
 					t.Errorf("%s %s has the field %s", kind, version.Name, path)
 				}
 			}

@@ -11,7 +11,6 @@ import (
 
 // exceptions are rights that the logs do not show, or not always, with why the operator has them all the same.
 var exceptions = map[right]string{
-	{"get", "", "/metrics"}:                                       "helm test reads the operator's own metrics with its account; the API server is only asked whether it may",
 	{"patch", "", "events"}:                                       "an event of the leader election that comes again",
 	{"get", "", "pods/log"}:                                       "the last words of runners that k6-operator has made: the tests play k6-operator, but not its pods' logs",
 	{"delete", "redis.redis.opstreelabs.in", "redis"}:             "as the redisreplications, which the tests delete",
