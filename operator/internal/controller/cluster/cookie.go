@@ -38,7 +38,7 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	}
 	needs := store.For(p.cluster).Home() != store.Elsewhere
 	switch {
-	case before == "" || has == nil || len(p.seen.members) == 0 || p.cluster.DesiredReplicas() == 0:
+	case before == "" || has == nil || !p.hasPods():
 		return nil
 	case *has == wanted:
 		return cookieHeld(needs, "the Erlang cookie is now %s, and the pods run with another: nodes with two cookies do not talk to each other, so a rollout would lose "+
@@ -62,6 +62,9 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	p.inputs.PreviousCookie = has
 	return nil
 }
+
+// hasPods is whether there are pods, and are to be some.
+func (p *pass) hasPods() bool { return len(p.seen.members) > 0 && p.cluster.DesiredReplicas() > 0 }
 
 // settleCookie is more than agents need to find out that every pod has the new cookie, and to go over to it.
 const settleCookie = time.Minute
