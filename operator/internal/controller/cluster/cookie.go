@@ -85,6 +85,13 @@ func (p *pass) rotates() bool {
 	return left > 0
 }
 
+// changesCookie is whether a rotation begins or is not over. Two pods that boot at the same time would find each other before their agents do,
+// and nobody else: so no pod is added until then.
+func (p *pass) changesCookie() bool {
+	has, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
+	return p.inputs.PreviousCookie != nil && has != nil && (p.rotates() || *has != fleet.CookieRef(p.cluster))
+}
+
 // checkPreviousCookie refuses a rotation when the pods' own cookie is no longer where it was: new pods could not be told.
 func (r *Reconciler) checkPreviousCookie(ctx context.Context, p *pass, has v1alpha1.SecretKeyReference, note string) error {
 	if has.Name == fleet.SecretName(p.cluster) || note == generatedNote(has.Name) {
