@@ -7,21 +7,37 @@
 
 %% Milliseconds for all peers to say which cookie they have.
 -define(ASK, 3000).
+%% How many pods a fleet may grow by before DNS names them.
+-define(GROWTH, 64).
 
-%% These peers may have, or be about to boot with, either cookie: from now on the previous one holds between them and this node.
+%% These peers, and pods to come, may have, or be about to boot with, either cookie: from now on the previous one holds between them
+%% and this node.
 -spec expect([node()]) -> ok.
 expect(Peers) ->
-    use(livestash_agent_config:get(previous_cookie), Peers).
+    case livestash_agent_config:get(previous_cookie) of
+        undefined -> ok;
+        Previous -> use(list_to_atom(Previous), Peers ++ (siblings() -- nodes()))
+    end.
 
-%% Each of these peers has the new one.
+%% Each of these peers has the new one, and so will pods to come.
 -spec settle([node()]) -> ok.
 settle(Peers) ->
-    use(atom_to_list(erlang:get_cookie()), Peers).
+    use(erlang:get_cookie(), Peers ++ siblings()).
 
-use(undefined, _Peers) ->
-    ok;
+%% The names that pods of this fleet have, and will have when it grows.
+siblings() ->
+    siblings([livestash_agent_config:get(Key) || Key <- [app_name, pod_name, dns_query]]).
+
+siblings([[_ | _] = App, [_ | _] = Pod, [_ | _] = Query]) ->
+    [Base, Ordinal] = string:split(Pod, "-", trailing),
+    Domain = string:trim(Query, trailing, "."),
+    Last = list_to_integer(Ordinal) + length(nodes()) + ?GROWTH,
+    [list_to_atom(lists:concat([App, "@", Base, "-", N, ".", Domain])) || N <- lists:seq(0, Last)] -- [node()];
+siblings(_Unnamed) ->
+    [].
+
 use(Cookie, Peers) ->
-    _ = [erlang:set_cookie(Peer, list_to_atom(Cookie)) || Peer <- Peers],
+    _ = [erlang:set_cookie(Peer, Cookie) || Peer <- Peers],
     ok.
 
 %% Connects a peer with the cookie that does not hold between it and this node: the two may disagree, for example about whether the

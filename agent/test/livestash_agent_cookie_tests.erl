@@ -12,6 +12,7 @@ cookie_test_() ->
         fun whoever_comes_back_is_found/0,
         fun a_booting_node_parts_nobody/0,
         fun who_boots_is_left_alone_at_first/0,
+        fun pods_to_come_are_expected/0,
         fun the_previous_cookie_is_shown_to_no_stranger/0,
         fun the_previous_cookie_is_forgotten/0
     ]].
@@ -147,6 +148,17 @@ expects(Vm, #{node := Peer}) ->
 connect(Vm, #{node := Peer} = PeerVm) ->
     ok = expects(Vm, PeerVm),
     call(Vm, net_kernel, connect_node, [Peer]).
+
+%% DNS names a new pod some seconds after it boots.
+pods_to_come_are_expected() ->
+    Pod = #{"POD_NAME" => "shop-2", "LIBCLUSTER_APP" => "shop", "DNS_CLUSTER_QUERY" => "shop-nodes.web.", "LIVESTASH_PREVIOUS_COOKIE" => "old"},
+    Vm = started(#{cookie => "new", environment => Pod}),
+    Cookie = fun(Name) -> call(Vm, erlang, get_cookie, [Name]) end,
+    ok = call(Vm, livestash_agent_cookie, expect, [[]]),
+    ?assertEqual([old, old, new], [Cookie('shop@shop-0.shop-nodes.web'), Cookie('shop@shop-30.shop-nodes.web'), Cookie('rem-1@shop-2')]),
+    ok = call(Vm, livestash_agent_cookie, settle, [[]]),
+    ?assertEqual(new, Cookie('shop@shop-30.shop-nodes.web')),
+    stop(Vm).
 
 who_boots_is_left_alone_at_first() ->
     New = #{node := NewNode} = new(#{}),

@@ -38,7 +38,7 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	}
 	needs := store.For(p.cluster).Home() != store.Elsewhere
 	switch {
-	case before == "" || has == nil || len(p.seen.members) == 0 || p.cluster.DesiredReplicas() == 0:
+	case before == "" || has == nil || !p.hasPods():
 		return nil
 	case *has == wanted:
 		return cookieHeld(needs, "the Erlang cookie is now %s, and the pods run with another: nodes with two cookies do not talk to each other, so a rollout would lose "+
@@ -63,6 +63,9 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// hasPods is whether there are pods, and are to be some.
+func (p *pass) hasPods() bool { return len(p.seen.members) > 0 && p.cluster.DesiredReplicas() > 0 }
+
 // settleCookie is more than agents need to find out that every pod has the new cookie, and to go over to it.
 const settleCookie = time.Minute
 
@@ -80,6 +83,13 @@ func (p *pass) rotates() bool {
 		p.DueIn(left)
 	}
 	return left > 0
+}
+
+// changesCookie is whether a rotation begins or is not over. Two pods that boot at the same time would find each other before their agents do,
+// and nobody else: so no pod is added until then.
+func (p *pass) changesCookie() bool {
+	has, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
+	return p.inputs.PreviousCookie != nil && has != nil && (p.rotates() || *has != fleet.CookieRef(p.cluster))
 }
 
 // checkPreviousCookie refuses a rotation when the pods' own cookie is no longer where it was: new pods could not be told.

@@ -152,6 +152,12 @@ func TestCookieRotates(t *testing.T) {
 		}
 		return nil
 	})
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](3) })
+	reconciled(t, cluster)
+	if got := *fleetSet(t, cluster).Spec.Replicas; got != 2 {
+		t.Errorf("there are to be %d pods in mid-rotation", got)
+	}
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](2) })
 	// Two at once would leave pods that know nothing of each other's.
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](3) })
 	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
@@ -183,6 +189,14 @@ func TestCookieRotates(t *testing.T) {
 	if got := cookies(t, cluster); got != "shop-cookie-3/cookie after shop-cookie-2/cookie" {
 		t.Errorf("the template has changed for that, and pods with it: %s", got)
 	}
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](3) })
+	later(t, cluster, 2*time.Minute)
+	suite.Eventually(t, func() error {
+		if got := *fleetSet(t, cluster).Spec.Replicas; got != 3 {
+			return fmt.Errorf("there are to be %d pods after a rotation", got)
+		}
+		return nil
+	})
 	first, third := secretNamed(t, cluster, "shop-secrets"), secretNamed(t, cluster, "shop-cookie-3")
 	if len(third.Data["cookie"]) < 32 || cmp.Equal(first.Data["cookie"], third.Data["cookie"]) {
 		t.Error("the cookies are the same, or too short")

@@ -63,6 +63,9 @@ func (p *pass) desired() int32 {
 	if p.storeChanging() && p.before.withholds() == "" {
 		return 0
 	}
+	if has := p.seen.replicas(); has > 0 && p.changesCookie() {
+		return min(has, p.cluster.DesiredReplicas())
+	}
 	return p.cluster.DesiredReplicas()
 }
 
