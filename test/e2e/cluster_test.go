@@ -114,7 +114,7 @@ func (s space) apply(spec string) {
 func (s space) fleet(spec string) string {
 	var manifest bytes.Buffer
 	fmt.Fprintf(&manifest, "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: shop}\nspec:\n")
-	if !strings.Contains(spec, "image:") {
+	if !strings.Contains("\n"+spec, "\nimage:") {
 		fmt.Fprintf(&manifest, "  image: %s/livestash-workload-otp:%s\n", registry, version)
 	}
 	fmt.Fprintf(&manifest, "  http: {readinessPath: /healthz}\n")
