@@ -17,11 +17,12 @@ import (
 // lookEvery is how often it is looked how many fleets are being upgraded.
 const lookEvery = 300 * time.Millisecond
 
-// upgradeEvents bring another version of the operator: the fleets keep their pods, or follow at once.
+// upgradeEvents bring another version of the operator: the fleets follow at once, or keep their pods. In this order, because fleets that
+// have kept theirs are already what the version before makes.
 func upgradeEvents() []event {
 	return []event{
-		{name: "upgrade-later", group: upgraded, replicas: 2, do: upgradeOperator, judge: planned},
 		{name: "upgrade-now", group: upgraded, replicas: 2, do: upgradeAtOnce, judge: planned},
+		{name: "upgrade-later", group: upgraded, replicas: 2, do: upgradeOperator, judge: planned},
 	}
 }
 
