@@ -103,6 +103,19 @@ func isLeft(c *v1alpha1.LiveStashCluster, kind string, object client.Object) boo
 	return apply.IsLeft(object, labels) && (kind == render.SecretType.Kind || object.GetAnnotations()[apply.Annotation] != "")
 }
 
+// isThere is an error unless the API server has the LiveStashCluster, and nobody deletes it. The cache may not know yet, and the garbage
+// collector deletes what is given an owner that is gone.
+func (r *Reconciler) isThere(ctx context.Context, c *v1alpha1.LiveStashCluster) error {
+	live := &v1alpha1.LiveStashCluster{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(c), live); err != nil {
+		return err
+	}
+	if live.UID != c.UID || !live.DeletionTimestamp.IsZero() {
+		return fmt.Errorf("LiveStashCluster %s is being deleted", c.Name)
+	}
+	return nil
+}
+
 // settleOwner makes an object belong to the LiveStashCluster as it should, if that is still to be done.
 func (r *Reconciler) settleOwner(ctx context.Context, c *v1alpha1.LiveStashCluster, k keepsake) error {
 	var live, seen client.Object
@@ -126,6 +139,9 @@ func (r *Reconciler) settleOwner(ctx context.Context, c *v1alpha1.LiveStashClust
 	found := keepsake{kind: k.kind, object: live, outlives: k.outlives}
 	if found.isSettled(c) {
 		return nil
+	}
+	if err := r.isThere(ctx, c); err != nil {
+		return err
 	}
 	before := live.DeepCopyObject().(client.Object)
 	if k.outlives {

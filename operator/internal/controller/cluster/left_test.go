@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -124,4 +125,24 @@ func TestWhatLostItsOwnerIsTakenBack(t *testing.T) {
 		})
 	}
 	reconciled(t, cluster)
+}
+
+// A pass that does not know yet that its LiveStashCluster is gone must not take anything back: what gets an owner that is gone is deleted.
+func TestNothingIsTakenBackForWhatIsGone(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	cluster := newCluster(t, namespace, nil)
+	reconciled(t, cluster)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-secrets"}}
+	gone := cluster.DeepCopy()
+	orphan(t, cluster, []client.Object{secret})
+	suite.Eventually(t, func() error {
+		if err := underTest.takeBack(t.Context(), gone); err == nil {
+			return errors.New("nothing was there to be taken back, or it was")
+		}
+		return nil
+	})
+	suite.Must(t, get(t, secret))
+	if owners := secret.GetOwnerReferences(); len(owners) > 0 {
+		t.Errorf("the Secret belongs to %+v, which is gone", owners)
+	}
 }
