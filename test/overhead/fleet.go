@@ -70,7 +70,6 @@ func (f *fleet) set(ctx context.Context, agent bool) error {
 		"spec": map[string]any{
 			"image": f.options.image(), "replicas": replicas, "adapter": "ETS",
 			"http": map[string]any{"readinessPath": "/healthz"}, "agent": map[string]any{"enabled": agent},
-			"rollout": map[string]any{"surge": "Auto"}, // pods keep their names
 			// The agent's helper has requests. Without requests of its own a pod would be BestEffort without the agent and
 			// Burstable with it, and on a busy machine a cycle costs a BestEffort pod less CPU time.
 			"resources": map[string]any{"requests": map[string]any{"cpu": "200m", "memory": "256Mi"}},

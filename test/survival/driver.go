@@ -211,6 +211,9 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		if err := s.Ensure(ctx, e.replicas); err != nil {
 			return fmt.Errorf("bring the fleet up: %w", err)
 		}
+		if err := s.name(ctx); err != nil {
+			return err
+		}
 		if err := s.users.open(ctx, e.hiddenTabs); err != nil {
 			return err
 		}
@@ -261,7 +264,7 @@ func (d *driver) judge(e event, r result) string {
 	if wrong := e.judge(r.Adapter, r.report); wrong != "" {
 		broken = append(broken, wrong)
 	}
-	if d.options.Surge == "Stays" && (r.MeanMoves > mostMean || r.MostMoves > mostMoves) {
+	if e.group == moved && d.options.movesOnce() && (r.MeanMoves > mostMean || r.MostMoves > mostMoves) {
 		broken = append(broken, fmt.Sprintf("sessions moved %.2f times, at most %d", r.MeanMoves, r.MostMoves))
 	}
 	broken = append(broken, r.faults...)
@@ -276,6 +279,9 @@ func (d *driver) judge(e event, r result) string {
 	}
 	return strings.Join(broken, "; ")
 }
+
+// movesOnce is whether the fleets move each user once in a rollout.
+func (o options) movesOnce() bool { return o.Surge == "" || o.Surge == "Stays" }
 
 // limit is the longest p99 of an event; 0 when its times are not judged.
 func (o options) limit(e event) time.Duration {

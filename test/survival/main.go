@@ -36,7 +36,7 @@ func main() {
 	flag.DurationVar(&o.TTL, "ttl", o.TTL, "How long a stash lives. Must be longer than an event takes.")
 	flag.DurationVar(&o.stashEvery, "stash-every", o.stashEvery, "Mean time between two stashes of a session that is not idle.")
 	flag.DurationVar(&o.maxP99, "max-p99", 500*time.Millisecond, "Longest p99 of the time to be back after a planned event; after two things at once at least 1 s. 0: not judged.")
-	flag.StringVar(&o.Surge, "surge", o.Surge, "spec.rollout.surge. With Stays the pods' numbers change, which only the rollouts can do with.")
+	flag.StringVar(&o.Surge, "surge", o.Surge, "spec.rollout.surge. Empty: the API's default.")
 	flag.StringVar(&o.MaxLoadFactor, "max-load-factor", "", "spec.rollout.maxLoadFactor. With 1 users get to all pods in a rollout.")
 	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
 	flag.IntVar(&o.copies, "copies", o.copies, "How many fleets of each adapter there are, to all of which an event is done at once. Their numbers are added up; the times are the worst of them.")

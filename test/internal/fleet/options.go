@@ -23,7 +23,7 @@ type Options struct {
 	Redis string
 	// Persistence is whether Redis keeps stashes on a volume.
 	Persistence bool
-	// Surge and MaxLoadFactor are spec.rollout's. Empty: the API's defaults. With Stays the pods' names change.
+	// Surge and MaxLoadFactor are spec.rollout's. Empty: the API's defaults.
 	Surge, MaxLoadFactor string
 	// PayloadKeys is how much a user stashes. 0: the application's default.
 	PayloadKeys int
@@ -34,7 +34,7 @@ type Options struct {
 // Defaults are what the Makefile builds, as it says in the environment.
 func Defaults() Options {
 	o := Options{
-		Agent: true, Persistence: true, Redis: Managed, TTL: 10 * time.Minute, Surge: "Auto",
+		Agent: true, Persistence: true, Redis: Managed, TTL: 10 * time.Minute,
 		Tag:    cmp.Or(os.Getenv("VERSION"), "0.1.0"),
 		OnNode: cmp.Or(os.Getenv("CLUSTER"), "local") == "local",
 	}
