@@ -31,7 +31,9 @@ type options struct {
 	together bool
 	// copies is how many fleets of each adapter there are, atOnce how many of them are upgraded at the same time.
 	copies, atOnce int
-	keep           bool
+	// canaryImage is that of a release whose pages have another version. Empty: the environment says so.
+	canaryImage string
+	keep        bool
 	// tabs is how many tabs of each kind hold the sessions. 0: a crowd in a pod does.
 	tabs  int
 	kinds []kind

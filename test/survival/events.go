@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,15 +184,21 @@ func movedEvents() []event {
 	}
 }
 
-// triedEvents need pages whose version the environment sets: those of the workload without dependencies, with ETS.
+// triedEvents need pages whose version the environment sets, those of the workload without dependencies with ETS, or an image of
+// pages with another one.
 func triedEvents() []event {
 	return []event{{name: "canary", group: tried, replicas: 3, adapter: "ETS", do: each(rolloutOfAnotherVersion), judge: onlyItsShare}}
 }
 
 // rolloutOfAnotherVersion is a release whose pages refuse what users have stashed. The operator must find out, and go back.
 func rolloutOfAnotherVersion(ctx context.Context, s *subject) error {
-	defer func() { s.Version, s.Canary = "", nil }()
-	s.Version, s.Canary = "2", map[string]any{"pods": 1, "duration": canaryTime.String()}
+	good := s.Image
+	back := func() { s.Image, s.Version, s.Canary = good, "", nil }
+	defer back()
+	s.Image, s.Canary = cmp.Or(s.options.canaryImage, good), map[string]any{"pods": 1, "duration": canaryTime.String()}
+	if s.options.canaryImage == "" {
+		s.Version = "2"
+	}
 	if err := s.Apply(ctx); err != nil {
 		return err
 	}
@@ -201,7 +208,7 @@ func rolloutOfAnotherVersion(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	s.Version, s.Canary = "", nil
+	back()
 	return s.Apply(ctx)
 }
 

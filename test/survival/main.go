@@ -40,6 +40,7 @@ func main() {
 	flag.StringVar(&o.MaxLoadFactor, "max-load-factor", "", "spec.rollout.maxLoadFactor. With 1 users get to all pods in a rollout.")
 	flag.BoolVar(&o.together, "together", false, "Do each event to the fleets of all adapters at once: faster, but the times are worth nothing.")
 	flag.IntVar(&o.copies, "copies", o.copies, "How many fleets of each adapter there are, to all of which an event is done at once. Their numbers are added up; the times are the worst of them.")
+	flag.StringVar(&o.canaryImage, "canary-image", "", "Image of a release whose pages have another LiveStash version, for the event canary. Empty: the same image, with STASH_VERSION, which the workload without dependencies reads.")
 	flag.IntVar(&o.atOnce, "at-once", o.atOnce, "How many fleets the operator may upgrade at the same time, for the event upgrade-now.")
 	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
 	flag.IntVar(&o.tabs, "tabs", 0, "How many tabs of each kind a real browser has, in place of -sessions. It needs the pods on this machine, Chromium and nginx.")

@@ -76,7 +76,7 @@ func TestStashesFit(t *testing.T) {
 			}
 		}
 		check(bytes)
-		cluster.Spec.BrowserMemory = &v1alpha1.BrowserMemorySpec{MaxStashBytes: 75_000}
+		cluster.Spec.BrowserMemory = &v1alpha1.BrowserMemorySpec{MaxStashBytes: 73_000}
 		check(10 * bytes)
 	}
 	cluster := &v1alpha1.LiveStashCluster{}
