@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/cli/kube"
 	"github.com/livestash-dev/livestash/operator/internal/cli/show"
-	"github.com/livestash-dev/livestash/operator/internal/cli/text"
 )
 
 // reportFiles are the keys of a report's ConfigMap.
@@ -57,7 +55,9 @@ func (t *tool) benchCommand() *cobra.Command {
 	report := &cobra.Command{
 		Use: "report NAME", Short: "Write the report of a benchmark as files", Args: cobra.ExactArgs(1),
 		Long: "Write the report of a benchmark as files: report.html, report.md and report.json.",
-		RunE: func(command *cobra.Command, args []string) error { return t.benchReport(command.Context(), args[0], out) },
+		RunE: func(command *cobra.Command, args []string) error {
+			return t.benchReport(command.Context(), args[0], out)
+		},
 	}
 	report.Flags().StringVar(&out, "out", ".", "the folder")
 	command.AddCommand(t.forScripts(run), t.forScripts(watching), report)
@@ -108,7 +108,7 @@ func (t *tool) benchWatch(ctx context.Context, name string) error {
 		return err
 	}
 	result := show.BenchmarkOf(b)
-	if err := t.print(result, func(w io.Writer, paint text.Paint) error { return result.Write(w, paint) }); err != nil {
+	if err := t.print(result, result.Write); err != nil {
 		return err
 	}
 	if b.Status.Verdict != v1alpha1.VerdictPassed {

@@ -18,7 +18,6 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/cli/doctor"
 	"github.com/livestash-dev/livestash/operator/internal/cli/kube"
 	"github.com/livestash-dev/livestash/operator/internal/cli/show"
-	"github.com/livestash-dev/livestash/operator/internal/cli/text"
 )
 
 // errFound is what doctor ends with when something is broken, for scripts.
@@ -56,7 +55,7 @@ func (t *tool) doctor(ctx context.Context, name, file string) error {
 	}
 	facts.Refused = refused
 	result := show.Examination{Name: c.Name, Checks: len(doctor.Names()), Findings: doctor.Examine(facts), Unread: facts.Unread}
-	if err := t.print(result, func(w io.Writer, paint text.Paint) error { return result.Write(w, paint) }); err != nil {
+	if err := t.print(result, result.Write); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(result.Findings, func(f doctor.Finding) bool { return f.Severity == doctor.Broken }) {

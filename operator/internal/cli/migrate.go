@@ -77,4 +77,3 @@ func (t *tool) deployment(ctx context.Context, name, file string) (*appsv1.Deplo
 	}
 	return deployment, nil
 }
-

@@ -54,7 +54,9 @@ func (t *tool) reportCommand() *cobra.Command {
 		Example:           "  kubectl livestash report shop --out shop.tar.gz",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: t.names,
-		RunE:              func(command *cobra.Command, args []string) error { return t.report(command.Context(), one(args), out, operator) },
+		RunE: func(command *cobra.Command, args []string) error {
+			return t.report(command.Context(), one(args), out, operator)
+		},
 	}
 	command.Flags().StringVar(&out, "out", "", "the file; default: livestash-NAME-TIME.tar.gz")
 	command.Flags().StringVar(&operator, "operator-namespace", operator, "where the operator runs: its log is in the archive, if you may read it")

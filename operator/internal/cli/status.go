@@ -60,5 +60,7 @@ func (t *tool) allStatuses(command *cobra.Command, everywhere bool) error {
 	for i := range clusters {
 		fleets = append(fleets, show.StatusOf(&clusters[i]))
 	}
-	return t.print(fleets, func(w io.Writer, paint text.Paint) error { return show.Fleets(w, paint, fleets, everywhere, time.Now()) })
+	return t.print(fleets, func(w io.Writer, paint text.Paint) error {
+		return show.Fleets(w, paint, fleets, everywhere, time.Now())
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -293,7 +294,7 @@ func unpack(t *testing.T, path string) map[string]string {
 	files := map[string]string{}
 	for archive := tar.NewReader(unzipped); ; {
 		header, err := archive.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files
 		}
 		suite.Must(t, err)
@@ -315,7 +316,9 @@ func TestDoctor(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-env", Namespace: c.Namespace}, StringData: map[string]string{"SECRET_KEY_BASE": "MARKED\n"}}
 	suite.Must(t, api.Create(t.Context(), secret))
 	out, _ = run(t, c.Namespace, "doctor", "-o", "json")
-	var examined struct{ Findings []struct{ Check, Severity string } }
+	var examined struct {
+		Findings []struct{ Check, Severity string }
+	}
 	suite.Must(t, json.Unmarshal([]byte(out), &examined))
 	if len(examined.Findings) != 1 || examined.Findings[0].Check != "secret-value" || strings.Contains(out, "MARKED") {
 		t.Error(out)
@@ -323,7 +326,7 @@ func TestDoctor(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "new.yaml")
 	suite.Must(t, os.WriteFile(file, []byte("apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: blog}\nspec: {image: 'blog:1', adapter: ETS, ttl: soon}\n"), 0o600))
-	out, err = run(t, c.Namespace, "doctor", "-f", file)
+	_, err = run(t, c.Namespace, "doctor", "-f", file)
 	refused(t, err, "LiveStashCluster")
 	suite.Must(t, os.WriteFile(file, []byte("apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: blog}\nspec: {image: 'blog:1', adapter: ETS, http: {host: 'https://blog'}}\n"), 0o600))
 	out, err = run(t, c.Namespace, "doctor", "-f", file)

@@ -98,7 +98,9 @@ func TestSeeded(t *testing.T) {
 		return func(f *Facts) { f.Logs["shop-1"] = append(f.Logs["shop-1"], line) }
 	}
 	node := func(name string) func(*Facts) {
-		return func(f *Facts) { f.Agents["shop-1"] = agentclient.Status{Node: name, Adapter: "ets", Store: agentclient.Store{Ready: true}} }
+		return func(f *Facts) {
+			f.Agents["shop-1"] = agentclient.Status{Node: name, Adapter: "ets", Store: agentclient.Store{Ready: true}}
+		}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -118,7 +120,9 @@ func TestSeeded(t *testing.T) {
 			f.Cluster.Spec.SecretKeyBase.SecretRef.Key = "secret"
 			delete(f.Objects["Secret shop-env"].Keys, "SECRET_KEY_BASE")
 		}, "secret-missing", Broken, "no key secret", "Add the key secret"},
-		{"a value that ends with a line break", func(f *Facts) { f.Objects["Secret shop-env"].Keys["SECRET_KEY_BASE"] = valueOf([]byte(strings.Repeat("x", 64) + "\n")) },
+		{"a value that ends with a line break", func(f *Facts) {
+			f.Objects["Secret shop-env"].Keys["SECRET_KEY_BASE"] = valueOf([]byte(strings.Repeat("x", 64) + "\n"))
+		},
 			"secret-value", Broken, "ends with a line break", "printf"},
 		{"a SECRET_KEY_BASE that is too short", func(f *Facts) { f.Objects["Secret shop-env"].Keys["SECRET_KEY_BASE"] = valueOf([]byte("short")) },
 			"secret-value", Broken, "has 5 bytes", "mix phx.gen.secret"},

@@ -78,9 +78,9 @@ func valueOf(data []byte) Value {
 type Severity string
 
 const (
-	// Broken: pods do not start, or users cannot connect, or lose their state.
+	// Broken says that pods do not start, or users cannot connect, or lose their state.
 	Broken Severity = "Broken"
-	// Risky: it goes well until something happens.
+	// Risky says that it goes well until something happens.
 	Risky Severity = "Risky"
 )
 

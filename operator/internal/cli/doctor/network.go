@@ -56,7 +56,9 @@ func (f *Facts) doors() []door {
 }
 
 func leadsTo(rule networkingv1.IngressRule, service string) bool {
-	return slices.ContainsFunc(paths(rule), func(path networkingv1.HTTPIngressPath) bool { return path.Backend.Service != nil && path.Backend.Service.Name == service })
+	return slices.ContainsFunc(paths(rule), func(path networkingv1.HTTPIngressPath) bool {
+		return path.Backend.Service != nil && path.Backend.Service.Name == service
+	})
 }
 
 func paths(rule networkingv1.IngressRule) []networkingv1.HTTPIngressPath {
@@ -124,7 +126,7 @@ func ingressBackend(f *Facts) []Finding {
 	}
 	for i := range f.Routes {
 		for _, backend := range backends(&f.Routes[i], c.Name) {
-			if port, is := backend["port"].(int64); is && int32(port) != c.Spec.HTTP.Service.Port {
+			if port, is := backend["port"].(int64); is && port != int64(c.Spec.HTTP.Service.Port) {
 				found = append(found, wrongPort("HTTPRoute "+f.Routes[i].GetName(), fmt.Sprint(port), c.Spec.HTTP.Service.Port))
 			}
 		}

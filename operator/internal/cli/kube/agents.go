@@ -9,9 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
@@ -61,7 +61,7 @@ func (a *Access) agent(ctx context.Context, pod *corev1.Pod, port int32) (agentc
 		return agentclient.Status{}, err
 	}
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	forward, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)}, ready, io.Discard, io.Discard)
+	forward, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		return agentclient.Status{}, err
 	}
@@ -88,12 +88,15 @@ func (a *Access) forwarder(pod *corev1.Pod) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	modern, err := portforward.NewSPDYOverWebsocketDialer(url, a.Config)
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	modern, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, a.Config)
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(modern, old, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	}), nil
+	return portforward.NewFallbackDialerForStreaming(modern, old, tooOld), nil
+}
+
+// tooOld is whether an API server, or a proxy before it, does not take WebSockets.
+func tooOld(err error) bool {
+	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 )
@@ -32,9 +31,7 @@ func (a *Access) Exec(ctx context.Context, pod *corev1.Pod, container string, co
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewFallbackExecutor(modern, old, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
+	executor, err := remotecommand.NewFallbackExecutor(modern, old, tooOld)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func (b Benchmark) Line(paint text.Paint) string {
 			over++
 		case v1alpha1.RunPreparing, v1alpha1.RunRunning:
 			at = fmt.Sprintf("  %s: %s", run.Name, run.Phase)
+		default:
 		}
 	}
 	phase := string(b.Phase)
@@ -64,6 +65,7 @@ func verdict(v v1alpha1.BenchmarkVerdict) text.Cell {
 		return text.Cell{Text: string(v), Colour: text.Good}
 	case "":
 		return text.Plain("")
+	default:
+		return text.Cell{Text: string(v), Colour: text.Bad}
 	}
-	return text.Cell{Text: string(v), Colour: text.Bad}
 }

@@ -16,13 +16,11 @@ import (
 // RolloutLine is how the newest rollout ended, or how far it is, in two lines at most.
 func RolloutLine(r *v1alpha1.RolloutStatus, now time.Time) string {
 	var b strings.Builder
-	switch {
-	case r.Finished == nil:
-		fmt.Fprintf(&b, "Rollout under way for %s", text.Age(r.Started.Time, now))
-	default:
-		fmt.Fprintf(&b, "Last rollout: %s %s ago, took %s", r.Outcome, text.Age(r.Finished.Time, now), text.Age(r.Started.Time, r.Finished.Time))
+	begun := "Rollout under way for " + text.Age(r.Started.Time, now)
+	if r.Finished != nil {
+		begun = fmt.Sprintf("Last rollout: %s %s ago, took %s", r.Outcome, text.Age(r.Finished.Time, now), text.Age(r.Started.Time, r.Finished.Time))
 	}
-	fmt.Fprintf(&b, ": %s; of %s, %d handed over, %d lost\n", text.Count(int64(r.PodsReported), "pod drained", "pods drained"),
+	fmt.Fprintf(&b, "%s: %s; of %s, %d handed over, %d lost\n", begun, text.Count(int64(r.PodsReported), "pod drained", "pods drained"),
 		text.Count(r.StashesBefore, "stash held", "stashes held"), r.HandedOver, r.Lost)
 	if r.Returned > 0 {
 		fmt.Fprintf(&b, "Users who came back: %d of %d found their state\n", r.Returned-r.NotRecovered, r.Returned)

@@ -69,10 +69,12 @@ func TestGoldens(t *testing.T) {
 	changed.Generation = 4
 	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	for name, draw := range map[string]func(io.Writer, text.Paint) error{
-		"status-well":     func(w io.Writer, p text.Paint) error { return StatusOf(fleet()).Write(w, p, now) },
-		"status-broken":   func(w io.Writer, p text.Paint) error { return StatusOf(broken()).Write(w, p, now) },
-		"status-paused":   func(w io.Writer, p text.Paint) error { return StatusOf(paused).Write(w, p, now) },
-		"status-new":      func(w io.Writer, p text.Paint) error { return StatusOf(&v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.LiveStashClusterSpec{Image: "shop:1", Adapter: "ETS"}}).Write(w, p, now) },
+		"status-well":   func(w io.Writer, p text.Paint) error { return StatusOf(fleet()).Write(w, p, now) },
+		"status-broken": func(w io.Writer, p text.Paint) error { return StatusOf(broken()).Write(w, p, now) },
+		"status-paused": func(w io.Writer, p text.Paint) error { return StatusOf(paused).Write(w, p, now) },
+		"status-new": func(w io.Writer, p text.Paint) error {
+			return StatusOf(&v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.LiveStashClusterSpec{Image: "shop:1", Adapter: "ETS"}}).Write(w, p, now)
+		},
 		"rollout-well":    func(w io.Writer, p text.Paint) error { return ProgressOf(fleet()).Write(w, p, now) },
 		"rollout-moving":  func(w io.Writer, p text.Paint) error { return ProgressOf(moving).Write(w, p, now) },
 		"rollout-broken":  func(w io.Writer, p text.Paint) error { return ProgressOf(broken()).Write(w, p, now) },

@@ -184,8 +184,9 @@ func (s Status) meshLine(paint text.Paint) string {
 		return "Mesh: " + paint.In(text.Good, "every node sees every other")
 	case metav1.ConditionFalse:
 		return "Mesh: " + paint.In(text.Bad, text.Count(int64(s.Mesh.MissingPeers), "link is", "links are")+" missing")
+	default:
+		return "Mesh: not known"
 	}
-	return "Mesh: not known"
 }
 
 func writeProblems(w io.Writer, paint text.Paint, problems []advice.Problem, now time.Time) error {
