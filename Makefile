@@ -109,7 +109,7 @@ bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYT
 	@agent/test/bench-handover .cache/agent/ebin
 
 .PHONY: test-charts
-test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator $(BIN)/k6 ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
+test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator kubectl-livestash $(BIN)/k6 ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
 	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./rights/... ./licenses/... ./dashboards/... ./docs/...'
 
 .PHONY: test-k6
@@ -228,8 +228,13 @@ image-builder:
 ##@ Releases
 
 .PHONY: package
-package: $(BIN)/helm ## Package the charts with every image by digest (DIGESTS=file OUT=folder): docs/how-to/release.md.
+package: $(BIN)/helm ## Package the charts with every image by digest, and the plugin (DIGESTS=file OUT=folder): docs/how-to/release.md.
 	@hack/package "$(DIGESTS)" "$(OUT)"
+	@hack/package-plugin "$(OUT)"
+
+.PHONY: package-plugin
+package-plugin: ## Build the plugin for every platform, with its krew manifest (PLATFORMS="linux/amd64 ..." OUT=folder).
+	@hack/package-plugin "$(OUT)"
 
 .PHONY: sbom
 sbom: ## List what is inside of images and charts, with syft (OUT=folder).
@@ -254,6 +259,9 @@ local-cluster-binaries: $(BIN)/kubernetes $(BIN)/localcluster $(BIN)/pause $(BIN
 .PHONY: operator
 operator: $(BIN)/manager $(BIN)/podagent ## Build the operator, and its program for pods.
 
+.PHONY: kubectl-livestash
+kubectl-livestash: $(BIN)/kubectl-livestash ## Build the plugin `kubectl livestash` into bin/.
+
 .PHONY: agent
 agent: $(AGENT) ## Compile the agent for the operator to embed.
 
@@ -266,6 +274,10 @@ $(BIN)/manager: $(call sources,operator) Chart.yaml
 
 $(BIN)/podagent: $(call sources,operator) $(AGENT) Chart.yaml
 	@$(STEP) build-podagent "Build the operator's program for pods" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/podagent'
+
+# kubectl_complete-livestash is what kubectl asks for completions.
+$(BIN)/kubectl-livestash: $(call sources,operator) Chart.yaml hack/kubectl_complete-livestash
+	@$(STEP) build-plugin "Build kubectl livestash" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/kubectl-livestash && cp ../hack/kubectl_complete-livestash $(BIN)/'
 
 $(BIN)/kubernetes: $(call sources,test/localcluster/cmd/kubernetes) test/localcluster/go.mod test/localcluster/go.sum
 	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'

@@ -1,4 +1,4 @@
-// Package licenses tests that the programs in the published images consist of modules whose licences allow that.
+// Package licenses tests that the programs that are published consist of modules whose licences allow that.
 package licenses
 
 import (
@@ -40,10 +40,10 @@ var licenseFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying)`)
 func TestLicenses(t *testing.T) {
 	cache := moduleCache(t)
 	used := map[string]bool{}
-	for program, least := range map[string]int{"manager": 50, "podagent": 0, "k6": 50} {
+	for program, least := range map[string]int{"manager": 50, "podagent": 0, "kubectl-livestash": 50, "k6": 50} {
 		info, err := buildinfo.ReadFile(filepath.Join("..", "..", "bin", program))
 		if err != nil {
-			t.Fatalf("%v: `make operator k6` builds it", err)
+			t.Fatalf("%v: `make operator kubectl-livestash k6` builds it", err)
 		}
 		if len(info.Deps) < least {
 			t.Errorf("%s says that it has %d modules", program, len(info.Deps))

@@ -101,7 +101,11 @@ func Tenant(t *testing.T, admin *rest.Config, scheme *runtime.Scheme, namespace 
 
 // readRole is the ClusterRole that is the first document of a file of config/rbac.
 func readRole(file string) (*rbacv1.ClusterRole, error) {
+	// The tests run in the folders of their packages, which are not all as deep.
 	text, err := os.Open(filepath.Join("..", "..", "..", "..", "config", "rbac", file))
+	if errors.Is(err, os.ErrNotExist) {
+		text, err = os.Open(filepath.Join("..", "..", "..", "config", "rbac", file))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -26,9 +26,15 @@ func CompareGolden[T client.Object](t *testing.T, name string, objects ...T) {
 		got.WriteString("---\n")
 		got.Write(text)
 	}
-	golden := filepath.Join("testdata", name+".golden.yaml")
+	Golden(t, name+".golden.yaml", got.Bytes())
+}
+
+// Golden compares a text with the file of that name below testdata. After a wanted change: go test -update.
+func Golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +42,7 @@ func CompareGolden[T client.Object](t *testing.T, name string, objects ...T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("rendered objects differ from %s (-want +got):\n%s", golden, diff)
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("it differs from %s (-want +got):\n%s", golden, diff)
 	}
 }

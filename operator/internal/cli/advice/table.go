@@ -1,0 +1,60 @@
+package advice
+
+import "github.com/livestash-dev/livestash/operator/api/v1alpha1"
+
+// of is what to do, by a condition's reason. An empty one passes by itself.
+var of = map[string]Advice{
+	v1alpha1.ReasonTooFewReady:    {"Look at the pods that are not ready: `kubectl describe pod` and `kubectl livestash logs`.", runbooks + "LiveStashRolloutStuck.md"},
+	v1alpha1.ReasonScaledToZero:   {"Set spec.replicas, or `kubectl scale lsc`, when the fleet is to serve again.", ""},
+	v1alpha1.ReasonRollingOut:     {},
+	v1alpha1.ReasonScaling:        {},
+	v1alpha1.ReasonSurging:        {},
+	v1alpha1.ReasonWaitingForPods: {},
+	v1alpha1.ReasonCanaryRunning:  {"", docs + "how-to/deploys.md#try-a-release-in-one-pod-first"},
+	v1alpha1.ReasonPodFailing:     {"Mend what the pod says; the rollout then goes on by itself. Or go back: `kubectl livestash rollout undo`.", runbooks + "LiveStashRolloutStuck.md"},
+	v1alpha1.ReasonPodNotMade:     {"Make room in the quota, or mend the field that the message names.", docs + "how-to/quotas.md"},
+	v1alpha1.ReasonRolloutStuck:   {"Help the pod that the message names: its image, its log, room for it. Or go back: `kubectl livestash rollout undo`.", runbooks + "LiveStashRolloutStuck.md"},
+	v1alpha1.ReasonRolledBack:     {"Mend the release and apply it; the same template is not tried again, unless you ask for it with `kubectl livestash restart`.", docs + "how-to/deploys.md#try-a-release-in-one-pod-first"},
+	v1alpha1.ReasonBeforeRunning:  {},
+	v1alpha1.ReasonBeforeFailed:   {"Mend the command or the image and apply it, or go back to the image before. To try the same again, delete the Job <name>-before.", docs + "how-to/deploys.md#migrations-before-a-rollout"},
+	v1alpha1.ReasonPaused:         {"`kubectl livestash rollout resume`, when it is to go on; if spec.paused is set, remove that.", docs + "how-to/deploys.md#stop-a-rollout-between-two-pods"},
+
+	v1alpha1.ReasonNodesMissing:     {"See that the missing pod runs, and that no NetworkPolicy or service mesh of yours keeps ports 4369 and 9100 to 9109 shut between the pods. `kubectl livestash doctor` looks for the usual causes.", runbooks + "LiveStashMeshIncomplete.md"},
+	v1alpha1.ReasonStoreNotReady:    {"Does the application start LiveStash with the adapter that LIVE_STASH_ADAPTER names? With Redis: does its pod run, is the password right?", runbooks + "LiveStashStoreNotReady.md"},
+	v1alpha1.ReasonStoreChanging:    {},
+	v1alpha1.ReasonAgentDisabled:    {"Remove spec.agent.enabled: false, unless you can do without the hand-over.", docs + "concepts.md#the-agent"},
+	v1alpha1.ReasonAgentUnreachable: {"`kubectl livestash logs | grep 'livestash agent'` says why it gave up. If it did not, allow the operator's namespace to reach port 9568.", runbooks + "LiveStashAgentUnhealthy.md"},
+	v1alpha1.ReasonAgentPortTaken:   {"Set spec.agent.port to a port that the application does not use.", runbooks + "LiveStashAgentUnhealthy.md"},
+	v1alpha1.ReasonAgentBadAnswer:   {"A rollout that is under way ends that. If there is none, set spec.upgrade: Immediately.", runbooks + "LiveStashAgentUnhealthy.md"},
+
+	v1alpha1.ReasonNoPeer:           {"Set spec.rollout.surge: Auto, or two replicas, and leave the agent enabled.", runbooks + "LiveStashStashesLost.md"},
+	v1alpha1.ReasonTTLTooShort:      {"Set spec.ttl to as long as a session may last, at most 24h: a stash in a browser is never renewed.", docs + "concepts.md#how-long-a-stash-lives"},
+	v1alpha1.ReasonStashNearLimit:   {"Stash less: ids instead of records.", runbooks + "LiveStashStashNearRequestLimit.md"},
+	v1alpha1.ReasonStashTooLarge:    {"Stash less, or let the proxy take longer URLs and raise spec.browserMemory.maxStashBytes.", runbooks + "LiveStashStashNearRequestLimit.md"},
+	v1alpha1.ReasonStashWasTooLarge: {"Stash less: whoever has that stash in the browser cannot come back with it.", runbooks + "LiveStashStashNearRequestLimit.md"},
+	v1alpha1.ReasonLeavingNode:      {},
+	v1alpha1.ReasonNoOtherNode:      {"Add a machine or uncordon one; no pod goes before that.", docs + "how-to/deploys.md#node-drains"},
+
+	v1alpha1.ReasonSecretMissing:        {"Make the Secret, or the key in it, that the message names.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonSecretInvalid:        {"Write the value anew as the message asks for. `echo -n`, not `echo`: a line break at the end counts.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonConfigMissing:        {"Make the ConfigMap, Secret or key that the message names, or mend the field that names it. Pods that run are left alone.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonCookieChanged:        {"Put the old cookie back, and the new one under another key.", docs + "how-to/secrets.md"},
+	v1alpha1.ReasonSecretKeyBaseChanged: {"It costs every session. Take it back, or set spec.acceptLossOf as the message says.", docs + "how-to/secrets.md#another-secret_key_base"},
+	v1alpha1.ReasonStoreChangeHeld:      {"Set spec.acceptLossOf as the message says, or take the change back.", docs + "how-to/deploys.md#another-store"},
+	v1alpha1.ReasonNameConflict:         {"Rename or delete the object that is in the way.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonInvalidSpec:          {"Mend the field that the message names.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonAPIError:             {"A quota, an admission policy or missing rights: the message has the API server's words. It is tried again every 20 seconds.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonStorageClassMissing:  {"Name a StorageClass that exists in spec.redis.managed.persistence.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonVolumeCannotGrow:     {"Set the size back to what the volume has, or let the StorageClass expand volumes.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonRedisOperatorMissing: {"Install redis-operator, or use redis.managed.", docs + "how-to/redis.md"},
+	v1alpha1.ReasonRedisPasswordWaits:   {},
+	v1alpha1.ReasonRedisHandOverWaits:   {"The second Redis cannot take over; the message says why. Setting the spec back ends the attempt.", docs + "how-to/deploys.md#a-redis-without-a-volume"},
+	v1alpha1.ReasonPodMonitorMissing:    {"Install prometheus-operator, or remove spec.monitoring.podMonitor.", docs + "how-to/monitoring.md"},
+	v1alpha1.ReasonCertificateMissing:   {},
+	v1alpha1.ReasonCertManagerMissing:   {"Install cert-manager, or remove spec.clustering.tls.issuerRef.", runbooks + "LiveStashReconcileFailing.md"},
+
+	v1alpha1.ReasonTemplateKept:   {},
+	v1alpha1.ReasonUpgrading:      {},
+	v1alpha1.ReasonWaitingForTurn: {},
+	v1alpha1.ReasonUpgradeHeldUp:  {"Mend the fleet that has its turn: the message names it.", runbooks + "LiveStashUpgradeStuck.md"},
+}

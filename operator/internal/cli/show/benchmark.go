@@ -1,0 +1,71 @@
+package show
+
+import (
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/cli/text"
+)
+
+// Benchmark is how far a load test is, and what came out.
+type Benchmark struct {
+	Name     string                        `json:"name"`
+	Phase    v1alpha1.BenchmarkPhase       `json:"phase"`
+	Progress string                        `json:"progress"`
+	Verdict  v1alpha1.BenchmarkVerdict     `json:"verdict,omitempty"`
+	TimeLeft *metav1.Duration              `json:"timeLeft,omitempty"`
+	Runs     []v1alpha1.BenchmarkRunStatus `json:"runs,omitempty"`
+}
+
+// BenchmarkOf is that of a LiveStashBenchmark.
+func BenchmarkOf(b *v1alpha1.LiveStashBenchmark) Benchmark {
+	return Benchmark{Name: b.Name, Phase: b.Status.Phase, Progress: b.Status.Progress, Verdict: b.Status.Verdict, TimeLeft: b.Status.TimeLeft, Runs: b.Status.Runs}
+}
+
+// Line is how far it is, on one line.
+func (b Benchmark) Line(paint text.Paint) string {
+	over := 0
+	at := ""
+	for _, run := range b.Runs {
+		switch run.Phase {
+		case v1alpha1.RunFinished, v1alpha1.RunCooling:
+			over++
+		case v1alpha1.RunPreparing, v1alpha1.RunRunning:
+			at = fmt.Sprintf("  %s: %s", run.Name, run.Phase)
+		default:
+		}
+	}
+	phase := string(b.Phase)
+	if phase == "" {
+		phase = notSeen
+	}
+	return fmt.Sprintf("%s %d/%d runs  %s%s", paint.Bar(over, len(b.Runs), barWidth), over, len(b.Runs), phase, at)
+}
+
+// Write draws the runs.
+func (b Benchmark) Write(w io.Writer, paint text.Paint) error {
+	table := text.Table{Columns: []string{"RUN", "ADAPTER", "USERS", "TTL", "VERDICT", "RECOVERED", "RECONNECT P95", "MESSAGE"}}
+	for _, run := range b.Runs {
+		p95 := ""
+		if run.ReconnectP95 != nil {
+			p95 = run.ReconnectP95.Duration.String()
+		}
+		table.Add(text.Plain(run.Name), text.Plain(run.Adapter), text.Plain(run.Users), text.Plain(duration.HumanDuration(run.TTL.Duration)), verdict(run.Verdict), text.Plain(run.Recovered), text.Plain(p95), text.Plain(run.Message))
+	}
+	return table.Write(w, paint)
+}
+
+func verdict(v v1alpha1.BenchmarkVerdict) text.Cell {
+	switch v {
+	case v1alpha1.VerdictPassed:
+		return text.Cell{Text: string(v), Colour: text.Good}
+	case "":
+		return text.Plain("")
+	default:
+		return text.Cell{Text: string(v), Colour: text.Bad}
+	}
+}
