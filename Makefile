@@ -189,6 +189,12 @@ generate: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Make deep 
 check-generated: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Fail when a generated file is stale.
 	@$(STEP) check-generated "Check generated files" hack/generate --check
 
+##@ Documentation
+
+.PHONY: docs
+docs: ## Build the site of the documentation in .cache/site, and check its links (needs Python 3; fetches packages once).
+	@$(STEP) docs "Build the documentation's site" hack/site/build
+
 ##@ Images
 
 .PHONY: images

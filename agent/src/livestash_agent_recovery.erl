@@ -1,5 +1,6 @@
 %% Do users who come back find their stash? LiveStash writes into the LiveView's socket that the browser was here before,
 %% and a fingerprint of what it gave back; the agent looks when LiveView says, through telemetry, that it has mounted.
+%% And of which version are its views? That is written in their code, so it is known before anybody has opened one.
 -module(livestash_agent_recovery).
 
 -export([attach/0, handle/4]).
@@ -15,7 +16,7 @@ attach() ->
     case livestash_agent_config:get(adapter) =/= none andalso erlang:module_loaded(telemetry) of
         true ->
             _ = telemetry:attach_many(?MODULE, [?EVENT], fun ?MODULE:handle/4, []),
-            ok;
+            ok = read_views();
         false ->
             ok
     end.
@@ -48,7 +49,25 @@ saw_view(#{view := View}, #{version := Version}) when is_atom(View) ->
 saw_view(_Socket, _Context) ->
     ok.
 
-%% The views that have mounted here, in the order of their names, and the version of each.
+%% A release has loaded all of its modules by now. Where modules are loaded when they are needed, views are known once they have mounted.
+read_views() ->
+    Views = lists:sort([{View, Version} || {View, _} <- code:all_loaded(), {ok, Version} <- [written(View)]]),
+    Seen = persistent_term:get(?MODULE, #{}),
+    Read = maps:from_list([{View, {version, Version}} || {View, Version} <- lists:sublist(Views, ?MAX_VIEWS)]),
+    persistent_term:put(?MODULE, maps:merge(Read, Seen)).
+
+%% The version in `use LiveStash, version: ...`, which LiveView keeps among what it calls when a page mounts.
+written(View) ->
+    try
+        true = erlang:function_exported(View, '__live__', 0),
+        #{lifecycle := #{mount := Hooks}} = View:'__live__'(),
+        [Options | _] = [Options || #{id := {'Elixir.LiveStash', Options}} <- Hooks],
+        {ok, proplists:get_value(version, Options, nil)}
+    catch
+        _:_ -> none
+    end.
+
+%% The views that are known here, in the order of their names, and the version of each.
 -spec versions() -> [{View :: atom(), Version :: term()}].
 versions() ->
     [{View, Version} || {View, {version, Version}} <- lists:sort(maps:to_list(persistent_term:get(?MODULE, #{})))].

@@ -11,6 +11,7 @@ attach_test_() ->
     [{timeout, 60, Test} || Test <- [
         fun returns_are_counted/0,
         fun versions_are_told/0,
+        fun versions_are_read/0,
         fun without_an_adapter_nothing_is_counted/0
     ]].
 
@@ -44,6 +45,37 @@ versions_are_told() ->
     [mounted(Vm, list_to_atom("v" ++ integer_to_list(N)), #{version => 1}) || N <- lists:seq(1, 100)],
     ?assertEqual(31, length(call(Vm, livestash_agent_recovery, versions, []))),
     stop(Vm).
+
+%% Before anybody has opened a page.
+versions_are_read() ->
+    Vm = start_with_telemetry("ets"),
+    Hook = fun(Options) -> #{id => {'Elixir.LiveStash', Options}, stage => mount} end,
+    Other = #{id => {'Elixir.Shop.Auth', default}, stage => mount},
+    load_view(Vm, 'Cart', #{lifecycle => #{mount => [Other, Hook([{stored_keys, [items]}, {version, <<"2">>}])]}}),
+    load_view(Vm, 'Chat', #{lifecycle => #{mount => [Hook([])]}}),
+    load_view(Vm, 'Plain', #{lifecycle => #{mount => [Other]}}),
+    load_view(Vm, 'Component', #{kind => component}),
+    load_view(Vm, 'Odd', #{lifecycle => #{mount => [Hook(odd)]}}),
+    [load_view(Vm, list_to_atom("Old" ++ integer_to_list(N)), old) || N <- lists:seq(1, 3)],
+    ok = call(Vm, livestash_agent_recovery, attach, []),
+    ?assertEqual([{'Cart', <<"2">>}, {'Chat', nil}], call(Vm, livestash_agent_recovery, versions, [])),
+    %% What a page really has is what counts.
+    mounted(Vm, 'Chat', #{'reconnected?' => true, stash_fingerprint => nil, version => 3}),
+    ?assertEqual([{'Cart', <<"2">>}], call(Vm, livestash_agent_recovery, versions, [])),
+    [load_view(Vm, list_to_atom("View" ++ integer_to_list(N)), #{lifecycle => #{mount => [Hook([])]}}) || N <- lists:seq(1, 100)],
+    ok = call(Vm, livestash_agent_recovery, attach, []),
+    ?assert(length(call(Vm, livestash_agent_recovery, versions, [])) =< 32),
+    stop(Vm).
+
+%% A module such as LiveView makes of a page.
+load_view(Vm, Name, Live) ->
+    Forms = [
+        {attribute, 1, module, Name},
+        {attribute, 1, export, [{'__live__', 0}]},
+        {function, 1, '__live__', 0, [{clause, 1, [], [], [erl_parse:abstract(Live, [{line, 1}])]}]}
+    ],
+    {ok, Name, Beam} = compile:forms(Forms),
+    {module, Name} = call(Vm, code, load_binary, [Name, "nowhere", Beam]).
 
 without_an_adapter_nothing_is_counted() ->
     Vm = start_with_telemetry("none"),

@@ -44,6 +44,10 @@ func TestSamples(t *testing.T) {
 			}
 			if object.GetKind() == "LiveStashCluster" {
 				adapters = append(adapters, adapter)
+				// The operator generates that one for the cookie, and never takes over what is not its own.
+				if generated := "name: " + object.GetName() + "-secrets\n"; strings.Contains(string(readFile(t, path)), generated) {
+					t.Errorf("%s: %s needs a Secret %s-secrets of the user's, which is the name of the one that the operator makes", path, key, object.GetName())
+				}
 			}
 			names = append(names, key)
 		}

@@ -47,6 +47,30 @@ func TestTheContractsLinesAreThoseOfTheWorkload(t *testing.T) {
 	}
 }
 
+// The page for those who prepare their application shows lines that the Phoenix workload is made of, too.
+func TestTheStepsLinesAreThoseOfTheWorkload(t *testing.T) {
+	shown := page(t, "docs", "how-to", "prepare-your-app.md")
+	source := func(path ...string) string {
+		text := page(t, append([]string{"loadtests", "workloads", "phoenix"}, path...)...)
+		return strings.NewReplacer("StashWorkload", "MyApp", ":stash_workload", ":my_app").Replace(text)
+	}
+	hook := strings.TrimSpace(between(t, source("lib", "stash_workload_web", "stash.ex"), "# contract:", "# end of the contract"))
+	for path, lines := range map[string]string{
+		"stash.ex":             hook,
+		"health_controller.ex": strings.TrimSpace(source("lib", "stash_workload_web", "controllers", "health_controller.ex")),
+		"router.ex":            `get "/healthz", HealthController, :show`,
+	} {
+		if !strings.Contains(shown, lines) {
+			t.Errorf("docs/how-to/prepare-your-app.md does not show these lines of the workload's %s:\n%s", path, lines)
+		}
+	}
+	for _, called := range []string{"LiveStash.recover_state(socket)", "LiveStash.stash()"} {
+		if !strings.Contains(shown, called) {
+			t.Errorf("docs/how-to/prepare-your-app.md does not call %s", called)
+		}
+	}
+}
+
 // tableEvents are the events of `make survival` as the tables for readers name them.
 var tableEvents = map[string]string{
 	"rollout-image":    "a new image",

@@ -9,7 +9,7 @@ import (
 
 // migrating is a fleet whose release runs an Elixir expression before a rollout.
 func migrating(step, expression string) string {
-	return fmt.Sprintf("adapter: ETS\nreplicas: 2\nenv: [{name: STEP, value: %s}]\nrollout:\n  before:\n    command: [bin/workload, eval]\n    args: ['%s']", step, expression)
+	return fmt.Sprintf("adapter: ETS\nreplicas: 2\nenv: [{name: STEP, value: %s}]\nrollout:\n  surge: Auto\n  before:\n    command: [bin/workload, eval]\n    args: ['%s']", step, expression)
 }
 
 // A command of the release runs before the first pod of a new template. When it fails, users stay where they are, and its last lines

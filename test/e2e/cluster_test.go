@@ -118,6 +118,9 @@ func (s space) fleet(spec string) string {
 		fmt.Fprintf(&manifest, "  image: %s/livestash-workload-otp:%s\n", registry, version)
 	}
 	fmt.Fprintf(&manifest, "  http: {readinessPath: /healthz}\n")
+	if !strings.Contains(spec, "rollout:") {
+		fmt.Fprintf(&manifest, "  rollout: {surge: Auto}\n") // pods keep their names
+	}
 	for line := range strings.Lines(spec) {
 		fmt.Fprintf(&manifest, "  %s\n", strings.TrimRight(line, "\n"))
 	}

@@ -13,73 +13,79 @@ import (
 // nobodysImage is what makes a tag one that nobody can pull.
 const nobodysImage = "-that-nobody-has"
 
+// step is an event with the names of the pods that it is done to.
+type step struct {
+	schedule.Step
+	pods []string
+}
+
 // action does an event, and undoes it when it is one of those that are undone. It does not wait for what becomes of the fleet.
-type action func(ctx context.Context, s *soak, step schedule.Step) error
+type action func(ctx context.Context, s *soak, step step) error
 
 var actions = map[schedule.Kind]action{
-	schedule.Image: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.Image: func(ctx context.Context, s *soak, _ step) error {
 		return s.change(ctx, func() { s.Image = s.OtherImage() })
 	},
-	schedule.ConfigChange: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.ConfigChange: func(ctx context.Context, s *soak, _ step) error {
 		return s.change(ctx, func() { s.Rollout++ })
 	},
-	schedule.BadImage: func(ctx context.Context, s *soak, step schedule.Step) error {
+	schedule.BadImage: func(ctx context.Context, s *soak, step step) error {
 		err := s.change(ctx, func() { s.bad++ })
 		err = errors.Join(err, fleet.Pause(ctx, step.Hold))
 		return errors.Join(err, s.change(context.WithoutCancel(ctx), func() { s.bad-- }))
 	},
 	schedule.Delete:    deletePods,
 	schedule.DeleteTwo: deletePods,
-	schedule.DeleteAll: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.DeleteAll: func(ctx context.Context, s *soak, _ step) error {
 		return s.kubectlDelete(ctx, "pod", "--selector", fleet.Selector, "--wait=false")
 	},
-	schedule.Evict: func(ctx context.Context, s *soak, step schedule.Step) error {
-		return s.Evict(ctx, podName(step.Pods[0]))
+	schedule.Evict: func(ctx context.Context, s *soak, step step) error {
+		return s.Evict(ctx, step.pods[0])
 	},
-	schedule.Scale: func(ctx context.Context, s *soak, step schedule.Step) error {
+	schedule.Scale: func(ctx context.Context, s *soak, step step) error {
 		return s.change(ctx, func() { s.Replicas = step.Replicas })
 	},
-	schedule.Restart: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.Restart: func(ctx context.Context, s *soak, _ step) error {
 		_, err := s.In(ctx, "", "rollout", "restart", "statefulset/"+fleet.Name)
 		return err
 	},
-	schedule.Operator: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.Operator: func(ctx context.Context, s *soak, _ step) error {
 		return s.DeleteOperator(ctx, "--wait=false")
 	},
-	schedule.Redis: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.Redis: func(ctx context.Context, s *soak, _ step) error {
 		return s.withoutRedis(ctx, func(pod string) error { return s.kubectlDelete(ctx, "pod", pod, "--wait=false") })
 	},
-	schedule.Password: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.Password: func(ctx context.Context, s *soak, _ step) error {
 		return s.kubectlDelete(ctx, "secret", fleet.Name+"-redis", "--ignore-not-found")
 	},
-	schedule.Certificate: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.Certificate: func(ctx context.Context, s *soak, _ step) error {
 		return s.kubectlDelete(ctx, "secret", fleet.Name+"-distribution-tls", "--ignore-not-found")
 	},
-	schedule.Kill: func(ctx context.Context, s *soak, step schedule.Step) error {
-		return begun(s.Kill(ctx, podName(step.Pods[0]), fleet.AppContainer, fleet.Beam))
+	schedule.Kill: func(ctx context.Context, s *soak, step step) error {
+		return begun(s.Kill(ctx, step.pods[0], fleet.AppContainer, fleet.Beam))
 	},
-	schedule.Freeze: func(ctx context.Context, s *soak, step schedule.Step) error {
-		thaw, err := s.Freeze(ctx, podName(step.Pods[0]), fleet.AppContainer, fleet.Beam)
+	schedule.Freeze: func(ctx context.Context, s *soak, step step) error {
+		thaw, err := s.Freeze(ctx, step.pods[0], fleet.AppContainer, fleet.Beam)
 		return hold(ctx, step, thaw, err)
 	},
-	schedule.Split: func(ctx context.Context, s *soak, step schedule.Step) error {
-		heal, err := s.Split(ctx, podName(step.Pods[0]), podName(step.Pods[1]))
+	schedule.Split: func(ctx context.Context, s *soak, step step) error {
+		heal, err := s.Split(ctx, step.pods[0], step.pods[1])
 		return hold(ctx, step, heal, err)
 	},
-	schedule.CutOff: func(ctx context.Context, s *soak, step schedule.Step) error {
-		heal, err := s.Cut(ctx, podName(step.Pods[0]))
+	schedule.CutOff: func(ctx context.Context, s *soak, step step) error {
+		heal, err := s.Cut(ctx, step.pods[0])
 		return hold(ctx, step, heal, err)
 	},
-	schedule.Slow: func(ctx context.Context, s *soak, step schedule.Step) error {
-		heal, err := s.Slow(ctx, podName(step.Pods[0]), podName(step.Pods[1]))
+	schedule.Slow: func(ctx context.Context, s *soak, step step) error {
+		heal, err := s.Slow(ctx, step.pods[0], step.pods[1])
 		return hold(ctx, step, heal, err)
 	},
-	schedule.RedisKill: func(ctx context.Context, s *soak, _ schedule.Step) error {
+	schedule.RedisKill: func(ctx context.Context, s *soak, _ step) error {
 		return s.withoutRedis(ctx, func(pod string) error {
 			return begun(s.Kill(ctx, pod, s.RedisContainer(), fleet.RedisProcess))
 		})
 	},
-	schedule.RedisFreeze: func(ctx context.Context, s *soak, step schedule.Step) error {
+	schedule.RedisFreeze: func(ctx context.Context, s *soak, step step) error {
 		return s.redisIsAway(ctx, func() error {
 			pod, err := s.RedisPod(ctx)
 			if err != nil {
@@ -92,7 +98,7 @@ var actions = map[schedule.Kind]action{
 }
 
 // hold leaves what was done as it is for a while, and undoes it, also when the run was stopped.
-func hold(ctx context.Context, step schedule.Step, undo func() error, err error) error {
+func hold(ctx context.Context, step step, undo func() error, err error) error {
 	if err != nil {
 		return begun(err)
 	}
@@ -123,12 +129,8 @@ func (s *soak) change(ctx context.Context, change func()) error {
 	return s.Apply(ctx)
 }
 
-func deletePods(ctx context.Context, s *soak, step schedule.Step) error {
-	args := []string{"pod", "--wait=false", "--ignore-not-found"}
-	for _, ordinal := range step.Pods {
-		args = append(args, podName(ordinal))
-	}
-	return s.kubectlDelete(ctx, args...)
+func deletePods(ctx context.Context, s *soak, step step) error {
+	return s.kubectlDelete(ctx, append([]string{"pod", "--wait=false", "--ignore-not-found"}, step.pods...)...)
 }
 
 func (s *soak) kubectlDelete(ctx context.Context, args ...string) error {

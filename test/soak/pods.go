@@ -21,7 +21,8 @@ import (
 
 // podLog is what became of a fleet's pods.
 type podLog struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// ready are the pods that are there by name, and whether they are ready.
 	ready map[string]bool
 	// outages are the times in which none was ready, since is when the one began that goes on; zero: one is ready.
 	outages []eventlog.Outage
@@ -70,6 +71,9 @@ func (l *podLog) see(object any, gone bool) {
 	defer l.mu.Unlock()
 	leaving := gone || pod.DeletionTimestamp != nil
 	l.ready[pod.Name] = fleet.IsReady(*pod) && !leaving
+	if gone {
+		delete(l.ready, pod.Name)
+	}
 	l.grace = time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	l.noteOutage(time.Now())
 	if leaving && !l.stopping[pod.UID] {
@@ -102,6 +106,25 @@ func why(c corev1.ContainerStatus) string {
 	}
 	t := c.LastTerminationState.Terminated
 	return fmt.Sprintf("%s, exit code %d", t.Reason, t.ExitCode)
+}
+
+// named are the pods at these places among all that are there, in the order of their names; their numbers begin at 0 and at 1 in
+// turn. Of fewer pods it is the last; where there are none, a name that nobody has.
+func (l *podLog) named(places []int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	there := slices.Sorted(maps.Keys(l.ready))
+	var names []string
+	for _, place := range places {
+		if len(there) == 0 {
+			names = append(names, fleet.Name+"-none")
+			continue
+		}
+		i := min(place, len(there)-1)
+		names = append(names, there[i])
+		there = slices.Delete(there, i, i+1)
+	}
+	return names
 }
 
 // alone is whether no pod is ready but these.

@@ -179,21 +179,18 @@ func (s *soak) goThrough(ctx context.Context) {
 	running.Wait()
 }
 
-func (s *soak) do(ctx context.Context, step schedule.Step) {
+func (s *soak) do(ctx context.Context, event schedule.Step) {
 	ctx, cancel := context.WithTimeout(ctx, eventTime)
 	defer cancel()
-	d := &done{Event: eventlog.Event{Kind: step.Kind, Start: time.Now()}, what: step.String()}
-	for _, ordinal := range step.Pods {
-		d.Pods = append(d.Pods, podName(ordinal))
-	}
-	if step.Kind == schedule.Kill {
+	d := &done{Event: eventlog.Event{Kind: event.Kind, Pods: s.pods.named(event.Pods), Start: time.Now()}, what: event.String()}
+	if event.Kind == schedule.Kill {
 		d.Alone = s.pods.alone(d.Pods)
 	}
 	s.mu.Lock()
 	s.done = append(s.done, d)
 	s.mu.Unlock()
 	s.say("%s", d.what)
-	err := actions[step.Kind](ctx, s, step)
+	err := actions[event.Kind](ctx, s, step{event, d.Pods})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.End, d.err = time.Now(), err
@@ -255,5 +252,3 @@ func (s *soak) tellProgress(ctx context.Context) <-chan struct{} {
 func (s *soak) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, "%s %-13s  %s\n", time.Now().Format(time.TimeOnly), s.Adapter, fmt.Sprintf(format, args...))
 }
-
-func podName(ordinal int) string { return fmt.Sprintf("%s-%d", fleet.Name, ordinal) }

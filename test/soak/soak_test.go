@@ -176,3 +176,23 @@ func TestBefore(t *testing.T) {
 		}
 	}
 }
+
+// A fleet's numbers begin at 0 and at 1 in turn, and steps are planned for any.
+func TestNamed(t *testing.T) {
+	l := &podLog{ready: map[string]bool{"shop-1": true, "shop-2": false, "shop-3": true}}
+	for _, c := range []struct {
+		places []int
+		want   []string
+	}{
+		{[]int{0}, []string{"shop-1"}},
+		{[]int{2, 0}, []string{"shop-3", "shop-1"}},
+		{[]int{4, 3}, []string{"shop-3", "shop-2"}},
+	} {
+		if diff := cmp.Diff(c.want, l.named(c.places)); diff != "" {
+			t.Errorf("places %v (-want +got):\n%s", c.places, diff)
+		}
+	}
+	if names := (&podLog{}).named([]int{1}); len(names) != 1 || names[0] == "" {
+		t.Errorf("without pods the names are %q", names)
+	}
+}

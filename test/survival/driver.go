@@ -31,7 +31,9 @@ type options struct {
 	together bool
 	// copies is how many fleets of each adapter there are, atOnce how many of them are upgraded at the same time.
 	copies, atOnce int
-	keep           bool
+	// canaryImage is that of a release whose pages have another version. Empty: the environment says so.
+	canaryImage string
+	keep        bool
 	// tabs is how many tabs of each kind hold the sessions. 0: a crowd in a pod does.
 	tabs  int
 	kinds []kind
@@ -211,6 +213,9 @@ func (d *driver) attempt(ctx context.Context, e event, subjects []*subject) {
 		if err := s.Ensure(ctx, e.replicas); err != nil {
 			return fmt.Errorf("bring the fleet up: %w", err)
 		}
+		if err := s.name(ctx); err != nil {
+			return err
+		}
 		if err := s.users.open(ctx, e.hiddenTabs); err != nil {
 			return err
 		}
@@ -261,7 +266,7 @@ func (d *driver) judge(e event, r result) string {
 	if wrong := e.judge(r.Adapter, r.report); wrong != "" {
 		broken = append(broken, wrong)
 	}
-	if d.options.Surge == "Stays" && (r.MeanMoves > mostMean || r.MostMoves > mostMoves) {
+	if e.group == moved && d.options.movesOnce() && (r.MeanMoves > mostMean || r.MostMoves > mostMoves) {
 		broken = append(broken, fmt.Sprintf("sessions moved %.2f times, at most %d", r.MeanMoves, r.MostMoves))
 	}
 	broken = append(broken, r.faults...)
@@ -276,6 +281,9 @@ func (d *driver) judge(e event, r result) string {
 	}
 	return strings.Join(broken, "; ")
 }
+
+// movesOnce is whether the fleets move each user once in a rollout.
+func (o options) movesOnce() bool { return o.Surge == "" || o.Surge == "Stays" }
 
 // limit is the longest p99 of an event; 0 when its times are not judged.
 func (o options) limit(e event) time.Duration {

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -89,16 +89,31 @@ type subject struct {
 	options options
 	users   users
 	// rows are the users by the kind of tab, where they have tabs.
-	rows    []tabRow
-	watch   *watch
-	report  crowd.Report
-	remarks []string
+	rows  []tabRow
+	watch *watch
+	// lowest and highest are the first and the last of the fleet's pods by name, as they are before the event.
+	lowest, highest string
+	report          crowd.Report
+	remarks         []string
 	// faults are sentences on pods that the operator must not have taken.
 	faults []string
 	// skipped is why the event is not done to the fleet.
 	skipped string
 	// problem is why the event could not be gone through with this fleet.
 	problem error
+}
+
+// name notes which pods are the first and the last: their numbers begin at 0 and at 1 in turn.
+func (s *subject) name(ctx context.Context) error {
+	pods, err := s.ListPods(ctx)
+	if err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		return errors.New("the fleet has no pods")
+	}
+	s.lowest, s.highest = pods[0].Name, pods[len(pods)-1].Name
+	return nil
 }
 
 func (s *subject) remark(format string, args ...any) {
@@ -169,15 +184,21 @@ func movedEvents() []event {
 	}
 }
 
-// triedEvents need pages whose version the environment sets: those of the workload without dependencies, with ETS.
+// triedEvents need pages whose version the environment sets, those of the workload without dependencies with ETS, or an image of
+// pages with another one.
 func triedEvents() []event {
 	return []event{{name: "canary", group: tried, replicas: 3, adapter: "ETS", do: each(rolloutOfAnotherVersion), judge: onlyItsShare}}
 }
 
 // rolloutOfAnotherVersion is a release whose pages refuse what users have stashed. The operator must find out, and go back.
 func rolloutOfAnotherVersion(ctx context.Context, s *subject) error {
-	defer func() { s.Version, s.Canary = "", nil }()
-	s.Version, s.Canary = "2", map[string]any{"pods": 1, "duration": canaryTime.String()}
+	good := s.Image
+	back := func() { s.Image, s.Version, s.Canary = good, "", nil }
+	defer back()
+	s.Image, s.Canary = cmp.Or(s.options.canaryImage, good), map[string]any{"pods": 1, "duration": canaryTime.String()}
+	if s.options.canaryImage == "" {
+		s.Version = "2"
+	}
 	if err := s.Apply(ctx); err != nil {
 		return err
 	}
@@ -187,7 +208,7 @@ func rolloutOfAnotherVersion(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	s.Version, s.Canary = "", nil
+	back()
 	return s.Apply(ctx)
 }
 
@@ -221,11 +242,20 @@ func killed(adapter string, r crowd.Report) string {
 		return planned(adapter, r)
 	}
 	for address, pod := range r.Pods {
-		if pod.Lost > 0 && !strings.HasPrefix(address, fleet.PodHost(0)+":") {
+		if pod.Lost > 0 && address != lowest(r) {
 			return fmt.Sprintf("%d sessions lost of %s, which was not killed", pod.Lost, address)
 		}
 	}
 	return ""
+}
+
+// lowest is the address of the fleet's first pod, on which sessions were opened as on any other; empty when there are none.
+func lowest(r crowd.Report) string {
+	addresses := slices.Sorted(maps.Keys(r.Pods))
+	if len(addresses) == 0 {
+		return ""
+	}
+	return addresses[0]
 }
 
 // split is an event after which some sessions may be lost: their users came back to the other side.
@@ -272,7 +302,7 @@ func (s *subject) roll(ctx context.Context) error {
 }
 
 func deletePod(ctx context.Context, s *subject) error {
-	return s.delete(ctx, s.Lowest(), "--timeout=3m")
+	return s.delete(ctx, s.lowest, "--timeout=3m")
 }
 
 // deleteAll tells every pod to stop at the same moment.
@@ -310,7 +340,7 @@ func (s *subject) take(ctx context.Context, name string) error {
 }
 
 func evictPod(ctx context.Context, s *subject) error {
-	before, err := s.Pod(ctx, s.Lowest())
+	before, err := s.Pod(ctx, s.lowest)
 	if err != nil {
 		return err
 	}
@@ -318,7 +348,7 @@ func evictPod(ctx context.Context, s *subject) error {
 		return err
 	}
 	return fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
-		now, err := s.Pod(ctx, s.Lowest())
+		now, err := s.Pod(ctx, s.lowest)
 		if err == nil && now.UID == before.UID {
 			return fmt.Errorf("pod %s is still there", now.Name)
 		}
@@ -409,7 +439,7 @@ func killPod(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Kill(ctx, s.Lowest(), fleet.AppContainer, fleet.Beam); err != nil {
+	if err := s.Kill(ctx, s.lowest, fleet.AppContainer, fleet.Beam); err != nil {
 		return err
 	}
 	if err := s.users.effect(ctx); err != nil {
@@ -418,14 +448,14 @@ func killPod(ctx context.Context, s *subject) error {
 	return fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
 		now, err := s.restarts(ctx)
 		if err == nil && now == before {
-			return fmt.Errorf("the container of pod %s was not restarted", s.Lowest())
+			return fmt.Errorf("the container of pod %s was not restarted", s.lowest)
 		}
 		return err
 	})
 }
 
 func (s *subject) restarts(ctx context.Context) (int32, error) {
-	pod, err := s.Pod(ctx, s.Lowest())
+	pod, err := s.Pod(ctx, s.lowest)
 	if err != nil {
 		return 0, err
 	}
@@ -434,7 +464,7 @@ func (s *subject) restarts(ctx context.Context) (int32, error) {
 }
 
 func splitPod(ctx context.Context, s *subject) error {
-	heal, err := s.Cut(ctx, s.Lowest())
+	heal, err := s.Cut(ctx, s.lowest)
 	if err != nil {
 		return err
 	}
@@ -468,12 +498,12 @@ func splitPod(ctx context.Context, s *subject) error {
 
 // noticed fails when the pods that were not cut off still take the one that was for a peer: such a split proves nothing.
 func (s *subject) noticed(ctx context.Context) error {
-	peers, err := s.PeersOf(ctx, s.Highest())
+	peers, err := s.PeersOf(ctx, s.highest)
 	if err != nil {
 		return err
 	}
 	if peers.Missing == 0 {
-		return fmt.Errorf("after %s the peers of %s still take it for one of them: %d are connected", splitTime, s.Lowest(), peers.Connected)
+		return fmt.Errorf("after %s the peers of %s still take it for one of them: %d are connected", splitTime, s.lowest, peers.Connected)
 	}
 	return nil
 }

@@ -74,15 +74,15 @@ func inTurn(acts ...act) act {
 }
 
 func evictLowest(ctx context.Context, s *subject) error {
-	if err := s.take(ctx, s.Lowest()); err != nil {
+	if err := s.take(ctx, s.lowest); err != nil {
 		return err
 	}
-	return s.Evict(ctx, s.Lowest())
+	return s.Evict(ctx, s.lowest)
 }
 
 // deleteLowest deletes a pod and does not wait until it is gone.
 func deleteLowest(ctx context.Context, s *subject) error {
-	return s.delete(ctx, s.Lowest(), "--wait=false")
+	return s.delete(ctx, s.lowest, "--wait=false")
 }
 
 func change(ctx context.Context, s *subject) error {
@@ -147,7 +147,7 @@ func badImage(ctx context.Context, s *subject) error {
 		return err
 	}
 	if s.Replicas > 2 {
-		victim = s.Lowest()
+		victim = s.lowest
 	}
 	if err := s.delete(ctx, victim, "--wait=false"); err != nil {
 		return err

@@ -65,7 +65,7 @@ func TestSurvival(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	const limit = 500
-	first, second := fleet.PodHost(0)+":"+fleet.HTTPPort, fleet.PodHost(1)+":"+fleet.HTTPPort
+	const first, second = "shop-1.shop-nodes:4000", "shop-2.shop-nodes:4000"
 	slow := &browser.Times{P99: limit + 1}
 	for name, c := range map[string]struct {
 		adapter, event string
@@ -83,7 +83,7 @@ func TestJudge(t *testing.T) {
 		"a kill that is slow":                {"Mnesia", "kill", crowd.Report{Recovered: 9, Times: slow}, false},
 		"a kill that loses a Mnesia session": {"Mnesia", "kill", crowd.Report{Lost: 1}, true},
 		"a kill that loses the pod's own":    {"ETS", "kill", crowd.Report{Lost: 3, Pods: map[string]crowd.Pod{first: {Sessions: 3, Lost: 3}}}, false},
-		"a kill that loses another pod's":    {"ETS", "kill", crowd.Report{Lost: 1, Pods: map[string]crowd.Pod{second: {Sessions: 3, Lost: 1}}}, true},
+		"a kill that loses another pod's":    {"ETS", "kill", crowd.Report{Lost: 1, Pods: map[string]crowd.Pod{first: {Sessions: 3}, second: {Sessions: 3, Lost: 1}}}, true},
 		"a kill that leaves a stale one":     {"ETS", "kill", crowd.Report{Stale: 1}, true},
 		"a restart of Redis":                 {"Redis", "redis-restart", crowd.Report{Recovered: 9}, false},
 		"a restart of Redis that loses one":  {"Redis", "redis-restart", crowd.Report{Lost: 1, LostIdle: 1}, true},

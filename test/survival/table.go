@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 // line is a result for people, in one line.
@@ -37,7 +35,7 @@ func (r *result) word() string {
 // explained is what else is worth knowing of a result.
 func (r *result) explained() []string {
 	said := slices.Clone(r.remarks)
-	if pod := r.report.Pods[fleet.PodHost(0)+":"+fleet.HTTPPort]; r.Event == "kill" && pod.Sessions > 0 {
+	if pod := r.report.Pods[lowest(r.report)]; r.Event == "kill" && pod.Sessions > 0 {
 		said = append(said, fmt.Sprintf("the killed pod had %d sessions", pod.Sessions))
 	}
 	if idle := r.report.LostIdle; idle > 0 {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +40,6 @@ type watch struct {
 
 // place is where a pod belongs: one after the other has the same name.
 type place struct {
-	ordinal int64
 	pod     types.UID
 	ready   bool
 	leaving bool
@@ -105,11 +102,11 @@ func (w *watch) seePod(pod *corev1.Pod, gone bool) {
 	defer w.mu.Unlock()
 	p := w.places[pod.Name]
 	if p == nil {
-		p = &place{ordinal: ordinal(pod.Name)}
+		p = &place{}
 		w.places[pod.Name] = p
 	}
 	if p.pod != pod.UID {
-		*p = place{ordinal: p.ordinal, pod: pod.UID, byOperator: p.byOperator}
+		*p = place{pod: pod.UID, byOperator: p.byOperator}
 	}
 	leaving := pod.DeletionTimestamp != nil
 	if (leaving || gone) && !p.leaving {
@@ -118,6 +115,9 @@ func (w *watch) seePod(pod *corev1.Pod, gone bool) {
 	p.ready, p.leaving, p.gone = fleet.IsReady(*pod), leaving, gone
 	if !w.away(p) {
 		p.byOperator = false
+	}
+	if p.gone && !w.away(p) {
+		delete(w.places, pod.Name)
 	}
 	w.count()
 }
@@ -146,12 +146,23 @@ func (w *watch) count() {
 }
 
 // away is whether a pod that is there, or that the spec asks for, can keep nobody's state. One that leaves still has what it
-// hands over, also when its place is one that nobody asks for any longer.
+// hands over, also when nobody asks for it any longer. One that is gone is missed while there are fewer than the spec asks for,
+// whatever their numbers are: these begin at 0 and at 1 in turn.
 func (w *watch) away(p *place) bool {
 	if p.gone {
-		return p.ordinal < w.asked
+		return w.there() < w.asked
 	}
 	return p.leaving || !p.ready
+}
+
+// there is how many pods there are.
+func (w *watch) there() (n int64) {
+	for _, p := range w.places {
+		if !p.gone {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *place) String() string {
@@ -191,13 +202,4 @@ func (s *subject) watchEnds() {
 		s.remark("%s", remark)
 	}
 	s.faults = faults
-}
-
-// ordinal is the number in a pod's name.
-func ordinal(pod string) int64 {
-	n, err := strconv.ParseInt(strings.TrimPrefix(pod, fleet.Name+"-"), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
 }

@@ -3,17 +3,17 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // DefaultMaxStashBytes is that of spec.browserMemory.maxStashBytes.
-const DefaultMaxStashBytes = 7500
+const DefaultMaxStashBytes = 7300
 
 // BrowserMemorySpec is what adapter BrowserMemory needs to know.
 type BrowserMemorySpec struct {
 	// maxStashBytes is how large a stash may become, in bytes, before its user cannot reconnect: the browser sends it in the URL of its
 	// WebSocket, and whatever is on the way refuses longer URLs, with 414, for as long as the page is open. The operator refuses no
 	// stash for it: from nine tenths of it on it warns, and above it StashesFit is False.
-	// Default 7500, which nginx and ingress-nginx let through as they come: 8 kB for the whole line, of which a page takes a few
-	// hundred bytes. Without any proxy, Bandit takes 10000 bytes: 9500. Raise it together with the limit of every proxy and of
+	// Default 7300, which nginx and ingress-nginx let through as they come, for WebSockets and for long polling, whose URL has a
+	// token more: 8 kB for the whole line. Without any proxy, Bandit takes 10000 bytes: 9500. Raise it together with the limit of every proxy and of
 	// the web server.
-	// +kubebuilder:default=7500
+	// +kubebuilder:default=7300
 	// +kubebuilder:validation:Minimum=1000
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional

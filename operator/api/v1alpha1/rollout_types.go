@@ -8,15 +8,15 @@ import (
 // RolloutSpec is how pods are replaced when their template changes. The operator takes one pod at a time, and only while every
 // other pod can keep its users, whatever else happens to the fleet meanwhile.
 type RolloutSpec struct {
-	// surge is whether a fleet gets one pod more while its pods are replaced. Auto: when no other pod would be left to
-	// take the users over, as with one replica, or with two of which one is away for good. Always: in every rollout, so
-	// that never fewer pods serve than spec.replicas. Never: no; with one replica every rollout then is an outage, and
-	// with ETS and Mnesia it loses every stash, which condition RolloutSafe says. The pod takes part as any other,
-	// counts against quotas, and goes by the same hand-off; status.replicas does not count it. Stays: as Always, but it
-	// stays, and the last pod of the old template goes in its place, so that each user is moved once. The pods'
-	// numbers then begin at 0 and at 1 in turn, and with more than one replica a rollout that finds no room for it goes on
-	// without it. Default Auto.
-	// +kubebuilder:default=Auto
+	// surge is whether a fleet gets one pod more while its pods are replaced. Stays: in every rollout, and it stays: the
+	// last pod of the old template goes in its place, so that each user is moved once. The pods' numbers then begin at 0
+	// and at 1 in turn. With more than one replica, a rollout that finds no room for it goes on without it. Auto: when no
+	// other pod would be left to take the users over, as with one replica, or with two of which one is away for
+	// good; it goes in the end, and the pods keep their names. Always: as Auto, but in every rollout, so that never fewer pods
+	// serve than spec.replicas. Never: no; with one replica every rollout then is an outage, and with ETS and Mnesia it
+	// loses every stash, which condition RolloutSafe says. The pod takes part as any other, counts against quotas,
+	// and goes by the same hand-off; status.replicas does not count it. Default Stays.
+	// +kubebuilder:default=Stays
 	// +optional
 	Surge Surge `json:"surge,omitempty"`
 

@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if surge, _, _ := unstructured.NestedString(created.Object, "spec", "rollout", "surge"); surge != "Auto" {
+	if surge, _, _ := unstructured.NestedString(created.Object, "spec", "rollout", "surge"); surge != "Stays" {
 		t.Errorf("surge is %q", surge)
 	}
 	if most, _, _ := unstructured.NestedInt64(created.Object, "spec", "disruptionBudget", "maxUnavailable"); most != 1 {

@@ -27,7 +27,7 @@ func TestAdapters(t *testing.T) {
 	}{
 		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere, lost: true},
 		v1alpha1.AdapterETS:           {name: "ets", home: OnePod},
-		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 7500, field: "browserMemory", ages: true},
+		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 7300, field: "browserMemory", ages: true},
 		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod, tick: 8 * time.Second},
 		v1alpha1.AdapterRedis: {
 			name: "redis", home: Elsewhere, field: "redis", env: []string{"LIVE_STASH_REDIS_URL"},

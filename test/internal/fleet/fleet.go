@@ -371,12 +371,6 @@ func (f *Fleet) looked(ctx context.Context) (string, error) {
 	return set.Annotations["livestash.dev/rendered"], nil
 }
 
-// Lowest is the pod with ordinal 0, whose loss is the worst for Mnesia.
-func (f *Fleet) Lowest() string { return Name + "-0" }
-
-// Highest is the one that a rollout takes first.
-func (f *Fleet) Highest() string { return fmt.Sprintf("%s-%d", Name, f.Replicas-1) }
-
 // Pod is one of the fleet's namespace.
 func (f *Fleet) Pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	return f.CoreV1().Pods(f.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -419,9 +413,6 @@ func (f *Fleet) Addresses(ctx context.Context) (pods []string, service, host str
 	}
 	return nil, "", "", errors.New("the pods have no PHX_HOST")
 }
-
-// PodHost is the DNS name of a pod, within the namespace.
-func PodHost(ordinal int) string { return fmt.Sprintf("%s-%d.%s-nodes", Name, ordinal, Name) }
 
 // Peers is how many peers the agent of a pod says that its BEAM has.
 type Peers struct {

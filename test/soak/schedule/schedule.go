@@ -62,7 +62,7 @@ type Step struct {
 	// At is when it begins, from the beginning of all.
 	At   time.Duration
 	Kind Kind
-	// Pods are the ordinals of the pods that it is done to, if it is done to pods.
+	// Pods are those that it is done to, if it is done to pods: how many come before each, by name.
 	Pods []int
 	// Replicas is the number of pods after Scale.
 	Replicas int

@@ -62,7 +62,7 @@ func TestLargestStash(t *testing.T) {
 
 func TestStashesFit(t *testing.T) {
 	const small, near, large = "True StashesSmall", "True StashNearLimit", "False StashTooLarge"
-	for bytes, want := range map[int64]string{0: small, 6749: small, 6750: near, 7500: near, 7501: large} {
+	for bytes, want := range map[int64]string{0: small, 6569: small, 6570: near, 7300: near, 7301: large} {
 		cluster := &v1alpha1.LiveStashCluster{}
 		cluster.Spec.Adapter = v1alpha1.AdapterBrowserMemory
 		check := func(bytes int64) {
@@ -76,7 +76,7 @@ func TestStashesFit(t *testing.T) {
 			}
 		}
 		check(bytes)
-		cluster.Spec.BrowserMemory = &v1alpha1.BrowserMemorySpec{MaxStashBytes: 75_000}
+		cluster.Spec.BrowserMemory = &v1alpha1.BrowserMemorySpec{MaxStashBytes: 73_000}
 		check(10 * bytes)
 	}
 	cluster := &v1alpha1.LiveStashCluster{}

@@ -182,7 +182,7 @@ func losesStashes(c *v1alpha1.LiveStashCluster) string {
 	case !c.AgentEnabled():
 		return fmt.Sprintf("spec.agent.enabled is false: every pod that a rollout replaces loses the stashes that it holds (adapter %s): enable the agent", c.Spec.Adapter)
 	case c.DesiredReplicas() == 1 && c.Spec.Rollout.Surge == v1alpha1.SurgeNever:
-		return fmt.Sprintf("spec.replicas is 1 and spec.rollout.surge is Never: every rollout loses all stashes (adapter %s), because no other pod could take them: set surge to Auto, or replicas to 2", c.Spec.Adapter)
+		return fmt.Sprintf("spec.replicas is 1 and spec.rollout.surge is Never: every rollout loses all stashes (adapter %s), because no other pod could take them: set surge to Stays or Auto, or replicas to 2", c.Spec.Adapter)
 	}
 	return ""
 }

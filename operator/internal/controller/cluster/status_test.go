@@ -178,7 +178,7 @@ func TestRolloutSafe(t *testing.T) {
 		"peers take over":                  {v1alpha1.AdapterETS, 2, v1alpha1.SurgeAuto, true, ""},
 		"two pods need no surge":           {v1alpha1.AdapterETS, 2, v1alpha1.SurgeNever, true, ""},
 		"one pod gets a second":            {v1alpha1.AdapterMnesia, 1, v1alpha1.SurgeAuto, true, ""},
-		"one pod alone":                    {v1alpha1.AdapterETS, 1, v1alpha1.SurgeNever, true, "set surge to Auto, or replicas to 2"},
+		"one pod alone":                    {v1alpha1.AdapterETS, 1, v1alpha1.SurgeNever, true, "set surge to Stays or Auto, or replicas to 2"},
 		"one pod alone, with copies":       {v1alpha1.AdapterMnesia, 1, v1alpha1.SurgeNever, true, "every rollout loses all stashes (adapter Mnesia)"},
 		"one pod alone, stashes elsewhere": {v1alpha1.AdapterBrowserMemory, 1, v1alpha1.SurgeNever, true, ""},
 		"nobody hands over":                {v1alpha1.AdapterETS, 3, v1alpha1.SurgeAuto, false, "enable the agent"},

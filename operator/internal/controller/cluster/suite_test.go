@@ -199,6 +199,9 @@ func newCluster(t *testing.T, namespace string, change func(*v1alpha1.LiveStashC
 	if change != nil {
 		change(&cluster.Spec)
 	}
+	if cluster.Spec.Rollout.Surge == "" {
+		cluster.Spec.Rollout.Surge = v1alpha1.SurgeAuto // pods keep their names
+	}
 	suite.Must(t, api.Create(t.Context(), cluster))
 	// Passes over what no test looks at any more would be in the way of those that count requests.
 	t.Cleanup(func() { _ = api.Delete(context.Background(), cluster) })

@@ -223,10 +223,10 @@ func furnish(t *testing.T, namespace string) {
 	authority, _, err := made.Encode()
 	suite.Must(t, err)
 	for name, data := range map[string]map[string][]byte{
-		"s":            {"k": value},
-		"r":            {"url": []byte("rediss://redis:6379"), "p": value, "ca": authority},
-		"ca":           {"ca.crt": authority},
-		"shop-secrets": {"secret-key-base": value, "database-url": value},
+		"s":         {"k": value},
+		"r":         {"url": []byte("rediss://redis:6379"), "p": value, "ca": authority},
+		"ca":        {"ca.crt": authority},
+		"shop-keys": {"secret-key-base": value, "database-url": value},
 	} {
 		suite.Must(t, api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}))
 	}
