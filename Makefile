@@ -129,7 +129,7 @@ test-localcluster: local-cluster-binaries ## The local cluster itself: up, down,
 	@$(STEP) test-localcluster "Test the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go test -count=1 -v -tags=integration -timeout 20m ./internal/... ./integration'
 
 .PHONY: test-e2e
-test-e2e: $(CLUSTER_NEEDS) prometheus-image ## End-to-end tests (CLUSTER=local, kind or current).
+test-e2e: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash ## End-to-end tests (CLUSTER=local, kind or current).
 	@hack/test-e2e
 
 .PHONY: survival
