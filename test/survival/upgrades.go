@@ -51,9 +51,9 @@ func upgradeAtOnce(ctx context.Context, d *driver, fleets []*subject) error {
 		return err
 	}
 	most := 0
-	for over := 0; over < len(fleets); {
+	for len(before) > 0 {
 		if time.Since(begun) > fleet.SettleTime*time.Duration(len(fleets)) {
-			return fmt.Errorf("only %d of %d fleets have followed after %.0f s", over, len(fleets), time.Since(begun).Seconds())
+			return fmt.Errorf("only %d of %d fleets have followed after %.0f s", len(fleets)-len(before), len(fleets), time.Since(begun).Seconds())
 		}
 		if err := fleet.Pause(ctx, lookEvery); err != nil {
 			return err
@@ -62,8 +62,11 @@ func upgradeAtOnce(ctx context.Context, d *driver, fleets []*subject) error {
 		if err != nil {
 			return err
 		}
-		var moving []string
-		moving, over = onTheWay(before, pods.Items)
+		moving, over := onTheWay(before, pods.Items)
+		// What is not ready later is so for a reason of its own.
+		for _, namespace := range over {
+			delete(before, namespace)
+		}
 		if len(moving) > most {
 			most = len(moving)
 			d.say("%d fleets at once: %s", most, strings.Join(moving, " "))
@@ -78,9 +81,9 @@ func upgradeAtOnce(ctx context.Context, d *driver, fleets []*subject) error {
 	return nil
 }
 
-// onTheWay are the namespaces of the fleets of whose pods some have been replaced and not all, and how many fleets have nothing but new ones
+// onTheWay are the namespaces of the fleets of whose pods some have been replaced and not all, and of those that have nothing but new ones
 // that are ready.
-func onTheWay(before map[string]map[string]types.UID, pods []corev1.Pod) (moving []string, over int) {
+func onTheWay(before map[string]map[string]types.UID, pods []corev1.Pod) (moving, over []string) {
 	for namespace, lives := range before {
 		old, fresh, ready := 0, 0, 0
 		for _, pod := range pods {
@@ -98,7 +101,7 @@ func onTheWay(before map[string]map[string]types.UID, pods []corev1.Pod) (moving
 		switch {
 		case old == len(lives) && fresh == 0:
 		case old == 0 && fresh == len(lives) && ready == fresh:
-			over++
+			over = append(over, namespace)
 		default:
 			moving = append(moving, namespace)
 		}

@@ -30,7 +30,7 @@ func TestOnTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods   []corev1.Pod
 		moving []string
-		over   int
+		over   []string
 	}{
 		"untouched":             {pods: []corev1.Pod{podOf("a", "shop-0", "1"), podOf("a", "shop-1", "2"), podOf("b", "shop-1", "9")}},
 		"slow to say it serves": {pods: []corev1.Pod{podOf("a", "shop-0", "1", boots), podOf("a", "shop-1", "2")}},
@@ -39,13 +39,13 @@ func TestOnTheWay(t *testing.T) {
 		"one more":              {pods: []corev1.Pod{podOf("a", "shop-0", "1"), podOf("a", "shop-1", "2"), podOf("a", "shop-2", "3")}, moving: []string{"a"}},
 		"half of them":          {pods: []corev1.Pod{podOf("a", "shop-0", "1"), podOf("a", "shop-1", "4")}, moving: []string{"a"}},
 		"the last one boots":    {pods: []corev1.Pod{podOf("a", "shop-0", "3", boots), podOf("a", "shop-1", "4")}, moving: []string{"a"}},
-		"over":                  {pods: []corev1.Pod{podOf("a", "shop-0", "3"), podOf("a", "shop-1", "4")}, over: 1},
+		"over":                  {pods: []corev1.Pod{podOf("a", "shop-0", "3"), podOf("a", "shop-1", "4")}, over: []string{"a"}},
 		"one too many":          {pods: []corev1.Pod{podOf("a", "shop-0", "3"), podOf("a", "shop-1", "4"), podOf("a", "shop-2", "5")}, moving: []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			moving, over := onTheWay(before, c.pods)
-			if diff := cmp.Diff(c.moving, moving); diff != "" || over != c.over {
-				t.Errorf("%d are over, want %d; on their way (-want +got):\n%s", over, c.over, diff)
+			if diff := cmp.Diff([][]string{c.moving, c.over}, [][]string{moving, over}); diff != "" {
+				t.Errorf("on their way, and over (-want +got):\n%s", diff)
 			}
 		})
 	}
