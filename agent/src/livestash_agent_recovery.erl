@@ -56,16 +56,20 @@ read_views() ->
     Read = maps:from_list([{View, {version, Version}} || {View, Version} <- lists:sublist(Views, ?MAX_VIEWS)]),
     persistent_term:put(?MODULE, maps:merge(Read, Seen)).
 
-%% The version in `use LiveStash, version: ...`, which LiveView keeps among what it calls when a page mounts.
+%% The version in `use LiveStash, stored_keys: ..., version: ...`, or in a hook of the application's own with these options. LiveView
+%% keeps them among what it calls when a page mounts.
 written(View) ->
     try
         true = erlang:function_exported(View, '__live__', 0),
         #{lifecycle := #{mount := Hooks}} = View:'__live__'(),
-        [Options | _] = [Options || #{id := {'Elixir.LiveStash', Options}} <- Hooks],
+        [Options | _] = [Options || #{id := {Hook, Options}} <- Hooks, is_stash(Hook, Options)],
         {ok, proplists:get_value(version, Options, nil)}
     catch
         _:_ -> none
     end.
+
+is_stash('Elixir.LiveStash', _Options) -> true;
+is_stash(_Hook, Options) -> is_list(Options) andalso lists:keymember(stored_keys, 1, Options).
 
 %% The views that are known here, in the order of their names, and the version of each.
 -spec versions() -> [{View :: atom(), Version :: term()}].

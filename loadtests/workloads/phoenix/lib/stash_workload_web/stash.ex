@@ -14,16 +14,16 @@ defmodule StashWorkloadWeb.Stash do
     mnesia: LiveStash.Adapters.Mnesia
   }
 
-  @doc "The LiveView `on_mount` callback; its argument are the assigns to stash."
-  def on_mount(stored_keys, params, session, socket)
+  @doc "The LiveView `on_mount` callback; its argument are options of LiveStash that the page decides."
+  def on_mount(options, params, session, socket)
 
-  def on_mount(_stored_keys, _params, _session, %{assigns: %{live_action: :none}} = socket) do
+  def on_mount(_options, _params, _session, %{assigns: %{live_action: :none}} = socket) do
     {:cont, socket}
   end
 
   # contract: docs/reference/environment.md shows the lines from here to its end.
-  def on_mount(stored_keys, _params, session, socket) do
-    options = [stored_keys: stored_keys] ++ Application.fetch_env!(:stash_workload, :stash)
+  def on_mount(options, _params, session, socket) do
+    options = options ++ Application.fetch_env!(:stash_workload, :stash)
     {:cont, LiveStash.init_stash(socket, session, options)}
   end
 

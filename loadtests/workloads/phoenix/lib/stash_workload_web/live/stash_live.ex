@@ -9,7 +9,7 @@ defmodule StashWorkloadWeb.StashLive do
   alias StashWorkload.Payload
   alias StashWorkloadWeb.Stash
 
-  on_mount {Stash, [:count, :payload]}
+  on_mount {Stash, stored_keys: [:count, :payload]}
 
   @impl true
   def mount(_params, _session, socket) do
