@@ -125,10 +125,7 @@ func TestNoCertificatesWithoutTLS(t *testing.T) {
 func TestSteadyCertificatesCostNoRequests(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), withTLS)
 	reconciled(t, cluster)
-	// Let the passes that the first writes brought about end.
-	time.Sleep(time.Second)
-
-	before := requests.Load()
+	before := requestsAtRest(t)
 	result, err := underTest.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
 	suite.Must(t, err)
 	if after := requests.Load(); after != before {
@@ -290,8 +287,7 @@ func TestCertificateOfCertManager(t *testing.T) {
 		t.Errorf("there is an authority that nobody asked for: %v", err)
 	}
 
-	time.Sleep(time.Second) // let the passes that the last writes brought about end
-	before := requests.Load()
+	before := requestsAtRest(t)
 	later(t, cluster, 0)
 	if after := requests.Load(); after != before {
 		t.Errorf("a pass over a steady cluster cost %d requests", after-before)

@@ -137,7 +137,7 @@ func TestPodsStayWithoutAnotherNode(t *testing.T) {
 	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllWell)
 
 	later(t, cluster, 0)
-	before := requests.Load()
+	before := requestsAtRest(t)
 	cordon(t, elsewhere, true)
 	cordon(t, elsewhere, false)
 	looks(t, cluster, "when a node is uncordoned that the pods may not run on")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -164,10 +163,7 @@ func TestSteadyClusterCostsNoRequests(t *testing.T) {
 		spec.Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("0.5"), corev1.ResourceMemory: quantity("1024Mi")}}
 		spec.PodTemplate = podTemplate(t, `{"containers": [{"name": "log", "image": "b", "securityContext": null}], "tolerations": [{"key": "a"}]}`)
 	})
-	// Let the passes that the first writes brought about end.
-	time.Sleep(time.Second)
-
-	before := requests.Load()
+	before := requestsAtRest(t)
 	for range 3 {
 		result, err := underTest.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
 		if err != nil || result.RequeueAfter != 0 {

@@ -80,7 +80,7 @@ func TestChangedConfigurationRolls(t *testing.T) {
 	suite.Must(t, api.Create(t.Context(), settings))
 	staysAt(t, cluster, digest, "it is back")
 
-	before := requests.Load()
+	before := requestsAtRest(t)
 	staysAt(t, cluster, digest, "at rest")
 	if after := requests.Load(); after != before {
 		t.Errorf("three passes at rest cost %d requests", after-before)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -152,6 +153,22 @@ func countRequests(next http.RoundTripper) http.RoundTripper {
 		}
 		return next.RoundTrip(r)
 	})
+}
+
+// requestsAtRest waits until the passes that earlier writes brought about have ended, which is when nothing has been asked for
+// a second, and returns how much had been asked by then.
+func requestsAtRest(t *testing.T) int64 {
+	t.Helper()
+	asked := requests.Load()
+	for quiet, end := time.Now(), time.Now().Add(time.Minute); time.Since(quiet) < time.Second; time.Sleep(20 * time.Millisecond) {
+		if now := requests.Load(); now != asked {
+			asked, quiet = now, time.Now()
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the operator has been asking for a minute: %d requests by now", asked)
+		}
+	}
+	return asked
 }
 
 type lockedList struct {
