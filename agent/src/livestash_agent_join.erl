@@ -27,6 +27,8 @@
 -define(TAKE, 10000).
 -define(MAX_BYTES, 67108864).
 -define(RETRIES, 10).
+%% LiveStash's supervisor of its joins.
+-define(JOINS, 'Elixir.LiveStash.Adapters.Mnesia.TaskSupervisor').
 %% A node that joins is apart for a moment, and without a copy.
 -define(APART, 15000).
 -define(WITHOUT, 10000).
@@ -109,7 +111,7 @@ handle_cast(_Message, State) ->
 
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info({nodeup, Node}, State) ->
-    {noreply, look(strangers(), meet([Node], State))};
+    {noreply, look(strangers(), meet([Node], forget(Node, State)))};
 handle_info(tick, State) ->
     erlang:send_after(?TICK, self(), tick),
     {noreply, look_for_copy(look(strangers(), State))};
@@ -125,6 +127,10 @@ strangers() ->
         yes -> strangers(mnesia:system_info(running_db_nodes));
         _ -> {stopped, []}
     end.
+
+%% What was known of a node before it was connected anew.
+forget(Node, #{strangers := Strangers, asked := Asked} = State) ->
+    State#{strangers := maps:remove(Node, Strangers), asked := lists:delete(Node, Asked)}.
 
 strangers([Self]) when Self =:= node() -> {alone, nodes()};
 strangers(Known) -> {together, nodes() -- Known}.
@@ -148,11 +154,11 @@ since(Node, Strangers) ->
     {Since, _Other} = maps:get(Node, Strangers, {livestash_agent_clock:ms(), none}),
     Since.
 
-%% Nodes without the table have nothing that could be deleted.
+%% Nodes without the table have nothing that could be deleted. One that is still loading its copy has: it is the fleet's.
 meet(Nodes, State) ->
-    case livestash_agent_store:mnesia_loaded() of
-        true -> lists:foldl(fun meet_one/2, State, Nodes);
-        false -> State
+    case here(livestash_agent_store:mnesia_table()) of
+        none -> State;
+        _Cookie -> lists:foldl(fun meet_one/2, State, Nodes)
     end.
 
 %% In a process of its own, whose end releases the lock.
@@ -176,7 +182,7 @@ told(_Node, _Harmless) ->
 
 %% Since: from when on the newcomer has been seen without a table.
 judge(Node, Until, Since) ->
-    case compare(Node) of
+    case lists:member(Node, nodes()) andalso compare(Node) of
         younger -> restart(leads(Node), Node, Until);
         unmade when Since =:= none -> wait(Node, Until, livestash_agent_clock:ms());
         unmade -> wait(Node, min(Until, Since + ?UNDECIDED), Since);
@@ -220,12 +226,21 @@ take(Node, Table) ->
     {atomic, ok} = mnesia:transaction(fun() -> [mnesia:write(Table, Row, write) || Row <- Rows], ok end, ?RETRIES),
     length(Rows).
 
-%% Whoever was told of Mnesia's events is no longer: LiveStash's process, which its supervisor starts again.
+%% Whoever was told of Mnesia's events is no longer: LiveStash's process, which its supervisor starts again. Its joins outlive
+%% both. What one of them has decided would be done to the new Mnesia: it deletes the table, by then the fleet's.
 restart_mnesia(Node) ->
     Listeners = erpc:call(Node, mnesia, system_info, [subscribers]),
     stopped = erpc:call(Node, mnesia, stop, []),
-    ok = erpc:call(Node, mnesia, start, []),
-    [exit(Listener, kill) || Listener <- Listeners].
+    [exit(Listener, kill) || Listener <- Listeners],
+    [exit(Join, kill) || Join <- joins(Node)],
+    ok = erpc:call(Node, mnesia, start, []).
+
+joins(Node) ->
+    try
+        [Join || {_Id, Join, _Type, _Modules} <- erpc:call(Node, supervisor, which_children, [?JOINS]), is_pid(Join)]
+    catch
+        exit:{exception, {noproc, _}} -> []
+    end.
 
 -spec compare(node()) -> other(); ([node()]) -> [{node(), livestash_agent_tasks:outcome(other())}].
 compare(Nodes) when is_list(Nodes) ->
@@ -255,6 +270,7 @@ there(Node, Table) ->
         erpc:call(Node, mnesia, table_info, [Table, cookie])
     catch
         exit:_ -> unmade(erpc:call(Node, mnesia, system_info, [is_running]));
+        error:{erpc, _Unreachable} -> silent;
         error:_ -> none
     end.
 

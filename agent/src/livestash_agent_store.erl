@@ -98,12 +98,13 @@ ets_table() ->
     end.
 
 %% Whether this node has a copy of LiveStash's Mnesia table: while it is being loaded, Mnesia reads from another node or
-%% from none.
+%% from none. A Mnesia that stops, which may take seconds, knows of its tables to the end.
 -spec mnesia_loaded() -> boolean().
 mnesia_loaded() ->
     erlang:module_loaded(mnesia) andalso
         try
-            mnesia:table_info(?MNESIA_TABLE, where_to_read) =:= node()
+            mnesia:table_info(?MNESIA_TABLE, where_to_read) =:= node() andalso
+                mnesia:system_info(is_running) =:= yes
         catch
             exit:_ -> false
         end.

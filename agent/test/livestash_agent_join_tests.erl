@@ -9,13 +9,17 @@
 
 -define(TABLE, 'Elixir.LiveStash.Adapters.Mnesia.State').
 -define(ROWS, 200).
+%% Milliseconds.
+-define(LATE, 8000).
 
 all_test_() ->
     [
         {"nodes are replaced", {timeout, 3600, fun nodes_are_replaced/0}},
+        {"what a node has decided of the table that it made alone", {timeout, 100, fun late_decision/0}},
         {"what was stashed on a node that stood alone", {timeout, 100, fun rows_of_a_lone_node/0}},
         {"a node that made a table waits for the answer of one that is silent", {timeout, 150, fun silent_peer/0}},
         {"a copy that is being loaded is none", {timeout, 60, fun loading_copy/0}},
+        {"a node whose Mnesia stops has no stashes", {timeout, 60, fun stopping/0}},
         {"an application with another adapter that uses Mnesia for itself", {timeout, 60, fun other_adapter/0}}
     ].
 
@@ -67,6 +71,26 @@ both(How, Name, Other, Vms) ->
         {Starter, First} -> Vms#{Name := First, Other := Second}
     end.
 
+%% LiveStash's join, which runs in a process of its own, has found two tables and is about to drop its own. By then it has
+%% the fleet's.
+late_decision() ->
+    [Name | Others] = lists:reverse(names()),
+    Vms = fleet(Others),
+    Vm = boot(Name, alone, Names = [Name | Others]),
+    Joins = 'Elixir.LiveStash.Adapters.Mnesia.TaskSupervisor',
+    eventually(fun() -> call(Vm, livestash_agent_store, mnesia_loaded, []) end),
+    {ok, Join} = call(Vm, supervisor, start_child, [Joins, [fun drop_late/0]]),
+    call(Vm, erlang, send, [Join, go]),
+    [true = call(Vm, net_kernel, connect_node, [node_name(Other)]) || Other <- Others],
+    joined(All = Vms#{Name => Vm}),
+    timer:sleep(?LATE),
+    ?assertEqual([?ROWS || _ <- Names], [rows(Each) || Each <- maps:values(All)]),
+    [stop(Each) || Each <- maps:values(All)].
+
+drop_late() ->
+    timer:sleep(?LATE),
+    mnesia:delete_table(?TABLE).
+
 rows_of_a_lone_node() ->
     [Lone | Others] = lists:reverse(names()),
     Vms = fleet(Others),
@@ -110,6 +134,17 @@ loading_copy() ->
     true = call(Peer, ets, insert, [mnesia_gvar, {{?TABLE, where_to_read}, node_name(A)}]),
     ?assertEqual(Nodes -- [node_name(B)], lists:sort(call(Vm, livestash_agent_store, copies, [Nodes]))),
     [stop(Each) || Each <- maps:values(Vms)].
+
+%% A newcomer's Mnesia is started anew, and its node must not pass for one that has the fleet's stashes meanwhile.
+stopping() ->
+    [Name | _] = names(),
+    Vm = boot(Name, alone, [Name]),
+    eventually(fun() -> able(Vm) end),
+    %% What Mnesia says of itself for up to 3 s, while its processes end. It still knows of its tables.
+    true = call(Vm, ets, insert, [mnesia_gvar, {mnesia_status, stopping}]),
+    ?assertEqual(node_name(Name), call(Vm, mnesia, table_info, [?TABLE, where_to_read])),
+    ?assertNot(able(Vm)),
+    stop(Vm).
 
 names() ->
     Unique = erlang:unique_integer([positive]),

@@ -4,7 +4,7 @@
 
 -behaviour(gen_server).
 
--export([start/0]).
+-export([start/0, start_join/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(TABLE, 'Elixir.LiveStash.Adapters.Mnesia.State').
@@ -14,13 +14,17 @@
 -define(LOAD, 15000).
 -define(JOIN_RETRIES, 5).
 -define(REPAIRS, 3).
+-define(JOINS, 'Elixir.LiveStash.Adapters.Mnesia.TaskSupervisor').
 
 %% For -s: the VM goes on when the table is there. LATE_PEERS names the nodes that are connected only then, as libcluster
 %% does it.
 -spec start() -> ok.
 start() ->
     Self = self(),
-    _ = spawn(fun() -> supervise(Self) end),
+    _ = spawn(fun() ->
+        {ok, _} = supervisor:start_link({local, ?JOINS}, ?MODULE, joins),
+        supervise(Self)
+    end),
     receive started -> ok end,
     Late = string:lexemes(os:getenv("LATE_PEERS", ""), ","),
     _ = spawn(fun() -> [net_kernel:connect_node(list_to_atom(Peer)) || Peer <- Late] end),
@@ -34,6 +38,9 @@ supervise(Starter) ->
     Monitor = monitor(process, Pid),
     receive {'DOWN', Monitor, process, Pid, _} -> supervise(Starter) end.
 
+init(joins) ->
+    Join = #{id => join, start => {?MODULE, start_join, []}, restart => temporary},
+    {ok, {#{strategy => simple_one_for_one}, [Join]}};
 init([]) ->
     {ok, _} = mnesia:subscribe(system),
     ok = net_kernel:monitor_nodes(true),
@@ -67,8 +74,18 @@ handle_info(_Other, State) ->
     {noreply, State}.
 
 join(Peers, State) ->
-    Join = spawn_monitor(fun() -> exit(try ensure(Peers), joined catch _:Reason -> Reason end) end),
-    State#{join := Join, peers := Peers, again := false}.
+    {ok, Join} = supervisor:start_child(?JOINS, [fun() -> ensure(Peers) end]),
+    Monitor = monitor(process, Join),
+    Join ! go,
+    State#{join := {Join, Monitor}, peers := Peers, again := false}.
+
+%% Not linked to whoever asked for it, as in LiveStash.
+-spec start_join(fun(() -> ok)) -> {ok, pid()}.
+start_join(Join) ->
+    {ok, spawn_link(fun() ->
+        receive go -> ok end,
+        exit(try Join(), joined catch _:Reason -> Reason end)
+    end)}.
 
 repair(Master, #{repairs := Left} = State) ->
     try

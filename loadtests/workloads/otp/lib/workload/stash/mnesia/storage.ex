@@ -20,15 +20,20 @@ defmodule Workload.Stash.Mnesia.Storage do
   # repairs_left: nil unless a repair goes on.
   defstruct join: nil, peers: [], again?: false, repairs_left: nil
 
-  @doc "The name of the supervisor that this process runs its joins under."
+  @doc """
+  The name of the supervisor of the joins, which outlive this process. LiveStash's, because tools outside of the
+  application look for it.
+  """
   @spec tasks() :: atom()
-  def tasks, do: __MODULE__.Tasks
+  def tasks, do: LiveStash.Adapters.Mnesia.TaskSupervisor
 
   @doc false
   def start_link(_opts), do: GenServer.start_link(__MODULE__, nil, name: __MODULE__)
 
   @impl true
   def init(nil) do
+    # Running already, unless whoever restarts it has ended this process.
+    :ok = :mnesia.start()
     {:ok, _node} = :mnesia.subscribe(:system)
     :ok = :net_kernel.monitor_nodes(true)
     Table.ensure(Node.list())
