@@ -58,7 +58,7 @@ func refusedPodMonitor(t *testing.T) {
 		spec.Monitoring.PodMonitor.Enabled = true
 		spec.Monitoring.PodMonitor.Labels = map[string]string{"release": "no label!"}
 	})
-	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonAPIError, "applying PodMonitor shop", "a valid label")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonInvalidSpec, "spec.monitoring.podMonitor.labels: ", "a valid label")
 	newImage(t, cluster, "ghcr.io/acme/shop:2")
 	acted(t, cluster, "a", "b")
 	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)

@@ -29,6 +29,18 @@ var origins = []struct{ field, from string }{
 	{"metadata.annotations", "spec.http.service.annotations"},
 }
 
+// kindOrigins are where those of other kinds come from, whatever their names.
+var kindOrigins = []struct{ kind, field, from string }{
+	{"Job", "", "spec.rollout.before"},
+	{"NetworkPolicy", "spec.egress", "spec.networkPolicy.egress.allow"},
+	{"PodMonitor", "metadata.labels", "spec.monitoring.podMonitor.labels"},
+	{"PodMonitor", "", "spec.monitoring.podMonitor"},
+	{"Certificate", "", "spec.clustering.tls.issuerRef"},
+	{"Redis", "", "spec.redis.operator"},
+	{"RedisReplication", "", "spec.redis.operator"},
+	{"PersistentVolumeClaim", "", "spec.redis.managed.persistence"},
+}
+
 // What the API server says of a field that only newer ones know, and of a text that it cannot read, without saying which.
 const (
 	fieldUnknown = "field not declared in schema"
@@ -75,11 +87,13 @@ func inWordsOfSpec(c *v1alpha1.LiveStashCluster, err error) error {
 
 // originOf is the field of the spec that the field of a child is made of. Empty: it is the operator's.
 func originOf(c *v1alpha1.LiveStashCluster, child *metav1.StatusDetails, field string) string {
-	switch {
-	case child.Name == redis.Name(c):
+	for _, origin := range kindOrigins {
+		if child.Kind == origin.kind && strings.HasPrefix(field, origin.field) && child.Name != redis.Name(c) {
+			return origin.from
+		}
+	}
+	if child.Name == redis.Name(c) {
 		return "spec.redis.managed"
-	case child.Kind == "Job":
-		return "spec.rollout.before"
 	}
 	for _, origin := range origins {
 		if strings.HasPrefix(field, origin.field) {

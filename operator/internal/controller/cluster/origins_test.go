@@ -40,6 +40,26 @@ func TestInWordsOfSpec(t *testing.T) {
 			refused("StatefulSet", "shop-redis", template.Child("spec", "nodeSelector")), v1alpha1.ReasonInvalidSpec,
 			`spec.redis.managed: Invalid value: "x": it is wrong (spec.template.spec.nodeSelector of StatefulSet shop-redis)`,
 		},
+		"a Redis that redis-operator runs": {
+			refused("RedisReplication", "shop-redis-op", field.NewPath("spec", "clusterSize")), v1alpha1.ReasonInvalidSpec,
+			`spec.redis.operator: Invalid value: "x": it is wrong (spec.clusterSize of RedisReplication shop-redis-op)`,
+		},
+		"a port that pods may connect to": {
+			refused("NetworkPolicy", "shop", field.NewPath("spec", "egress").Index(3)), v1alpha1.ReasonInvalidSpec,
+			`spec.networkPolicy.egress.allow: Invalid value: "x": it is wrong (spec.egress[3] of NetworkPolicy shop)`,
+		},
+		"who reaches the pods": {
+			refused("NetworkPolicy", "shop", field.NewPath("spec", "ingress").Index(0)), v1alpha1.ReasonAPIError,
+			`applying it: NetworkPolicy "shop" is invalid: spec.ingress[0]: Invalid value: "x": it is wrong`,
+		},
+		"an issuer": {
+			refused("Certificate", "shop-distribution-issued", field.NewPath("spec", "issuerRef")), v1alpha1.ReasonInvalidSpec,
+			`spec.clustering.tls.issuerRef: Invalid value: "x": it is wrong (spec.issuerRef of Certificate shop-distribution-issued)`,
+		},
+		"a volume": {
+			refused("PersistentVolumeClaim", "shop-redis-data", field.NewPath("spec", "resources")), v1alpha1.ReasonInvalidSpec,
+			`spec.redis.managed.persistence: Invalid value: "x": it is wrong (spec.resources of PersistentVolumeClaim shop-redis-data)`,
+		},
 		"a field that cannot change": {
 			refused("StatefulSet", "shop", field.NewPath("spec")), v1alpha1.ReasonAPIError,
 			`applying it: StatefulSet "shop" is invalid: spec: Invalid value: "x": it is wrong`,
