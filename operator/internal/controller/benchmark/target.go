@@ -154,22 +154,22 @@ func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {
 		name = reference.Name
 	}
 	err := r.Get(ctx, client.ObjectKey{Namespace: p.benchmark.Namespace, Name: name}, cluster)
-	switch {
-	case apierrors.IsNotFound(err) && p.seen.Over():
-		return nil
-	case apierrors.IsNotFound(err) && p.seen.Made:
-		sentence := fmt.Sprintf("LiveStashCluster %s was deleted while the run went on.", name)
-		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonMissing, sentence)
-		return r.end(ctx, p, loadtest.Errored(sentence))
-	case apierrors.IsNotFound(err) && reference != nil:
-		sentence := fmt.Sprintf("There is no LiveStashCluster %s in namespace %s: make it, or make a new LiveStashBenchmark with another "+
-			"spec.target.clusterRef.name", name, p.benchmark.Namespace)
-		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonMissing, sentence)
-		return p.wait("%s: %s", p.row.Name, sentence)
-	case apierrors.IsNotFound(err):
-		return r.makeFleet(ctx, p)
-	case err != nil:
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking up LiveStashCluster %s: %w", name, err)
+	}
+	found := err == nil
+	if missing := missingTarget(p, cluster, name, found); missing != "" {
+		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonMissing, missing)
+		if p.seen.Made {
+			return r.end(ctx, p, loadtest.Errored(missing))
+		}
+		return p.wait("%s: %s", p.row.Name, missing)
+	}
+	switch {
+	case !found && p.seen.Over():
+		return nil
+	case !found:
+		return r.makeFleet(ctx, p)
 	case reference == nil && !metav1.IsControlledBy(cluster, p.benchmark):
 		return r.end(ctx, p, loadtest.Errored(fmt.Sprintf(
 			"LiveStashCluster %s exists and does not belong to this benchmark: delete it, or give the LiveStashBenchmark another name.", name)))
@@ -181,6 +181,27 @@ func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {
 		p.bases = []string{fleet.ServiceURL(cluster, inputs)}
 	}
 	return nil
+}
+
+// missingTarget says why there is no fleet that could be measured: none of that name, or one that is told to go, which may take long. Empty:
+// there is one, or the benchmark makes it.
+func missingTarget(p *pass, cluster *v1alpha1.LiveStashCluster, name string, found bool) string {
+	leaves := found && !cluster.DeletionTimestamp.IsZero()
+	isOwn := p.benchmark.Spec.Target.ClusterRef == nil
+	switch {
+	case found && !leaves, p.seen.Over():
+		return ""
+	case p.seen.Made:
+		return fmt.Sprintf("LiveStashCluster %s was deleted while the run went on.", name)
+	case leaves && isOwn:
+		return fmt.Sprintf("a LiveStashCluster %s is there and is being deleted", name)
+	case leaves:
+		return fmt.Sprintf("LiveStashCluster %s is being deleted: make it again", name)
+	case isOwn:
+		return ""
+	}
+	return fmt.Sprintf("There is no LiveStashCluster %s in namespace %s: make it, or make a new LiveStashBenchmark with another spec.target.clusterRef.name",
+		name, p.benchmark.Namespace)
 }
 
 func (r *Reconciler) makeFleet(ctx context.Context, p *pass) error {

@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -49,6 +51,37 @@ func TestTargetThatComesAndGoes(t *testing.T) {
 		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
 	}
 	targetSays(t, b, metav1.ConditionFalse, "shop was deleted")
+}
+
+// A fleet that is told to go, and waits for something before it does, as with `kubectl delete --cascade=foreground`, is none any more: no
+// run begins on it, and one that has begun ends at once.
+func TestTargetThatIsBeingDeleted(t *testing.T) {
+	for name, begun := range map[string]bool{"before the run": false, "in the middle": true} {
+		t.Run(name, func(t *testing.T) {
+			space := suite.Namespace(t, api)
+			shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop", Finalizers: []string{"example.com/wait"}}}
+			shop.Spec.Image, shop.Spec.Adapter, shop.Spec.TTL = fleetImage, v1alpha1.AdapterETS, &metav1.Duration{Duration: 10 * time.Second}
+			suite.Must(t, api.Create(t.Context(), shop))
+			t.Cleanup(func() { _ = api.Patch(context.Background(), shop, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))) })
+			serves(t, shop)
+			if !begun {
+				suite.Must(t, api.Delete(t.Context(), shop))
+			}
+			b := newBenchmark(t, space, "late", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+				spec.Target = v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: "shop"}}
+			})
+			if !begun {
+				targetSays(t, b, metav1.ConditionFalse, "LiveStashCluster shop is being deleted: make it again")
+				return
+			}
+			testRunOf(t, b)
+			suite.Must(t, api.Delete(t.Context(), shop))
+			if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "LiveStashCluster shop was deleted while the run went on") {
+				t.Errorf("the run is %s because %q", row.Verdict, row.Message)
+			}
+			targetSays(t, b, metav1.ConditionFalse, "shop was deleted")
+		})
+	}
 }
 
 // Nothing of a run outlives it, whatever is to become of the user's own fleet.
