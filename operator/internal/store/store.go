@@ -1,6 +1,7 @@
 // Package store holds what each LiveStash adapter needs from Kubernetes, one file per adapter. Whoever makes or watches fleets asks it
-// and does not tell adapters apart. Two others do: the rules of the API (operator/api), which know Redis and BrowserMemory by name, and
-// the load tests' reports (operator/internal/loadtest), which have a colour and a sentence for each.
+// and does not tell adapters apart. Others do: the rules of the API (operator/api), which know Redis and BrowserMemory by name, the load
+// tests' reports (operator/internal/loadtest), which have a colour and a sentence for each, and the advice of kubectl livestash
+// (operator/internal/cli), which has its own. Whoever loses the volume of a Redis is asked for that word (store_change.go).
 package store
 
 import (

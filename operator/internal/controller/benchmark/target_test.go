@@ -62,7 +62,9 @@ func TestTargetThatIsBeingDeleted(t *testing.T) {
 			shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop", Finalizers: []string{"example.com/wait"}}}
 			shop.Spec.Image, shop.Spec.Adapter, shop.Spec.TTL = fleetImage, v1alpha1.AdapterETS, &metav1.Duration{Duration: 10 * time.Second}
 			suite.Must(t, api.Create(t.Context(), shop))
-			t.Cleanup(func() { _ = api.Patch(context.Background(), shop, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))) })
+			t.Cleanup(func() {
+				_ = api.Patch(context.Background(), shop, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))
+			})
 			serves(t, shop)
 			if !begun {
 				suite.Must(t, api.Delete(t.Context(), shop))

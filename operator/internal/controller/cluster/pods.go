@@ -43,8 +43,8 @@ func firstTrouble(pods []corev1.Pod) string {
 	return ""
 }
 
-// podTrouble says why a pod does not get on; empty when it does. Of crash loops and images it leaves out the kubelet's words, whose
-// counters would cause a write each; the scheduler's words, and the kubelet's for other reasons, are told as they are.
+// podTrouble says why a pod does not get on; empty when it does. The scheduler's words are told as they are. The kubelet's are not: they
+// may quote the value of a variable, and have counters that would cause a write each. See advice for the few that are.
 func podTrouble(pod *corev1.Pod) string {
 	if !pod.DeletionTimestamp.IsZero() {
 		return ""

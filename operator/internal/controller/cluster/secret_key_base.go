@@ -10,6 +10,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // holdSecretKeyBase ends the pass before anything is written when SECRET_KEY_BASE is another than the fleet's and nobody has said that
@@ -23,7 +24,7 @@ func (r *Reconciler) holdSecretKeyBase(_ context.Context, p *pass) error {
 		return nil
 	}
 	cost := "every cookie and token that is signed with the one before, so that users are logged out"
-	if c.Spec.Adapter != v1alpha1.AdapterNone {
+	if store.For(c).Recovers() {
 		cost = fmt.Sprintf("all stashes (adapter %s), which nobody can read or find without the one before, and %s", c.Spec.Adapter, cost)
 	}
 	if c.Spec.AcceptLossOf == c.Spec.Adapter {

@@ -172,6 +172,16 @@ func (l *lines) failures(object client.Object) []string {
 	})
 }
 
+// mistakes are the lines at level info that speak of an object and give that reason.
+func (l *lines) mistakes(object client.Object, reason string) []string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool {
+		return !strings.Contains(line, fmt.Sprintf("%q:%q", "namespace", object.GetNamespace())) || !strings.Contains(line, fmt.Sprintf("%q:%q", "name", object.GetName())) ||
+			!strings.Contains(line, `"level":"info"`) || !strings.Contains(line, fmt.Sprintf("%q:%q", "reason", reason))
+	})
+}
+
 // with are the lines that have a text in them.
 func (l *lines) with(text string) []string {
 	l.mutex.Lock()

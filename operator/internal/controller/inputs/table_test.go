@@ -216,6 +216,11 @@ func (c inputCase) await(t *testing.T, object *unstructured.Unstructured, want e
 	for _, line := range logs.failures(object) {
 		t.Errorf("a mistake of a user is an error in the log:\n%s", line)
 	}
+	if want.Type == v1alpha1.ConditionReconcileSucceeded && want.Status == "" && want.Reason != v1alpha1.ReasonPaused {
+		if lines := logs.mistakes(object, want.Reason); len(lines) != 1 {
+			t.Errorf("a mistake of a user is one line in the log, not %d:\n%s", len(lines), strings.Join(lines, "\n"))
+		}
+	}
 }
 
 // limit is within which time a condition must say it. No watch of the operator takes longer than seconds.
