@@ -115,6 +115,12 @@ func (m *member) unstarted() bool {
 	return !podReady(m.Pod)
 }
 
+// restarts is whether the application is told to stop in a pod that stays. That is the first that is to be known of a liveness probe that
+// fails: the kubelet counts its failures in events alone, and a restart is in the status when it is over.
+func (m *member) restarts() bool {
+	return m.agentPort != 0 && m.answer.Err == nil && m.answer.Status.Draining && !m.terminating()
+}
+
 // unable says why a pod cannot keep its users' state now, nor take that of others, as the rest of a sentence that begins with
 // its name. Empty: it can.
 func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
@@ -123,6 +129,8 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 		return "should have stopped long ago, and its node does not say that it has"
 	case m.terminating():
 		return "is stopping"
+	case m.restarts():
+		return "was told to stop, and nobody has deleted it: a probe that fails has its container started anew (spec.probes.liveness, spec.probes.startup), " + seePod(m.Pod)
 	case !podReady(m.Pod):
 		return o.unready(c, m)
 	case m.agentPort == 0:
@@ -135,8 +143,6 @@ func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 	status := m.answer.Status
 	missing := missingPods(m.answer, o.ready)
 	switch {
-	case status.Draining:
-		return "is being drained"
 	case !status.Ready:
 		return "says: " + status.Reason
 	case !status.Store.Ready:

@@ -48,10 +48,13 @@ func TestUnable(t *testing.T) {
 		"stopping for long": {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(-goneAfter)) }, "is stopping"},
 		"on a dead node": {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(-goneAfter-time.Second)) },
 			"should have stopped long ago, and its node does not say that it has"},
-		"no agent":                      {v1alpha1.AdapterETS, func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} }, ""},
-		"silent":                        {v1alpha1.AdapterETS, func(m *member) { m.answer.Err = errors.New("nobody is there") }, "does not answer: nobody is there"},
-		"not asked yet":                 {v1alpha1.AdapterETS, func(m *member) { m.answer = observe.Answer{} }, "has not told yet how it is"},
-		"drained":                       {v1alpha1.AdapterETS, func(m *member) { m.answer.Status.Draining, m.answer.Status.Ready = true, false }, "is being drained"},
+		"no agent":      {v1alpha1.AdapterETS, func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} }, ""},
+		"silent":        {v1alpha1.AdapterETS, func(m *member) { m.answer.Err = errors.New("nobody is there") }, "does not answer: nobody is there"},
+		"not asked yet": {v1alpha1.AdapterETS, func(m *member) { m.answer = observe.Answer{} }, "has not told yet how it is"},
+		"restarted by its kubelet": {v1alpha1.AdapterETS, func(m *member) {
+			m.Namespace, m.Status.Conditions = "web", nil
+			m.answer.Status.Draining, m.answer.Status.Ready = true, false
+		}, "was told to stop, and nobody has deleted it: a probe that fails has its container started anew (spec.probes.liveness, spec.probes.startup), see `kubectl describe pod -n web shop-0`"},
 		"not ready by its agent's word": {v1alpha1.AdapterETS, func(m *member) { m.answer.Status.Ready, m.answer.Status.Reason = false, "It boots." }, "says: It boots."},
 		"without its store":             {v1alpha1.AdapterRedis, func(m *member) { m.answer.Status.Store = agentclient.Store{Reason: "Refused."} }, "has no store: Refused."},
 		"without a peer":                {v1alpha1.AdapterETS, misses("shop-2"), "does not see shop-2"},
