@@ -368,7 +368,7 @@ const (
 type BenchmarkRunnerTemplate struct {
 	// image with k6 and the scenarios. Default: the operator's setting, the image that is released with it.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a k6 image without spaces, for example ghcr.io/livestash-dev/livestash-k6:0.1.0"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]+$')",message="image must be the reference of a k6 image in ASCII and without spaces, for example ghcr.io/livestash-dev/livestash-k6:0.1.0"
 	// +optional
 	Image string `json:"image,omitempty"`
 

@@ -68,7 +68,7 @@ type LiveStashClusterSpec struct {
 	// image is the container image of an Elixir release (`mix release`, for example one made by
 	// `mix phx.gen.release --docker`). Its own command is run. Changing it rolls the fleet.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of an Elixir release image without spaces, for example ghcr.io/acme/shop:1.4.2"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]+$')",message="image must be the reference of an Elixir release image in ASCII and without spaces, for example ghcr.io/acme/shop:1.4.2"
 	// +required
 	Image string `json:"image"`
 

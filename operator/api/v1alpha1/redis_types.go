@@ -33,7 +33,7 @@ type ManagedRedis struct {
 	// image of a Redis server, or of one that speaks like it, such as Valkey. It must have redis-server, redis-cli and sh.
 	// Without persistence it must know FAILOVER, as Redis 6.2 and Valkey do. Default: that of the operator's flag --redis-image, docker.io/valkey/valkey.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a Redis or Valkey image without spaces"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]+$')",message="image must be the reference of a Redis or Valkey image in ASCII and without spaces"
 	// +optional
 	Image string `json:"image,omitempty"`
 
@@ -114,7 +114,7 @@ type RedisExporter struct {
 
 	// image of redis_exporter. Default: that of the operator's flag --redis-exporter-image, docker.io/oliver006/redis_exporter.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a redis_exporter image without spaces"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]+$')",message="image must be the reference of a redis_exporter image in ASCII and without spaces"
 	// +optional
 	Image string `json:"image,omitempty"`
 }
@@ -145,13 +145,13 @@ type OperatedRedis struct {
 	// image of the Redis servers, for example of quay.io/opstree/redis. It must suit the redis-operator that is installed. There is no
 	// default: you choose a version, and renew it when holes in it become known.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="image must be the reference of a Redis image without spaces"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]+$')",message="image must be the reference of a Redis image in ASCII and without spaces"
 	// +optional
 	Image string `json:"image,omitempty"`
 
 	// sentinelImage is the image of the Sentinels, for example of quay.io/opstree/redis-sentinel. Needed with mode Replication, no default.
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^ \\t\\n]+$')",message="sentinelImage must be the reference of a Redis image without spaces"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]+$')",message="sentinelImage must be the reference of a Redis image in ASCII and without spaces"
 	// +optional
 	SentinelImage string `json:"sentinelImage,omitempty"`
 

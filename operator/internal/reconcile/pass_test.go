@@ -36,6 +36,18 @@ func TestRunEndsWithTheFirstStepThatFails(t *testing.T) {
 	}
 }
 
+// What hindered a pass may be over at any time, however often it has hindered one.
+func TestBackoffEnds(t *testing.T) {
+	backoff, shop := Backoff(), ctrl.Request{}
+	var longest time.Duration
+	for range 100 {
+		longest = max(longest, backoff.When(shop))
+	}
+	if longest != 30*time.Second {
+		t.Errorf("a pass is put off by up to %s", longest)
+	}
+}
+
 func TestEnd(t *testing.T) {
 	children := schema.GroupResource{Resource: "services"}
 	terminating := apierrors.NewForbidden(children, "shop", errBroken)
