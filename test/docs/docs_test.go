@@ -138,3 +138,21 @@ func TestEveryDefinitionIsRemoved(t *testing.T) {
 		}
 	}
 }
+
+// What becomes of stashes when the managed Redis is full is told alike wherever it is told, and is how Redis is set.
+func TestAFullRedisIsToldAlike(t *testing.T) {
+	if !strings.Contains(page(t, "operator", "internal", "render", "redis", "redis.go"), "\nmaxmemory-policy volatile-ttl\n") {
+		t.Error("the managed Redis drops other stashes than the pages say")
+	}
+	for path, told := range map[string]string{
+		"docs/how-to/redis.md":                                 "the stashes go that would end first",
+		"docs/concepts.md":                                     "drops first what ends first",
+		"docs/runbooks/LiveStashRedisMemoryNearLimit.md":       "drops the stashes that would end first",
+		"charts/livestash-observability/rules/livestash.yaml":  "drops those that would end first",
+		"charts/livestash-observability/dashboards/fleet.json": "drops the stashes that would end first",
+	} {
+		if text := strings.Join(strings.Fields(text(t, path)), " "); !strings.Contains(text, told) {
+			t.Errorf("%s does not say %q", path, told)
+		}
+	}
+}
