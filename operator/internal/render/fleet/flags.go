@@ -30,11 +30,18 @@ func ForeignFlagAdvice(variable, flag string) string {
 	return fmt.Sprintf("sets %s in the variable %s: the operator sets the node name, the cookie and the ports (spec.clustering), and code to evaluate belongs in the release; remove that flag", flag, variable)
 }
 
-// checkFlags refuses such flags in spec.env. In what spec.env names, whoever reads it looks for them.
+// checkFlags refuses such flags in spec.env, also in a variable that another one takes in as $(NAME). In what spec.env names, whoever reads
+// it looks for them.
 func checkFlags(c *v1alpha1.LiveStashCluster) error {
 	for _, env := range c.Spec.Env {
-		if flag := ForeignFlag(env.Value); TakesFlags(env.Name) && flag != "" {
-			return render.SpecErrorf("spec.env %s", ForeignFlagAdvice(env.Name, flag))
+		if !TakesFlags(env.Name) {
+			continue
+		}
+		for _, part := range c.Spec.Env {
+			isPart := part.Name == env.Name || strings.Contains(env.Value, "$("+part.Name+")")
+			if flag := ForeignFlag(part.Value); isPart && flag != "" {
+				return render.SpecErrorf("spec.env %s", ForeignFlagAdvice(env.Name, flag))
+			}
 		}
 	}
 	return nil

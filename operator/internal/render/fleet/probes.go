@@ -40,19 +40,23 @@ func portOpen() corev1.ProbeHandler {
 
 // checkProbes refuses probes of ports that no container has: the kubelet takes those for failed, and a liveness probe then restarts a pod
 // that serves. A name must be one of the application's own container; a number may be a sidecar's.
-func checkProbes(pod *corev1.PodSpec) error {
-	app := pod.Containers[0]
+func checkProbes(c *v1alpha1.LiveStashCluster, pod *corev1.PodSpec) error {
+	app, own := pod.Containers[0], ptr.Deref(c.Spec.Probes, v1alpha1.ProbesSpec{})
 	for _, probe := range []struct {
-		field string
-		of    *corev1.Probe
-	}{{"startup", app.StartupProbe}, {"readiness", app.ReadinessProbe}, {"liveness", app.LivenessProbe}} {
+		field   string
+		of, own *corev1.Probe
+	}{{"startup", app.StartupProbe, own.Startup}, {"readiness", app.ReadinessProbe, own.Readiness}, {"liveness", app.LivenessProbe, own.Liveness}} {
 		port, asks := probedPort(probe.of)
+		field := "spec.probes." + probe.field
+		if probe.own == nil {
+			field = "spec.podTemplate.spec, in the " + probe.field + "Probe of the container app,"
+		}
 		switch {
 		case !asks:
 		case port.Type == intstr.String && !slices.ContainsFunc(app.Ports, func(one corev1.ContainerPort) bool { return one.Name == port.StrVal }):
-			return render.SpecErrorf("spec.probes.%s asks the port %s, which the container app does not have: name http, or a port of spec.podTemplate.spec, or give its number", probe.field, port.StrVal)
+			return render.SpecErrorf("%s asks the port %s, which the container app does not have: name http, or a port of spec.podTemplate.spec, or give its number", field, port.StrVal)
 		case port.Type == intstr.Int && !hasPort(pod, port.IntVal):
-			return render.SpecErrorf("spec.probes.%s asks the port %d, which no container of the pod has: correct it, or add it to the ports of the container app in spec.podTemplate.spec", probe.field, port.IntVal)
+			return render.SpecErrorf("%s asks the port %d, which no container of the pod has: correct it, or add it to the ports of the container app in spec.podTemplate.spec", field, port.IntVal)
 		}
 	}
 	return nil

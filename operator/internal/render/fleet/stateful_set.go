@@ -26,7 +26,7 @@ func StatefulSet(c *v1alpha1.LiveStashCluster, in render.Inputs) (*appsv1.Statef
 	if err != nil {
 		return nil, err
 	}
-	if err := checkProbes(&template.Spec); err != nil {
+	if err := checkProbes(c, &template.Spec); err != nil {
 		return nil, err
 	}
 	metadata := render.ObjectMeta(c, c.Name)
