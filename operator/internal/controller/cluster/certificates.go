@@ -226,7 +226,7 @@ func (r *Reconciler) ensureIssuedCertificate(ctx context.Context, p *pass, certi
 	}
 	return &reconcile.Problem{
 		Reason: v1alpha1.ReasonCertificateMissing,
-		Message: fmt.Sprintf("cert-manager has not made Secret %s yet: if it stays away, see `kubectl describe certificate -n %s %s`",
+		Message: fmt.Sprintf("cert-manager has not made Secret %s yet (spec.clustering.tls.issuerRef): if it stays away, see `kubectl describe certificate -n %s %s`",
 			tls.SecretName(c), c.Namespace, certificate.GetName()),
 		Watched: true,
 	}

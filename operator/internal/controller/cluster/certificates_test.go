@@ -266,7 +266,7 @@ func TestCertificateOfCertManager(t *testing.T) {
 	}
 
 	serveCertificates(t)
-	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCertificateMissing)
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCertificateMissing, "spec.clustering.tls.issuerRef", "kubectl describe certificate")
 	certificate := &unstructured.Unstructured{}
 	certificate.SetGroupVersionKind(tls.CertificateKind)
 	certificate.SetNamespace(cluster.Namespace)
