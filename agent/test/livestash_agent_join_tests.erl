@@ -74,15 +74,16 @@ both(How, Name, Other, Vms) ->
 %% LiveStash's join, which runs in a process of its own, has found two tables and is about to drop its own. By then it has
 %% the fleet's.
 late_decision() ->
-    [Name | Others] = lists:reverse(names()),
+    Names = [Name | Others] = lists:reverse(names()),
     Vms = fleet(Others),
-    Vm = boot(Name, alone, Names = [Name | Others]),
+    Vm = boot(Name, alone, Names),
     Joins = 'Elixir.LiveStash.Adapters.Mnesia.TaskSupervisor',
     eventually(fun() -> call(Vm, livestash_agent_store, mnesia_loaded, []) end),
     {ok, Join} = call(Vm, supervisor, start_child, [Joins, [fun drop_late/0]]),
     call(Vm, erlang, send, [Join, go]),
     [true = call(Vm, net_kernel, connect_node, [node_name(Other)]) || Other <- Others],
-    joined(All = Vms#{Name => Vm}),
+    All = Vms#{Name => Vm},
+    joined(All),
     timer:sleep(?LATE),
     ?assertEqual([?ROWS || _ <- Names], [rows(Each) || Each <- maps:values(All)]),
     [stop(Each) || Each <- maps:values(All)].
