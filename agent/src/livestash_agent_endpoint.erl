@@ -1,5 +1,7 @@
 %% How are this node's web endpoints stopped without a herd of reconnects? Finds them, closes their sockets and
-%% long-polling sessions in batches, and then stops the endpoints alone: stashes, PubSub and the cluster go on.
+%% long-polling sessions in batches, and then stops what serves in them, and nothing else: stashes, PubSub and the cluster go on,
+%% and so does the endpoint's configuration. Processes of the application that broadcast through an endpoint need it, would crash
+%% without it again and again, and take the application and its stashes with them.
 %%
 %% An endpoint is a process that is registered by the name of a module that exports '__sockets__'/0, as all of Phoenix's
 %% are, whatever application, supervisor or wrapper they are in.
@@ -51,8 +53,8 @@ close(Endpoints, Options) ->
     Late = sweep(Endpoints, Transports, ?SWEEPS),
     length(Transports) + length(Late).
 
-%% Stops the endpoints and nothing else, all at once. Returns the modules of those that have not stopped in time: they
-%% were ended by force. Either way nothing below them lives when this returns, so no page can write a stash any more.
+%% Stops the endpoints' children and nothing else, of all endpoints at once. Returns the modules of the endpoints that have not
+%% stopped in time: they were ended by force, as a whole. Either way none that could write a stash lives below one when this returns.
 -spec stop([endpoint()], Milliseconds :: non_neg_integer()) -> [module()].
 stop([], _Within) ->
     [];
@@ -61,14 +63,26 @@ stop(Endpoints, Within) ->
     Before = processes(Endpoints),
     livestash_agent_transport:cut_polls(Before),
     [exit(Session, shutdown) || {session, Session} <- livestash_agent_transport:sessions()],
-    [spawn(fun() -> terminate(Endpoint) end) || Endpoint <- Endpoints],
-    Left = await_ended([Pid || #endpoint{pid = Pid} <- Endpoints], Deadline),
-    Late = [Endpoint || #endpoint{pid = Pid} = Endpoint <- Endpoints, lists:member(Pid, Left)],
-    kill(livestash_agent_transport:by_worth(Before ++ processes(Late))),
+    Stops = [{Endpoint, fun() -> stop_children(Endpoint) end} || Endpoint <- Endpoints],
+    Stopped = [Endpoint || {Endpoint, {ok, _}} <- livestash_agent_tasks:run(Stops, Within - Within div 4)],
+    Busy = Endpoints -- Stopped,
+    [spawn(fun() -> terminate(Endpoint) end) || Endpoint <- Busy],
+    Left = await_ended([Pid || #endpoint{pid = Pid} <- Busy], Deadline),
+    Late = [Endpoint || #endpoint{pid = Pid} = Endpoint <- Busy, lists:member(Pid, Left)],
+    Kept = lists:flatmap(fun kept/1, Stopped),
+    kill(livestash_agent_transport:by_worth(Before ++ processes(Late)) -- Kept),
     [Module || #endpoint{module = Module} <- Late].
 
-%% Its parent may be busy for long. It then comes to this before it hears of the endpoint's end by force, and does not
-%% start it again.
+stop_children(#endpoint{pid = Pid} = Endpoint) ->
+    Kept = kept(Endpoint),
+    [ok = supervisor:terminate_child(Pid, Id) || {Id, Child, _, _} <- supervisor:which_children(Pid), not lists:member(Child, Kept)].
+
+%% The supervisor, and who owns the table of the configuration, which has the endpoint's name.
+kept(#endpoint{module = Module, pid = Pid}) ->
+    [Pid, ets:info(Module, owner)].
+
+%% A child of the endpoint, or its parent, may be busy for long. The parent then comes to this before it hears of the endpoint's end
+%% by force, and does not start it again.
 terminate(#endpoint{module = Module, pid = Pid}) ->
     try
         Parent = livestash_agent_transport:parent(Pid),

@@ -107,6 +107,10 @@ role(Test, slow) ->
     receive
         finish -> ok
     end;
+role(Test, {config, Module}) ->
+    Module = ets:new(Module, [named_table]),
+    true = ets:insert(Module, {pubsub_server, name}),
+    role(Test, plain);
 role(Test, plain) ->
     Test ! ready,
     idle(Test).
@@ -175,6 +179,7 @@ all_test_() ->
      || Test <- [
             fun no_endpoint/0,
             fun all_endpoints_are_found_and_only_they_stop/0,
+            fun configuration_stays/0,
             fun busy_supervisors_hide_nothing/0,
             fun endpoint_that_does_not_stop_in_time_is_ended_by_force/0,
             fun endpoint_of_a_busy_supervisor_is_not_started_again/0,
@@ -193,29 +198,37 @@ no_endpoint() ->
     end).
 
 all_endpoints_are_found_and_only_they_stop() ->
-    [Two, Three, Four, Five] = [module(M) || M <- [endpoint_two, endpoint_three, endpoint_four, endpoint_five]],
-    Dynamic = supervisor(dynamic, nameless, simple_one_for_one, [endpoint(none, Three, [])]),
+    Modules = [Two, Three, Four, Five] = [module(M) || M <- [endpoint_two, endpoint_three, endpoint_four, endpoint_five]],
+    Serving = [worker(server, plain)],
+    Dynamic = supervisor(dynamic, nameless, simple_one_for_one, [endpoint(none, Three, Serving)]),
     %% As SiteEncrypt's: it has the endpoint's name in its own place, and a supervisor of its own.
-    Wrapped = supervisor(Four, site_encrypt, one_for_all, [endpoint(Four, []), worker(certifier, plain)]),
+    Wrapped = supervisor(Four, site_encrypt, one_for_all, [endpoint(Four, Serving), worker(certifier, plain)]),
     Tree = [
-        endpoint(?MODULE, []),
-        supervisor(a, [supervisor(b, [endpoint(another_id, Two, []), worker(w, plain)])]),
+        endpoint(?MODULE, Serving),
+        supervisor(a, [supervisor(b, [endpoint(another_id, Two, Serving), worker(w, plain)])]),
         Dynamic,
         Wrapped
     ],
     with_application(Tree, fun() ->
-        with_application(umbrella, [endpoint(Five, [])], fun() ->
-            {ok, Third} = supervisor:start_child(pid(dynamic, top(fake)), []),
+        with_application(umbrella, [endpoint(Five, Serving)], fun() ->
+            {ok, _} = supervisor:start_child(pid(dynamic, top(fake)), []),
             Certifier = pid(certifier, whereis(site_encrypt)),
             Endpoints = livestash_agent_endpoint:find(),
             ?assertEqual(5, length(Endpoints)),
             ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000)),
-            ?assertEqual([], livestash_agent_endpoint:find()),
-            ?assertNot(is_process_alive(Third)),
+            ?assertEqual([undefined || _ <- Endpoints], [pid(server, whereis(Module)) || Module <- [?MODULE | Modules]]),
             ?assert(is_process_alive(Certifier)),
-            ?assertMatch({?MODULE, undefined, _, _}, lists:keyfind(?MODULE, 1, supervisor:which_children(top(fake)))),
-            ?assertEqual(3, length([Pid || {_, Pid, _, _} <- supervisor:which_children(top(fake)), is_pid(Pid)]))
+            ?assertEqual(4, length([Pid || {_, Pid, _, _} <- supervisor:which_children(top(fake)), is_pid(Pid)])),
+            ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000))
         end)
+    end).
+
+%% Whoever broadcasts reads it, in a table of the endpoint's name.
+configuration_stays() ->
+    with_application([endpoint(?MODULE, [worker(config, {config, ?MODULE}), worker(server, plain)])], fun() ->
+        ?assertEqual([], livestash_agent_endpoint:stop(livestash_agent_endpoint:find(), 10000)),
+        ?assertEqual([{pubsub_server, name}], ets:lookup(?MODULE, pubsub_server)),
+        ?assertEqual(undefined, pid(server, whereis(?MODULE)))
     end).
 
 %% Each would be asked for a second by whoever goes down from the top.
@@ -243,7 +256,7 @@ endpoint_that_does_not_stop_in_time_is_ended_by_force() ->
 endpoint_of_a_busy_supervisor_is_not_started_again() ->
     with_application([supervisor(parent, [endpoint(?MODULE, [])])], fun() ->
         Parent = pid(parent, top(fake)),
-        ok = sys:suspend(Parent),
+        [ok = sys:suspend(Supervisor) || Supervisor <- [Parent, whereis(?MODULE)]],
         ?assertEqual([?MODULE], livestash_agent_endpoint:stop(livestash_agent_endpoint:find(), 50)),
         ?assertEqual([], livestash_agent_endpoint:find()),
         ok = sys:resume(Parent),
