@@ -87,13 +87,13 @@ func inWordsOfSpec(c *v1alpha1.LiveStashCluster, err error) error {
 
 // originOf is the field of the spec that the field of a child is made of. Empty: it is the operator's.
 func originOf(c *v1alpha1.LiveStashCluster, child *metav1.StatusDetails, field string) string {
-	for _, origin := range kindOrigins {
-		if child.Kind == origin.kind && strings.HasPrefix(field, origin.field) && child.Name != redis.Name(c) {
-			return origin.from
-		}
-	}
 	if child.Name == redis.Name(c) {
 		return "spec.redis.managed"
+	}
+	for _, origin := range kindOrigins {
+		if child.Kind == origin.kind && strings.HasPrefix(field, origin.field) {
+			return origin.from
+		}
 	}
 	for _, origin := range origins {
 		if strings.HasPrefix(field, origin.field) {

@@ -164,27 +164,33 @@ func (l *lines) Write(p []byte) (int, error) {
 
 // failures are the lines that speak of an object and say that something broke: errors, which have a stack trace, and panics.
 func (l *lines) failures(object client.Object) []string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool {
-		return !strings.Contains(line, fmt.Sprintf("%q:%q", "namespace", object.GetNamespace())) || !strings.Contains(line, fmt.Sprintf("%q:%q", "name", object.GetName())) ||
-			!strings.Contains(line, `"level":"error"`) && !strings.Contains(line, "panic")
+	return l.where(func(line string) bool {
+		return speaksOf(line, object) && (strings.Contains(line, `"level":"error"`) || strings.Contains(line, "panic"))
 	})
 }
 
 // mistakes are the lines at level info that speak of an object and give that reason.
 func (l *lines) mistakes(object client.Object, reason string) []string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool {
-		return !strings.Contains(line, fmt.Sprintf("%q:%q", "namespace", object.GetNamespace())) || !strings.Contains(line, fmt.Sprintf("%q:%q", "name", object.GetName())) ||
-			!strings.Contains(line, `"level":"info"`) || !strings.Contains(line, fmt.Sprintf("%q:%q", "reason", reason))
+	return l.where(func(line string) bool {
+		return speaksOf(line, object) && strings.Contains(line, `"level":"info"`) && says(line, "reason", reason)
 	})
 }
 
 // with are the lines that have a text in them.
 func (l *lines) with(text string) []string {
+	return l.where(func(line string) bool { return strings.Contains(line, text) })
+}
+
+func (l *lines) where(wanted func(line string) bool) []string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool { return !strings.Contains(line, text) })
+	return slices.DeleteFunc(slices.Clone(l.all), func(line string) bool { return !wanted(line) })
+}
+
+func speaksOf(line string, object client.Object) bool {
+	return says(line, "namespace", object.GetNamespace()) && says(line, "name", object.GetName())
+}
+
+func says(line, key, value string) bool {
+	return strings.Contains(line, fmt.Sprintf("%q:%q", key, value))
 }
