@@ -37,6 +37,8 @@ const (
 	noticeTime = 3 * time.Minute
 	// outOfService is how somebody says of a lost machine that it is off for good, so that its pods may be replaced.
 	outOfService = "node.kubernetes.io/out-of-service"
+	// elsewhere keeps new pods from a node, and leaves those that it has.
+	elsewhere = "livestash.dev/survival"
 )
 
 func machineEvents() []event {
@@ -99,16 +101,14 @@ func loseOperatorsNode(ctx context.Context, d *driver, fleets []*subject) error 
 	if err != nil {
 		return err
 	}
-	others := slices.DeleteFunc(nodes, func(name string) bool { return name == node })
-	if _, err := d.Kubectl(ctx, "", append([]string{"cordon"}, others...)...); err != nil {
+	// Not by a cordon: the operator takes pods from nodes that somebody is about to empty.
+	taint := append([]string{"taint", "node"}, slices.DeleteFunc(nodes, func(name string) bool { return name == node })...)
+	if _, err := d.Kubectl(ctx, "", append(taint, elsewhere+"=:NoSchedule")...); err != nil {
 		return err
 	}
-	err = d.DeleteOperator(ctx, "--timeout=2m")
-	if err == nil {
-		err = d.OperatorReady(ctx)
-	}
-	_, uncordoned := d.Kubectl(context.WithoutCancel(ctx), "", append([]string{"uncordon"}, others...)...)
-	if err := errors.Join(err, uncordoned); err != nil {
+	err = errors.Join(d.DeleteOperator(ctx, "--timeout=2m"), d.OperatorReady(ctx))
+	_, untainted := d.Kubectl(context.WithoutCancel(ctx), "", append(taint, elsewhere+"-")...)
+	if err := errors.Join(err, untainted); err != nil {
 		return err
 	}
 	return d.loseForGood(ctx, fleets, node)
@@ -126,6 +126,8 @@ func (d *driver) loseForGood(ctx context.Context, fleets []*subject, node string
 		try(fleets, func(s *subject) error {
 			err := s.left(ctx, node)
 			s.remark("whole without %s %.0f s after it was declared lost", node, time.Since(lost).Seconds())
+			// Nothing spreads it anew when the node is back.
+			s.Up = false
 			return err
 		})
 		_, err := d.Kubectl(ctx, "", "taint", "node", node, outOfService+"-")
