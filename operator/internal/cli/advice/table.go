@@ -33,6 +33,7 @@ var of = map[string]Advice{
 	v1alpha1.ReasonStashTooLarge:    {"Stash less, or let the proxy take longer URLs and raise spec.browserMemory.maxStashBytes.", runbooks + "LiveStashStashNearRequestLimit.md"},
 	v1alpha1.ReasonStashWasTooLarge: {"Stash less: whoever has that stash in the browser cannot come back with it.", runbooks + "LiveStashStashNearRequestLimit.md"},
 	v1alpha1.ReasonLeavingNode:      {},
+	v1alpha1.ReasonNotSpread:        {"`kubectl livestash restart` spreads them, as the next rollout does; nobody loses anything by it.", docs + "how-to/deploys.md#node-drains"},
 	v1alpha1.ReasonNoOtherNode:      {"Add a machine or uncordon one; no pod goes before that.", docs + "how-to/deploys.md#node-drains"},
 
 	v1alpha1.ReasonSecretMissing:        {"Make the Secret, or the key in it, that the message names.", runbooks + "LiveStashReconcileFailing.md"},

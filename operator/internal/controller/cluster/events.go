@@ -59,7 +59,7 @@ func transition(was, now metav1.Condition) news {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
 		}
 	case v1alpha1.ConditionPlaced:
-		if now.Reason == v1alpha1.ReasonLeavingNode {
+		if now.Reason != v1alpha1.ReasonNoOtherNode {
 			return news{corev1.EventTypeNormal, now.Reason, now.Message}
 		}
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
