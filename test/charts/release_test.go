@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	appsv1 "k8s.io/api/apps/v1"
 )
 
 // TestPackageHasDigests: in the charts of a release every image is named by its digest, also those that the operator's arguments name.
@@ -28,14 +26,8 @@ func TestPackageHasDigests(t *testing.T) {
 	}
 	for _, name := range []string{"livestash", "livestash-operator"} {
 		found := render(t, filepath.Join(folder, name+"-"+chartVersion(t)+".tgz"), "")
-		pod := typed[appsv1.Deployment](t, found, deploymentKey).Spec.Template.Spec
-		images := []string{pod.Containers[0].Image}
-		for _, argument := range pod.Containers[0].Args {
-			if flag, image, _ := strings.Cut(argument, "="); strings.HasSuffix(flag, "-image") {
-				images = append(images, image)
-			}
-		}
-		if len(images) < 5 {
+		images := imagesOf(t, found, deploymentKey)
+		if len(images) != 6 {
 			t.Errorf("%s names %d images: %q", name, len(images), images)
 		}
 		for _, image := range images {
