@@ -13,11 +13,7 @@ import (
 // TestPackageHasDigests: in the charts of a release every image is named by its digest, also those that the operator's arguments name.
 func TestPackageHasDigests(t *testing.T) {
 	folder := t.TempDir()
-	var lines []string
-	for i, name := range []string{"ghcr.io/livestash-dev/livestash-operator", "ghcr.io/livestash-dev/livestash-k6", "docker.io/valkey/valkey",
-		"docker.io/oliver006/redis_exporter", "ghcr.io/grafana/k6-operator"} {
-		lines = append(lines, fmt.Sprintf("%s sha256:%064d", name, i+1))
-	}
+	lines := digests()
 	if _, err := packaged(t, folder, lines[1:]); err == nil || !strings.Contains(err.Error(), "no digest of ghcr.io/livestash-dev/livestash-operator") {
 		t.Errorf("without the operator's digest: %v", err)
 	}
@@ -36,6 +32,16 @@ func TestPackageHasDigests(t *testing.T) {
 			}
 		}
 	}
+}
+
+// digests are lines as docs/how-to/release.md has them made, with a digest for each image.
+func digests() []string {
+	var lines []string
+	for i, name := range []string{"ghcr.io/livestash-dev/livestash-operator", "ghcr.io/livestash-dev/livestash-k6", "docker.io/valkey/valkey",
+		"docker.io/oliver006/redis_exporter", "ghcr.io/grafana/k6-operator"} {
+		lines = append(lines, fmt.Sprintf("%s sha256:%064d", name, i+1))
+	}
+	return lines
 }
 
 func packaged(t *testing.T, folder string, digests []string) (string, error) {
