@@ -12,16 +12,15 @@ import (
 // +kubebuilder:resource:shortName=lsc,categories=all
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the fleet is as its spec wants it"
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is, or what is in the way"
 // +kubebuilder:printcolumn:name="Adapter",type=string,JSONPath=`.spec.adapter`,description="Where the state is stashed"
-// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="For how long a state can be given back: from the last connection on, with BrowserMemory from the last stash on"
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that serve"
-// +kubebuilder:printcolumn:name="Clustered",type=string,JSONPath=`.status.conditions[?(@.type=="Clustered")].status`,description="Whether every BEAM node sees every other"
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.podsReady`,description="Pods that serve, of those asked for"
 // +kubebuilder:printcolumn:name="Stashes",type=integer,JSONPath=`.status.stashes`,description="Stashes that the pods hold"
-// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the fleet serves"
-// +kubebuilder:printcolumn:name="Operator",type=string,priority=1,JSONPath=`.status.operatorVersion`,description="Version of the operator that made the pods' template"
-// +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="TTL",type=string,priority=1,JSONPath=`.spec.ttl`,description="For how long a state can be given back: from the last connection on, with BrowserMemory from the last stash on"
+// +kubebuilder:printcolumn:name="Operator",type=string,priority=1,JSONPath=`.status.operatorVersion`,description="Version of the operator that made the pods' template"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="The status in a sentence"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 45 characters, only a-z, 0-9 and '-', starting with a letter: it is part of pod DNS names and of BEAM node names, which end at 255 characters"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || self.metadata.name != 'default'",message="metadata.name must not be default: the fleet's ServiceAccount has that name, and default is the one of every other pod in the namespace: choose another name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41 || !has(self.spec.redis) || !has(self.spec.redis.operator)",message="metadata.name must be at most 41 characters with spec.redis.operator: redis-operator makes longer names of it, and they end at 63"
