@@ -17,6 +17,10 @@ type LiveStashClusterStatus struct {
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
+	// podsReady is readyReplicas of spec.replicas, as kubectl shows them: "2/3".
+	// +optional
+	PodsReady string `json:"podsReady,omitempty"`
+
 	// updatedReplicas is the number of pods that were made from the template that is wanted now.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
