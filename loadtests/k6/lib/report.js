@@ -15,9 +15,9 @@ export const SERVICE = { first_render: 'first_render_service', stash: 'stash_ser
 /** The Trend of how late steps began because of the client itself, in ms. */
 export const CLIENT_DELAY = 'client_delay';
 
-// A difference that is worth a histogram of its own: a twentieth, and more ms than timers and buckets are off.
+// A difference that is worth a histogram of its own: a twentieth, and a millisecond, which a timer may be late by.
 const DIFFERENCE = 1.05;
-const DIFFERENCE_MS = 5;
+const DIFFERENCE_MS = 1;
 
 // What Kubernetes keeps of a termination log.
 const TERMINATION_LOG_BYTES = 4096;

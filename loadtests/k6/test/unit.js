@@ -393,7 +393,7 @@ const optionCases = {
     equal([o.testid, o.runners, o.runner, o.descriptors], ['', 1, null, 20000]);
     equal([readOptions(env(), 'visits').pauseMs, o.inTime], [5000, 0.4]);
     equal([o.cleanerMs, o.maxClientDelayMs], [75000, 100]);
-    equal(readOptions(env({ TTL: '8s' }), 'visits').pauseMs, 4000);
+    equal(readOptions(env({ TTL: '8s', DURATION: '60s' }), 'visits').pauseMs, 4000);
   },
   'options: every one set'() {
     const o = readOptions({
@@ -663,7 +663,7 @@ const reportCases = {
       return Object.keys(report(data, readOptions(env())).durations);
     };
     const fast = Array.from({ length: 100 }, () => 2);
-    equal(names(fast.map((ms) => ms + 1), fast), DURATIONS);
+    equal(names(fast.map((ms) => ms + 0.9), fast), DURATIONS);
     equal(names([...fast, 9000, 7000, 5000], [...fast, 9000, 2, 2]), [...DURATIONS.slice(0, 3), 'stash_service', ...DURATIONS.slice(3)]);
   },
   'report: a run in which nothing happened'() {
