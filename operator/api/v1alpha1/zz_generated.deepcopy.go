@@ -336,6 +336,11 @@ func (in *BenchmarkRunStatus) DeepCopyInto(out *BenchmarkRunStatus) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.ClientDelay != nil {
+		in, out := &in.ClientDelay, &out.ClientDelay
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.StartedAt != nil {
 		in, out := &in.StartedAt, &out.StartedAt
 		*out = (*in).DeepCopy()
@@ -458,6 +463,16 @@ func (in *BenchmarkThresholds) DeepCopyInto(out *BenchmarkThresholds) {
 	if in.MaxWrong != nil {
 		in, out := &in.MaxWrong, &out.MaxWrong
 		*out = new(int64)
+		**out = **in
+	}
+	if in.MaxClientDelay != nil {
+		in, out := &in.MaxClientDelay, &out.MaxClientDelay
+		*out = new(v1.Duration)
+		**out = **in
+	}
+	if in.MaxRestarts != nil {
+		in, out := &in.MaxRestarts, &out.MaxRestarts
+		*out = new(int32)
 		**out = **in
 	}
 	if in.P99 != nil {
