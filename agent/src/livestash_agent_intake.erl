@@ -2,7 +2,7 @@
 %% LiveStash can read them, and drops what has become worse, or what it should not have taken.
 -module(livestash_agent_intake).
 
--export([took/1]).
+-export([took/1, adopt/3]).
 %% Called by nodes that hand over.
 -export([ranks/2, take/3, drop/2, drop_worse/2]).
 
@@ -22,6 +22,11 @@
 -spec took(answer()) -> boolean().
 took(Answer) ->
     Answer =:= accepted orelse Answer =:= other_version.
+
+%% Takes one row that this node has from elsewhere. Known: what its LiveStash understands.
+-spec adopt(atom(), tuple(), livestash_agent_shape:known()) -> answer().
+adopt(Table, Row, Known) ->
+    take_fitting(livestash_agent_shape:fits(Row, Known), Table, Row, livestash_agent_rank:rank(Row)).
 
 %% How good this node's versions of the keys are.
 -spec ranks(atom(), [term()]) -> [livestash_agent_rank:rank() | absent].
