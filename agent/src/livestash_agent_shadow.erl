@@ -90,6 +90,8 @@ init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     ok = net_kernel:monitor_nodes(true),
     ok = livestash_agent_shadow_marks:attach(),
+    Started = {started, node(), token()},
+    _ = spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, Started) end),
     self() ! tick,
     Now = livestash_agent_clock:ms(),
     {ok, with_peers(#{}, #{
@@ -116,6 +118,9 @@ handle_call(status, _From, #{peers := Peers, refused := Refused} = State) ->
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
     {noreply, without(Node, State#{leaving := [Node | Leaving]})};
+%% Also an agent that was started anew, whose copies are gone.
+handle_cast({started, Node, Token}, State) ->
+    {noreply, finished({hello, Node}, {done, {ok, {holds, Token}}}, State)};
 handle_cast(complete, State) ->
     {noreply, scan_now(State)};
 handle_cast(_Message, State) ->
