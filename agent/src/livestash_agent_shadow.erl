@@ -23,7 +23,7 @@
 -define(SCAN, 30000).
 %% How often nodes that do not hold copies yet are asked whether they do.
 -define(HELLO, 2000).
--define(ASK, 500).
+-define(ASK, 200).
 -define(GOODBYE, 1000).
 %% For how long after a node is gone a user may have come back before the copy of their stash was taken over.
 -define(RETURNING, 60000).

@@ -106,11 +106,12 @@ come(Number, User, #{vms := Vms, users := Users, wrong := Wrong} = World) ->
             #{hint := Where, history := Before, at := Last} -> {Where, Before, Last}
         end,
     {Page, Found} = call(Vm, ?MODULE, mount, [Number, Hint, History =/= []]),
-    Bad = [{Number, Found, age(Found, History), {at, At}} || not allowed(Found, History, lost_at(At, World))],
-    Next = #{vm => Vm, page => Page, since => now_ms(), hint => Node, at => Node, history => [{now_ms(), Found}]},
+    Bad = [{Number, told(Found), lost_at(At, World), [{When, told(Value)} || {When, Value} <- History]} || not allowed(Found, History, lost_at(At, World))],
+    Next = #{vm => Vm, page => Page, since => now_ms(), hint => Node, at => Node, history => [{now_ms(), Found} | History]},
     World#{users := Users#{Number := Next}, wrong := Bad ++ Wrong}.
 
-age(Found, History) -> [now_ms() - At || {At, Value} <- History, Value =:= Found].
+told(gone) -> gone;
+told({Value, _Payload}) -> Value.
 
 lost_at(Node, #{kills := Kills}) -> maps:get(Node, Kills, never).
 
