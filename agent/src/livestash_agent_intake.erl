@@ -47,11 +47,17 @@ take(Table, Offered, Offer) ->
                 take_fitting(livestash_agent_shape:fits(Row, Known), Table, kept(Row, Keep, Room), Rank)
              || {Row, Rank, Keep} <- Offered
             ],
-            livestash_agent_state:count(handoffs_received, length([Answer || Answer <- Answers, took(Answer)])),
+            Taken = [Row || {{Row, _Rank, _Keep}, Answer} <- lists:zip(Offered, Answers), took(Answer)],
+            livestash_agent_state:count(handoffs_received, length(Taken)),
+            [livestash_agent_shadow_marks:arrived(keys(Table, Taken)) || livestash_agent_shadow:is_on()],
             Answers;
         Refusal ->
             [Refusal || _ <- Offered]
     end.
+
+keys(Table, Rows) ->
+    Position = ets:info(Table, keypos),
+    [element(Position, Row) || Row <- Rows].
 
 kept(Row, Keep, true) -> livestash_agent_row:keep(Row, Keep);
 kept(Row, _Keep, false) -> Row.

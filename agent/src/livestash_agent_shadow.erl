@@ -8,7 +8,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, is_on/0, new/0, token/0, peers/0, status/0, complete/0]).
+-export([start_link/0, is_on/0, new/0, token/0, peers/0, status/0, complete/0, wake/0]).
 %% For drains.
 -export([leave/0, goodbye/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
@@ -44,6 +44,7 @@ is_on() ->
 -spec new() -> ok.
 new() ->
     persistent_term:put(?MODULE, {erlang:system_info(creation), erlang:system_time(microsecond)}),
+    persistent_term:put({?MODULE, awake}, atomics:new(1, [])),
     ok = livestash_agent_shadow_index:new(),
     ok = livestash_agent_shadow_marks:new(),
     ok = livestash_agent_shadow_store:new().
@@ -70,6 +71,19 @@ status() ->
 -spec complete() -> ok.
 complete() ->
     gen_server:cast(?MODULE, complete).
+
+%% What is marked is looked at now. Whoever says so after somebody else, and before that look, says nothing.
+-spec wake() -> ok.
+wake() ->
+    case persistent_term:get({?MODULE, awake}, none) of
+        none -> ok;
+        Awake -> wake(atomics:compare_exchange(Awake, 1, 0, 1))
+    end.
+
+wake(ok) ->
+    gen_server:cast(?MODULE, wake);
+wake(_Woken) ->
+    ok.
 
 %% This node begins to drain: others have to hold the copies that it holds.
 -spec leave() -> ok.
@@ -121,6 +135,8 @@ handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
 %% Also an agent that was started anew, whose copies are gone.
 handle_cast({started, Node, Token}, State) ->
     {noreply, finished({hello, Node}, {done, {ok, {holds, Token}}}, State)};
+handle_cast(wake, State) ->
+    {noreply, look(State)};
 handle_cast(complete, State) ->
     {noreply, scan_now(State)};
 handle_cast(_Message, State) ->
@@ -144,6 +160,7 @@ handle_info(_Message, State) ->
 
 %% Queues what was marked, some of it at a time.
 look(State) ->
+    ok = atomics:put(persistent_term:get({?MODULE, awake}), 1, 0),
     case livestash_agent_shadow_marks:take(?MARKED) of
         [] ->
             send_all(State);

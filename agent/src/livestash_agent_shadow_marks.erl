@@ -3,7 +3,7 @@
 %% and a page that changes ten times between two looks is in the set once.
 -module(livestash_agent_shadow_marks).
 
--export([new/0, attach/0, handle/4, mark/1, take/1]).
+-export([new/0, attach/0, handle/4, mark/1, arrived/1, take/1]).
 
 %% Where pages stash. What a page does elsewhere, in handle_info without rendering, is found by livestash_agent_shadow_scan.
 -define(EVENTS, [
@@ -49,7 +49,9 @@ saw(#{id := Id, secret := Secret, stash_fingerprint := Fingerprint}) when
         undefined when Fingerprint =:= nil ->
             ok;
         undefined ->
-            said(Id, Fingerprint, key(Id, Secret));
+            Key = key(Id, Secret),
+            _ = put(?MODULE, {Id, Fingerprint, Key}),
+            arrived([Key]);
         %% It has reset its stash, and has a new one.
         {_Former, _Other, Key} ->
             _ = mark(Key),
@@ -79,6 +81,12 @@ mark(Key) ->
     catch
         error:badarg -> ok
     end.
+
+%% Stashes with these keys have come to this node. Where they were nobody has them any more, so they do not wait for the interval.
+-spec arrived([Key :: term()]) -> ok.
+arrived(Keys) ->
+    lists:foreach(fun mark/1, Keys),
+    livestash_agent_shadow:wake().
 
 %% Some keys that were marked, which they are no more. Whatever is written from now on marks them again, so the row has to be read
 %% after this.

@@ -161,6 +161,7 @@ page(Number, Hint, Reconnected, Test) ->
                 gone;
             Value ->
                 put_row(Number, Value),
+                livestash_agent_shadow_marks:arrived([Number]),
                 Value
         end,
     Test ! {self(), Found},
