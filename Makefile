@@ -133,7 +133,7 @@ test-e2e: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash ## End-to-end test
 	@hack/test-e2e
 
 .PHONY: survival
-survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off WORKLOAD= TLS= PERSISTENCE= COPIES= AT_ONCE=).
+survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off SHADOW=on|off WORKLOAD= TLS= PERSISTENCE= COPIES= AT_ONCE=).
 	@hack/survival
 
 .PHONY: test-survival

@@ -74,6 +74,7 @@ stop(_State) ->
 
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
+    _ = livestash_agent_shadow:is_on() andalso livestash_agent_shadow:new(),
     {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, [
         #{id => Module, start => {Module, start_link, []}}
      || Module <- [livestash_agent_rank] ++ of_adapter(livestash_agent_config:get(adapter)) ++ [
@@ -84,8 +85,12 @@ init([]) ->
             livestash_agent_notice,
             livestash_agent_ready,
             livestash_agent_http
-        ]
+        ] ++ shadows(livestash_agent_shadow:is_on())
     ]}}.
+
+%% What holds copies is there before it is told that this node has stashes.
+shadows(true) -> [livestash_agent_shadow_store, livestash_agent_shadow];
+shadows(false) -> [].
 
 %% An application may use Mnesia for something else. Who watches how it joins must be there before nodes are connected.
 of_adapter(redis) -> [livestash_agent_redis, livestash_agent_pages];

@@ -16,6 +16,9 @@
     | drain_handoff_timeout
     | drain_keep_for
     | drain_keep_bytes
+    | shadow_copies
+    | shadow_interval
+    | shadow_max_bytes
     | app_port
     | adapter
     | redis_url
@@ -61,6 +64,9 @@ variables() ->
         {drain_handoff_timeout, "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", {0, ?DAY}, 20000},
         {drain_keep_for, "LIVESTASH_DRAIN_KEEP_FOR_MS", {0, ?LONGEST_KEEP}, 3600000},
         {drain_keep_bytes, "LIVESTASH_DRAIN_KEEP_BYTES", {0, ?MOST_BYTES}, 268435456},
+        {shadow_copies, "LIVESTASH_SHADOW_COPIES", {0, 2}, 0},
+        {shadow_interval, "LIVESTASH_SHADOW_INTERVAL_MS", {100, 60000}, 1000},
+        {shadow_max_bytes, "LIVESTASH_SHADOW_MAX_BYTES", {0, ?MOST_BYTES}, 268435456},
         {app_port, "PORT", {1, 65535}, undefined},
         {adapter, "LIVE_STASH_ADAPTER", adapter, none},
         {redis_url, "LIVE_STASH_REDIS_URL", text, undefined},

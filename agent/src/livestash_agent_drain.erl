@@ -102,6 +102,7 @@ begin_drain() ->
     livestash_agent_state:count(drains, 1),
     {Sessions, _Bytes} = attempt(fun livestash_agent_store:size/0, {0, 0}),
     Known = nodes(),
+    ok = livestash_agent_shadow:leave(),
     logger:notice("livestash agent: draining: ~b stashes on this node, ~b peers connected.", [Sessions, length(Known)]),
     #drain{began = livestash_agent_clock:ms(), known = Known, sessions = Sessions}.
 
@@ -283,6 +284,7 @@ await_copy(Role, Table, Deadline, Drain) ->
 
 finish(#drain{began = Began, sessions = Sessions}, Closed, Result) ->
     #{handed_over := HandedOver, other_version := OtherVersion, left := Left, reason := Reason} = Result,
+    _ = Left =:= 0 andalso attempt(fun livestash_agent_shadow:goodbye/0, ok),
     Milliseconds = livestash_agent_clock:ms() - Began,
     livestash_agent_report:write(#{
         sessions_before => Sessions,

@@ -2,7 +2,7 @@
 %% LiveStash can read them, and drops what has become worse, or what it should not have taken.
 -module(livestash_agent_intake).
 
--export([took/1]).
+-export([took/1, adopt/3]).
 %% Called by nodes that hand over.
 -export([ranks/2, take/3, drop/2, drop_worse/2]).
 
@@ -23,6 +23,11 @@
 took(Answer) ->
     Answer =:= accepted orelse Answer =:= other_version.
 
+%% Takes one row that this node has from elsewhere. Known: what its LiveStash understands.
+-spec adopt(atom(), tuple(), livestash_agent_shape:known()) -> answer().
+adopt(Table, Row, Known) ->
+    take_fitting(livestash_agent_shape:fits(Row, Known), Table, Row, livestash_agent_rank:rank(Row)).
+
 %% How good this node's versions of the keys are.
 -spec ranks(atom(), [term()]) -> [livestash_agent_rank:rank() | absent].
 ranks(Table, Keys) ->
@@ -42,11 +47,17 @@ take(Table, Offered, Offer) ->
                 take_fitting(livestash_agent_shape:fits(Row, Known), Table, kept(Row, Keep, Room), Rank)
              || {Row, Rank, Keep} <- Offered
             ],
-            livestash_agent_state:count(handoffs_received, length([Answer || Answer <- Answers, took(Answer)])),
+            Taken = [Row || {{Row, _Rank, _Keep}, Answer} <- lists:zip(Offered, Answers), took(Answer)],
+            livestash_agent_state:count(handoffs_received, length(Taken)),
+            [livestash_agent_shadow_marks:arrived(keys(Table, Taken)) || livestash_agent_shadow:is_on()],
             Answers;
         Refusal ->
             [Refusal || _ <- Offered]
     end.
+
+keys(Table, Rows) ->
+    Position = ets:info(Table, keypos),
+    [element(Position, Row) || Row <- Rows].
 
 kept(Row, Keep, true) -> livestash_agent_row:keep(Row, Keep);
 kept(Row, _Keep, false) -> Row.

@@ -55,7 +55,8 @@ livestash() ->
         ]},
         {"livestash_cpu_seconds_total", counter, "CPU seconds of the VM's process.", livestash_agent_vm:cpu_seconds()},
         {"livestash_memory_limit_bytes", gauge, "Bytes that the container may use. Absent without a limit.", livestash_agent_vm:memory_limit()}
-    ] ++ returns(livestash_agent_config:get(adapter), Counters) ++ store(livestash_agent_config:get(adapter)).
+    ] ++ returns(livestash_agent_config:get(adapter), Counters) ++ store(livestash_agent_config:get(adapter)) ++
+        shadows(livestash_agent_shadow:is_on(), Counters).
 
 %% Nothing where there is no stash to come back to.
 returns(none, _Counters) ->
@@ -75,6 +76,20 @@ store(_Adapter) ->
     [
         {"livestash_store_up", gauge, "1 while the adapter's store is there.", boolean(Ready)},
         {"livestash_store_check_seconds", gauge, "Round trip of the last check of Redis.", round_trip()}
+    ].
+
+%% Nothing where nobody asked for copies.
+shadows(false, _Counters) ->
+    [];
+shadows(true, #{shadows_promoted := Promoted, shadows_refused := Refused}) ->
+    {Rows, Bytes} = livestash_agent_shadow_store:size(),
+    #{lag := Lag} = livestash_agent_shadow:status(),
+    [
+        {"livestash_shadows", gauge, "Copies of other nodes' stashes on this node.", Rows},
+        {"livestash_shadow_bytes", gauge, "Bytes of these copies.", Bytes},
+        {"livestash_shadow_lag_seconds", gauge, "For how long a stash of this node has waited to be copied.", Lag / 1000},
+        {"livestash_shadows_promoted_total", counter, "Stashes of lost nodes that this node took over.", Promoted},
+        {"livestash_shadows_refused_total", counter, "Copies for which this node had no room.", Refused}
     ].
 
 %% No number but that of an answer.

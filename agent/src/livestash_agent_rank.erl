@@ -16,12 +16,15 @@
 -behaviour(gen_server).
 
 -export([start_link/0, rank/1, birth/1, births/0, learn/1]).
+-export([version/2, is_newer/2, learn_births/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
--export_type([rank/0, births/0]).
+-export_type([rank/0, births/0, version/0]).
 
 %% Greater ones are better.
 -type rank() :: {Birth :: integer(), Until :: integer(), Alive :: boolean(), AtHome :: boolean()}.
+%% A version of a stash: its page, when that was started, and when the version was read on the page's node, in unix microseconds.
+-type version() :: {pid() | none, Birth :: integer(), Stamp :: integer()}.
 -type id() :: {node(), Creation :: integer(), Serial :: integer(), Number :: integer()}.
 -type births() :: [{id(), UnixMilliseconds :: integer(), level()}].
 -type level() :: boot | second | minute | hour.
@@ -50,6 +53,28 @@ rank(Row) ->
         true -> {birth(Owner), Until, alive(Owner), node(Owner) =:= node()};
         false -> {0, Until, false, false}
     end.
+
+%% Of the row as it is now on this node.
+-spec version(tuple(), Stamp :: integer()) -> version().
+version(Row, Stamp) ->
+    case livestash_agent_row:owner(Row) of
+        none -> {none, 0, Stamp};
+        Owner -> {Owner, birth(Owner), Stamp}
+    end.
+
+%% Whether the first of two versions of a stash is the user's. Of one page, which was read later: a row says only in which
+%% second it was written. Else as rank/1 has it.
+-spec is_newer(version(), version()) -> boolean().
+is_newer({Owner, _, Stamp}, {Owner, _, Other}) -> Stamp >= Other;
+is_newer({_, Birth, Stamp}, {_, OtherBirth, OtherStamp}) -> {Birth, Stamp} > {OtherBirth, OtherStamp}.
+
+%% Takes over what the versions of stashes of a node say that is gone without a word. Processes are numbered in the order of their
+%% births, so the first of each birth is enough.
+-spec learn_births([{pid(), Birth :: integer()}]) -> ok.
+learn_births(Pages) ->
+    First = fun({Page, Birth}, Firsts) -> maps:update_with(Birth, fun(Id) -> min(Id, id(Page)) end, id(Page), Firsts) end,
+    Firsts = lists:foldl(First, #{}, [Known || {Page, Birth} = Known <- Pages, is_pid(Page), Birth > 0]),
+    learn([{Id, Birth, hour} || {Birth, Id} <- maps:to_list(Firsts)]).
 
 alive(Owner) ->
     node(Owner) =:= node() andalso is_process_alive(Owner).

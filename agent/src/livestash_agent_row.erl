@@ -3,7 +3,7 @@
 %% ETS and with Mnesia. A row without these is moved like any other, and ranks below all that have them.
 -module(livestash_agent_row).
 
--export([owner/1, lives/1, until/1, until_position/1, keep/2, number/1]).
+-export([owner/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, number/1]).
 -export([identity/2, same/3, exactly/2, delete/2]).
 
 -export_type([identity/0]).
@@ -38,6 +38,18 @@ keep(Row, Until) ->
     case until_position(Row) of
         none -> Row;
         Position -> setelement(Position, Row, max(Until, element(Position, Row)))
+    end.
+
+%% The row without the end of its time, and with it again.
+-spec timeless(tuple()) -> tuple().
+timeless(Row) ->
+    timed(Row, 0).
+
+-spec timed(tuple(), integer() | none) -> tuple().
+timed(Row, Until) ->
+    case until_position(Row) of
+        none -> Row;
+        Position -> setelement(Position, Row, Until)
     end.
 
 %% What says whether a row with the key at this position is still the same: with its owner dead nobody writes it, and

@@ -20,7 +20,9 @@
     | reunited_rows
     | returns_recovered
     | returns_not_recovered
-    | store_answers.
+    | store_answers
+    | shadows_promoted
+    | shadows_refused.
 
 -define(PHASES, [none, waiting, keeping, closing, stopping, handing_over, done]).
 -define(COUNTERS, [
@@ -33,7 +35,9 @@
     reunited_rows,
     returns_recovered,
     returns_not_recovered,
-    store_answers
+    store_answers,
+    shadows_promoted,
+    shadows_refused
 ]).
 
 %% Makes the state, unless an earlier start of the agent has. The first cell is the phase, the others are counters.

@@ -22,7 +22,7 @@ json() ->
     #{handoffs_sent := Sent, handoffs_received := Received, handoffs_failed := Failed} = Counters = livestash_agent_state:counters(),
     #{returns_recovered := Recovered, returns_not_recovered := NotRecovered} = Counters,
     #{expected := Expected, connected := Connected, missing := Missing} = Peers,
-    livestash_agent_json:encode({object, Sockets ++ [
+    livestash_agent_json:encode({object, Sockets ++ shadow(livestash_agent_shadow:is_on()) ++ [
         {version, livestash_agent:version()},
         {node, node()},
         {otp, erlang:system_info(otp_release)},
@@ -50,6 +50,13 @@ json() ->
 sockets() ->
     #{sockets := Sockets} = livestash_agent_network:counts(),
     [{sockets, Sockets}].
+
+%% Left out where nobody asked for copies of stashes.
+shadow(false) ->
+    [];
+shadow(true) ->
+    #{lag := Lag, peers := Peers, refused := Refused} = livestash_agent_shadow:status(),
+    [{shadow, {object, [{lagSeconds, Lag div 1000}, {holders, Peers}, {refused, Refused}]}}].
 
 %% A version may be any term, of any size. It is compared as text.
 version(View, Version) ->

@@ -398,7 +398,7 @@ heal(Side, Other) ->
     join(Side ++ Other),
     [
         {ok, _} = call(Vm, mnesia, change_config, [extra_db_nodes, [Node || #{node := Node} <- Side ++ Other]])
-     || Vm <- Side ++ Other, call(Vm, mnesia, system_info, [is_running]) =:= yes
+     || Vm <- Side ++ Other, call(Vm, erlang, module_loaded, [mnesia]), call(Vm, mnesia, system_info, [is_running]) =:= yes
     ],
     ok.
 

@@ -124,7 +124,7 @@ func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 // choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
 	all := events(o)
-	known := []string{plain, paired, single, hidden, forgotten, tried, upgraded, cookies, moved, machines, faults}
+	known := []string{plain, killing, paired, single, hidden, forgotten, tried, upgraded, cookies, moved, machines, faults}
 	var chosen []event
 	for _, e := range all {
 		known = append(known, e.name)
@@ -319,6 +319,8 @@ type result struct {
 	Recovered int    `json:"recovered"`
 	Stale     int    `json:"stale"`
 	Lost      int    `json:"lost"`
+	// Young found what they had stashed, but for what was younger than copies have to be.
+	Young int `json:"young"`
 	// MostMoves is how often a session was moved to another pod, or to the same again, at most, MeanMoves on average.
 	MostMoves int      `json:"most_moves"`
 	MeanMoves float64  `json:"mean_moves"`
@@ -339,7 +341,7 @@ type result struct {
 func newResult(adapter, event string, report crowd.Report) result {
 	r := result{
 		Adapter: adapter, Event: event, Sessions: report.Sessions,
-		Recovered: report.Recovered, Stale: report.Stale, Lost: report.Lost, report: report,
+		Recovered: report.Recovered, Stale: report.Stale, Lost: report.Lost, Young: report.Young, report: report,
 	}
 	if report.Sessions > 0 {
 		r.MostMoves, r.MeanMoves = report.MostMoves, float64(report.Moves)/float64(report.Sessions)

@@ -42,6 +42,8 @@ const (
 const (
 	// plain are events of one thing at a time.
 	plain = "plain"
+	// killing are events in which pods are killed without a word.
+	killing = "killing"
 	// single are rollouts of a fleet of one pod, which has no peer but the one that the operator gives it.
 	single = "single"
 	// paired are events of two things at once.
@@ -62,6 +64,8 @@ const (
 type event struct {
 	name  string
 	group string
+	// also is another group of it. Empty: none.
+	also string
 	// replicas is the number of pods before the event.
 	replicas int
 	// adapter is the only one that the event is about; empty for all.
@@ -121,11 +125,11 @@ func (s *subject) remark(format string, args ...any) {
 }
 
 // is whether a name means the event: its own, or that of its group.
-func (e event) is(name string) bool { return name == e.name || name == e.group }
+func (e event) is(name string) bool { return name == e.name || name == e.group || name == e.also }
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), upgradeEvents(), cookieEvents(), movedEvents(), machineEvents())
+	return slices.Concat(plainEvents(o), killingEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), upgradeEvents(), cookieEvents(), movedEvents(), machineEvents(o))
 }
 
 // plainEvents are in an order of their own: the worst ones late.
@@ -143,7 +147,7 @@ func plainEvents(o options) []event {
 		{name: "redis-restart", replicas: 3, adapter: "Redis", do: each(restartRedis), judge: redisRestarted(o)},
 		{name: "redis-change", replicas: 3, adapter: "Redis", do: each(changeRedis), judge: planned, without: withVolume(o), maxP99: pairP99},
 		{name: "redis-kill", replicas: 3, adapter: "Redis", needsNode: true, do: each(killRedis), judge: redisRestarted(o)},
-		{name: "kill", replicas: 3, needsNode: true, do: each(killPod), judge: killed},
+		{name: "kill", also: killing, replicas: 3, needsNode: true, do: each(killPod), judge: killed(o)},
 		{name: "split", replicas: 3, needsNode: true, do: each(splitPod), judge: split},
 	}
 	for i := range all {
@@ -234,19 +238,6 @@ func unseen(adapter string, r crowd.Report) string {
 		return fmt.Sprintf("%d sessions were not cut", r.Sessions-r.Closed)
 	}
 	return planned(adapter, r)
-}
-
-// killed is an event that loses what only the killed pod had: with ETS its sessions, else nothing.
-func killed(adapter string, r crowd.Report) string {
-	if adapter != "ETS" {
-		return planned(adapter, r)
-	}
-	for address, pod := range r.Pods {
-		if pod.Lost > 0 && address != lowest(r) {
-			return fmt.Sprintf("%d sessions lost of %s, which was not killed", pod.Lost, address)
-		}
-	}
-	return ""
 }
 
 // lowest is the address of the fleet's first pod, on which sessions were opened as on any other; empty when there are none.
@@ -432,35 +423,6 @@ func rolled(ctx context.Context, fleets []*subject, do func() error) error {
 		try([]*subject{s}, func(s *subject) error { return s.Replaced(ctx, before[i]) })
 	}
 	return nil
-}
-
-func killPod(ctx context.Context, s *subject) error {
-	before, err := s.restarts(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.Kill(ctx, s.lowest, fleet.AppContainer, fleet.Beam); err != nil {
-		return err
-	}
-	if err := s.users.effect(ctx); err != nil {
-		return err
-	}
-	return fleet.Eventually(ctx, fleet.SettleTime, func(ctx context.Context) error {
-		now, err := s.restarts(ctx)
-		if err == nil && now == before {
-			return fmt.Errorf("the container of pod %s was not restarted", s.lowest)
-		}
-		return err
-	})
-}
-
-func (s *subject) restarts(ctx context.Context) (int32, error) {
-	pod, err := s.Pod(ctx, s.lowest)
-	if err != nil {
-		return 0, err
-	}
-	app, err := fleet.Container(pod, fleet.AppContainer)
-	return app.RestartCount, err
 }
 
 func splitPod(ctx context.Context, s *subject) error {

@@ -41,33 +41,35 @@ const (
 	elsewhere = "livestash.dev/survival"
 )
 
-func machineEvents() []event {
+func machineEvents(o options) []event {
 	return []event{
 		{name: "node-drain-3", group: machines, replicas: 3, do: drainNodes, judge: planned},
 		{name: "node-drain-1", group: machines, replicas: 1, do: drainNodes, judge: planned},
-		{name: "node-frozen", group: faults, replicas: 3, needsNode: true, do: faulty("freeze", "thaw", frozenTime), judge: oneMachine},
-		{name: "node-cut", group: faults, replicas: 3, needsNode: true, do: faulty("cut", "heal", frozenTime), judge: oneMachine},
-		{name: "node-reboot", group: faults, replicas: 3, needsNode: true, do: faulty("kill", "start", rebootTime), judge: oneMachine},
-		{name: "node-lost", group: faults, replicas: 3, needsNode: true, do: loseNode, judge: oneMachine},
-		{name: "node-lost-operator", group: faults, replicas: 3, needsNode: true, do: loseOperatorsNode, judge: oneMachine},
+		{name: "node-frozen", group: faults, replicas: 3, needsNode: true, do: faulty("freeze", "thaw", frozenTime), judge: oneMachine(o)},
+		{name: "node-cut", group: faults, replicas: 3, needsNode: true, do: faulty("cut", "heal", frozenTime), judge: oneMachine(o)},
+		{name: "node-reboot", group: faults, replicas: 3, needsNode: true, do: faulty("kill", "start", rebootTime), judge: oneMachine(o)},
+		{name: "node-lost", group: faults, replicas: 3, needsNode: true, do: loseNode, judge: oneMachine(o)},
+		{name: "node-lost-operator", group: faults, replicas: 3, needsNode: true, do: loseOperatorsNode, judge: oneMachine(o)},
 	}
 }
 
-// oneMachine is an event that loses what only one pod had: with ETS its sessions, else nothing.
-func oneMachine(adapter string, r crowd.Report) string {
-	if adapter != "ETS" {
-		return planned(adapter, r)
-	}
-	var losers []string
-	for _, address := range slices.Sorted(maps.Keys(r.Pods)) {
-		if r.Pods[address].Lost > 0 {
-			losers = append(losers, address)
+// oneMachine is an event that loses what only one pod had: with ETS its sessions, unless other pods have copies, else nothing.
+func oneMachine(o options) func(string, crowd.Report) string {
+	return func(adapter string, r crowd.Report) string {
+		if adapter != "ETS" || o.shadows(adapter) {
+			return planned(adapter, r)
 		}
+		var losers []string
+		for _, address := range slices.Sorted(maps.Keys(r.Pods)) {
+			if r.Pods[address].Lost > 0 {
+				losers = append(losers, address)
+			}
+		}
+		if len(losers) > 1 {
+			return fmt.Sprintf("sessions lost of %s: more than one machine had", strings.Join(losers, " and "))
+		}
+		return ""
 	}
-	if len(losers) > 1 {
-		return fmt.Sprintf("sessions lost of %s: more than one machine had", strings.Join(losers, " and "))
-	}
-	return ""
 }
 
 // faulty lets a fault happen to a node that every fleet has a pod on, and undoes it after a time.

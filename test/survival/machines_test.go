@@ -24,7 +24,7 @@ func TestOneMachineLosesItsOwnWithETSOnly(t *testing.T) {
 	}{
 		{"ETS", one, ""}, {"ETS", two, "of a and b"}, {"Mnesia", one, "2 sessions lost"}, {"Mnesia", crowd.Report{}, ""},
 	} {
-		if got := oneMachine(c.adapter, c.report); !strings.Contains(got, c.says) || (got == "") != (c.says == "") {
+		if got := oneMachine(options{})(c.adapter, c.report); !strings.Contains(got, c.says) || (got == "") != (c.says == "") {
 			t.Errorf("%s: %q, want %q", c.adapter, got, c.says)
 		}
 	}

@@ -23,12 +23,13 @@ import (
 
 func main() {
 	o := defaults()
-	var adapterNames, eventNames, kindNames, agent, workload, persistence string
+	var adapterNames, eventNames, kindNames, agent, workload, persistence, shadow string
 	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
 	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
 	flag.StringVar(&eventNames, "events", strings.Join(o.events, " "),
-		"The events, by name or by group (plain, single, pairs, hidden, forgotten, tried, upgrades, cookies, moved, machines, faults), separated by spaces or commas.")
+		"The events, by name or by group (plain, killing, single, pairs, hidden, forgotten, tried, upgrades, cookies, moved, machines, faults), separated by spaces or commas.")
 	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
+	flag.StringVar(&shadow, "shadow", "off", "on or off: spec.shadow.enabled, with ETS. With on, killed pods lose nothing but what was stashed in the last two seconds, which is counted apart.")
 	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
 	flag.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled.")
 	flag.StringVar(&o.Redis, "redis", o.Redis, "managed or operator: who runs Redis. For operator, redis-operator must be installed in the cluster.")
@@ -54,7 +55,7 @@ func main() {
 	}
 	o.adapters, o.events = words(adapterNames), words(eventNames)
 	o.Workload(workload)
-	for name, given := range map[string]string{"agent": agent, "persistence": persistence} {
+	for name, given := range map[string]string{"agent": agent, "persistence": persistence, "shadow": shadow} {
 		if given != "on" && given != "off" {
 			fail(fmt.Errorf("-%s is %q, but must be on or off", name, given))
 		}
@@ -65,7 +66,7 @@ func main() {
 	if o.copies < 1 || o.atOnce < 1 {
 		fail(fmt.Errorf("-copies is %d and -at-once is %d, but both must be at least 1", o.copies, o.atOnce))
 	}
-	o.Agent, o.Persistence = agent == "on", persistence == "on"
+	o.Agent, o.Persistence, o.Shadow = agent == "on", persistence == "on", shadow == "on"
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	results, err := run(ctx, o, os.Stdout)

@@ -53,7 +53,7 @@ func TestSurvival(t *testing.T) {
 			if r.failed() {
 				t.Error(r.line())
 			}
-			if r.Sessions != o.sessions || r.Recovered+r.Stale+r.Lost != o.sessions {
+			if r.Sessions != o.sessions || r.Recovered+r.Young+r.Stale+r.Lost != o.sessions {
 				t.Errorf("not every one of %d sessions was checked: %s", o.sessions, r.line())
 			}
 		})

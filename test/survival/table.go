@@ -38,6 +38,9 @@ func (r *result) explained() []string {
 	if pod := r.report.Pods[lowest(r.report)]; r.Event == "kill" && pod.Sessions > 0 {
 		said = append(said, fmt.Sprintf("the killed pod had %d sessions", pod.Sessions))
 	}
+	if r.Young > 0 {
+		said = append(said, fmt.Sprintf("%d lost only what they had stashed in the last two seconds", r.Young))
+	}
 	if idle := r.report.LostIdle; idle > 0 {
 		said = append(said, fmt.Sprintf("%d of the lost were idle", idle))
 	}

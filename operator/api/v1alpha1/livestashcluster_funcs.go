@@ -35,6 +35,8 @@ const (
 	ConditionAgentHealthy = "AgentHealthy"
 	// ConditionStashesFit: no browser has a stash that is too large to be brought back. With adapter BrowserMemory only.
 	ConditionStashesFit = "StashesFit"
+	// ConditionShadowsCurrent: other pods hold copies of all stashes, as they were a moment ago. With spec.shadow only.
+	ConditionShadowsCurrent = "ShadowsCurrent"
 	// ConditionReconcileSucceeded: the fleet's objects are as the spec wants them.
 	ConditionReconcileSucceeded = "ReconcileSucceeded"
 )
@@ -98,6 +100,10 @@ const (
 	ReasonStashNearLimit    = "StashNearLimit"
 	ReasonStashTooLarge     = "StashTooLarge"
 	ReasonStashWasTooLarge  = "StashWasTooLarge"
+	ReasonCopiesCurrent     = "CopiesCurrent"
+	ReasonCopiesLate        = "CopiesLate"
+	ReasonCopiesRefused     = "CopiesRefused"
+	ReasonNobodyHolds       = "NobodyHolds"
 	ReasonPodDrained        = "PodDrained"
 	ReasonUsersSpread       = "UsersSpread"
 	ReasonStashesLost       = "StashesLost"

@@ -83,8 +83,9 @@ type LiveStashClusterStatus struct {
 
 	// conditions: Ready, Reconciling and Stalled, which tools read that know nothing of fleets (kstatus); Available,
 	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, UpToDate, ReconcileSucceeded; with adapter BrowserMemory also
-	// StashesFit; while a pod is on a node that is cordoned, or that an autoscaler is about to remove, also Placed, which says
-	// what becomes of it, and which says it too when a node has two pods more than another one that would take some (NotSpread).
+	// StashesFit; with spec.shadow also ShadowsCurrent; while a pod is on a node that is cordoned, or that an autoscaler is about
+	// to remove, also Placed, which says what becomes of it, and which says it too when a node has two pods more than another one
+	// that would take some (NotSpread).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -54,6 +54,8 @@ type LiveStashClusterList struct {
 // +kubebuilder:validation:XValidation:rule="self.adapter != 'BrowserMemory' || !self.ttl.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') || duration(self.ttl) <= duration('24h')",message="ttl must be at most 24h with adapter BrowserMemory: the signed tokens it keeps in the browser end there",fieldPath=".ttl"
 // +kubebuilder:validation:XValidation:rule="self.adapter == 'Redis' || !has(self.redis)",message="redis is only read with adapter Redis: remove spec.redis, or set adapter to Redis",fieldPath=".redis"
 // +kubebuilder:validation:XValidation:rule="self.adapter == 'BrowserMemory' || !has(self.browserMemory)",message="browserMemory is only read with adapter BrowserMemory: remove spec.browserMemory, or set adapter to BrowserMemory",fieldPath=".browserMemory"
+// +kubebuilder:validation:XValidation:rule="self.adapter == 'ETS' || !has(self.shadow)",message="shadow is only read with adapter ETS, whose stashes are lost with a killed pod: remove spec.shadow, or set adapter to ETS",fieldPath=".shadow"
+// +kubebuilder:validation:XValidation:rule="self.agent.enabled || !has(self.shadow) || !self.shadow.enabled",message="shadow.enabled needs the agents, which make the copies, and agent.enabled is false: enable the agent, or remove spec.shadow",fieldPath=".shadow"
 // +kubebuilder:validation:XValidation:rule="self.http.port != 4369 && (self.http.port < self.clustering.distributionPort || self.http.port > self.clustering.distributionPort + 9)",message="http.port must not be 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another port, for example 4000",fieldPath=".http"
 // +kubebuilder:validation:XValidation:rule="!self.agent.enabled || [self.agent.port, self.agent.port + 1].all(p, p != 4369 && p != self.http.port && (p < self.clustering.distributionPort || p > self.clustering.distributionPort + 9))",message="agent.port and the port after it must not be http.port, 4369 (epmd) nor one of the ten ports that start at clustering.distributionPort (default 9100): choose another agent.port; the default is 9568",fieldPath=".agent"
 // +kubebuilder:validation:XValidation:rule="[self.drain.endpointWait, self.drain.batchInterval, self.drain.closeTimeout, self.drain.handOffTimeout].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(d) <= duration('1h'))",message="drain.endpointWait, batchInterval, closeTimeout and handOffTimeout must be durations of at most 1h with a unit, for example 500ms or 30s",fieldPath=".drain"
@@ -180,6 +182,10 @@ type LiveStashClusterSpec struct {
 	// browserMemory is what adapter BrowserMemory needs to know; refused with any other.
 	// +optional
 	BrowserMemory *BrowserMemorySpec `json:"browserMemory,omitempty"`
+
+	// shadow are copies of stashes at other pods, for the case that a pod is killed; refused with any adapter but ETS. Default none.
+	// +optional
+	Shadow *ShadowSpec `json:"shadow,omitempty"`
 
 	// probes replaces the operator's probes of the application's container.
 	// +optional

@@ -73,6 +73,8 @@ type Status struct {
 	// LargestStashBytes is the size of the largest BrowserMemory stash seen, else 0.
 	LargestStashBytes int64    `json:"largestStashBytes"`
 	Handoffs          Handoffs `json:"handoffs"`
+	// Shadow is how the copies of this node's stashes are. Nil: there are to be none.
+	Shadow *Shadow `json:"shadow"`
 	// Sockets is how many connections clients have to the application's port. Nil: the agent does not tell.
 	Sockets *int64 `json:"sockets"`
 	// Returns count the users who came back to this node since it started.
@@ -80,6 +82,16 @@ type Status struct {
 	// Versions are those of the views that mounted on this node.
 	Versions      []PageVersion `json:"versions"`
 	UptimeSeconds int64         `json:"uptimeSeconds"`
+}
+
+// Shadow is how the copies are that other nodes hold of a node's stashes.
+type Shadow struct {
+	// LagSeconds is for how long a stash has waited to be copied; 0: none does.
+	LagSeconds int64 `json:"lagSeconds"`
+	// Holders are the nodes that hold copies.
+	Holders int64 `json:"holders"`
+	// Refused is whether one of them had no room for a copy in the last minute.
+	Refused bool `json:"refused"`
 }
 
 // Returns count users who came back, by whether they found their stash.
@@ -311,7 +323,8 @@ func readStatus(body []byte) (Status, error) {
 func (s *Status) counts() bool {
 	return max(s.Peers.Expected, s.Peers.Connected, s.Peers.Missing) <= maxPeers &&
 		plausible.Counts(s.Stashes, s.StashBytes, s.LargestStashBytes, s.UptimeSeconds, s.Handoffs.Sent, s.Handoffs.Received, s.Handoffs.Failed,
-			s.Returns.Recovered, s.Returns.NotRecovered, int64(s.Peers.Expected), int64(s.Peers.Connected), int64(s.Peers.Missing))
+			s.Returns.Recovered, s.Returns.NotRecovered, int64(s.Peers.Expected), int64(s.Peers.Connected), int64(s.Peers.Missing)) &&
+		(s.Shadow == nil || plausible.Counts(s.Shadow.LagSeconds, s.Shadow.Holders))
 }
 
 // fewNames is a copy that keeps nothing of a longer list in memory.

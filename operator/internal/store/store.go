@@ -40,7 +40,7 @@ type Adapter interface {
 	Renewed() bool
 
 	// NetTickTime is after how long a silent peer is given up, unless the user says so: what needs a peer waits as long.
-	NetTickTime() time.Duration
+	NetTickTime(c *v1alpha1.LiveStashCluster) time.Duration
 
 	// LargestStash is the size in bytes above which a browser cannot bring a stash back. 0: any size will do.
 	LargestStash(c *v1alpha1.LiveStashCluster) int64
@@ -106,7 +106,7 @@ type storeless struct {
 // patient is embedded by the adapters that seldom need a peer, or none.
 type patient struct{}
 
-func (patient) NetTickTime() time.Duration { return 20 * time.Second }
+func (patient) NetTickTime(*v1alpha1.LiveStashCluster) time.Duration { return 20 * time.Second }
 
 // anySize is embedded by the adapters that keep stashes of any size.
 type anySize struct{}

@@ -26,7 +26,7 @@ func TestAdapters(t *testing.T) {
 		field   string
 	}{
 		v1alpha1.AdapterNone:          {name: "none", home: Elsewhere, lost: true},
-		v1alpha1.AdapterETS:           {name: "ets", home: OnePod},
+		v1alpha1.AdapterETS:           {name: "ets", home: OnePod, field: "shadow"},
 		v1alpha1.AdapterBrowserMemory: {name: "browser_memory", home: Elsewhere, largest: 7300, field: "browserMemory", ages: true},
 		v1alpha1.AdapterMnesia:        {name: "mnesia", home: EveryPod, tick: 8 * time.Second},
 		v1alpha1.AdapterRedis: {
@@ -57,7 +57,7 @@ func TestAdapters(t *testing.T) {
 			if !slices.Equal(env, want.env) {
 				t.Errorf("Env sets %v, want %v", env, want.env)
 			}
-			if got := adapter.NetTickTime(); got != cmp.Or(want.tick, 20*time.Second) {
+			if got := adapter.NetTickTime(cluster); got != cmp.Or(want.tick, 20*time.Second) {
 				t.Errorf("NetTickTime = %s, want %s", got, want.tick)
 			}
 			if adapter.Home() != want.home || adapter.LargestStash(cluster) != want.largest {
@@ -98,6 +98,17 @@ func TestOwnSecretsOfRedis(t *testing.T) {
 		cluster.Spec.Adapter, cluster.Spec.Redis = v1alpha1.AdapterRedis, c.redis
 		if got := For(cluster).OwnSecrets(cluster); !slices.Equal(got, c.want) {
 			t.Errorf("%s: OwnSecrets = %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A silent pod's users wait for it until it is given up.
+func TestNetTickTimeWithShadow(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{Spec: v1alpha1.LiveStashClusterSpec{Adapter: v1alpha1.AdapterETS, Shadow: &v1alpha1.ShadowSpec{}}}
+	for enabled, want := range map[bool]time.Duration{false: 20 * time.Second, true: 8 * time.Second} {
+		cluster.Spec.Shadow.Enabled = enabled
+		if got := For(cluster).NetTickTime(cluster); got != want {
+			t.Errorf("enabled %t: NetTickTime = %s, want %s", enabled, got, want)
 		}
 	}
 }

@@ -149,6 +149,9 @@ func (f *Fleet) Apply(ctx context.Context) error {
 	if f.Options.TLS {
 		spec["clustering"] = map[string]any{"tls": map[string]any{"enabled": true}}
 	}
+	if f.Options.Shadow && f.Adapter == "ETS" {
+		spec["shadow"] = map[string]any{"enabled": true}
+	}
 	if f.Adapter == "Redis" {
 		spec["redis"] = f.redis()
 	}

@@ -19,6 +19,8 @@ type Options struct {
 	TTL time.Duration
 	// Agent is spec.agent.enabled, TLS is spec.clustering.tls.enabled.
 	Agent, TLS bool
+	// Shadow is spec.shadow.enabled, with ETS.
+	Shadow bool
 	// Redis is who runs Redis: Managed or Operated.
 	Redis string
 	// Persistence is whether Redis keeps stashes on a volume.

@@ -66,6 +66,11 @@ func setAgentConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashClu
 	} else {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStashesFit)
 	}
+	if c.ShadowEnabled() {
+		told = append(told, shadowsCurrent(seen))
+	} else {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionShadowsCurrent)
+	}
 	for _, condition := range told {
 		switch {
 		case !c.AgentEnabled():

@@ -65,7 +65,7 @@ func withAgent(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster, in render.Inp
 func agentEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	drain := c.Spec.Drain
 	keepBytes := ptr.Deref(drain.KeepBytes, resource.Quantity{})
-	return []corev1.EnvVar{
+	variables := []corev1.EnvVar{
 		render.Value("LIVESTASH_AGENT_PORT", strconv.Itoa(int(c.Spec.Agent.Port))),
 		milliseconds("LIVESTASH_READY_GRACE_MS", c.Spec.Agent.ReadyGrace),
 		milliseconds("LIVESTASH_DRAIN_ENDPOINT_WAIT_MS", drain.EndpointWait),
@@ -75,6 +75,21 @@ func agentEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 		milliseconds("LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS", drain.HandOffTimeout),
 		milliseconds("LIVESTASH_DRAIN_KEEP_FOR_MS", drain.KeepFor),
 		render.Value("LIVESTASH_DRAIN_KEEP_BYTES", strconv.FormatInt(keepBytes.Value(), 10)),
+	}
+	return append(variables, shadowEnvironment(c)...)
+}
+
+// shadowEnvironment says what the agents copy. Nothing where nobody asked for copies, so that no pod is replaced for it.
+func shadowEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
+	if !c.ShadowEnabled() {
+		return nil
+	}
+	shadow := c.Spec.Shadow
+	maxBytes := ptr.Deref(shadow.MaxBytes, resource.Quantity{})
+	return []corev1.EnvVar{
+		render.Value("LIVESTASH_SHADOW_COPIES", strconv.Itoa(int(shadow.Copies))),
+		milliseconds("LIVESTASH_SHADOW_INTERVAL_MS", shadow.Interval),
+		render.Value("LIVESTASH_SHADOW_MAX_BYTES", strconv.FormatInt(maxBytes.Value(), 10)),
 	}
 }
 
@@ -131,7 +146,7 @@ func netTickTime(c *v1alpha1.LiveStashCluster) time.Duration {
 	if own := c.Spec.Clustering.NetTickTime; own != nil {
 		return own.Duration
 	}
-	return store.For(c).NetTickTime()
+	return store.For(c).NetTickTime(c)
 }
 
 // probePort answers the kubelet's readiness probe.

@@ -6,7 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
 )
 
@@ -33,6 +41,54 @@ func TestContractIsRefusedByTheAPIAndDocumented(t *testing.T) {
 			t.Errorf("%s: refused in spec.env is %v", variable.Name, refused)
 		}
 	}
+}
+
+// Copies of stashes change these variables alone, so that a fleet without them is rendered as ever.
+func TestShadow(t *testing.T) {
+	plain, shadowed := rendertest.Cluster(t, "smallest"), rendertest.Cluster(t, "smallest")
+	shadowed.Spec.Shadow = &v1alpha1.ShadowSpec{
+		Interval: ptr.To(metav1.Duration{Duration: 1500 * time.Millisecond}), Copies: 2, MaxBytes: ptr.To(resource.MustParse("1Gi")),
+	}
+	if diff := cmp.Diff(variablesOf(t, plain), variablesOf(t, shadowed)); diff != "" {
+		t.Errorf("spec.shadow without enabled changes pods:\n%s", diff)
+	}
+	shadowed.Spec.Shadow.Enabled = true
+	want := variablesOf(t, plain)
+	want["app LIVESTASH_SHADOW_COPIES"], want["app LIVESTASH_SHADOW_INTERVAL_MS"], want["app LIVESTASH_SHADOW_MAX_BYTES"] = "2", "1500", "1073741824"
+	want["livestash-init LIVESTASH_NET_TICKTIME"], want["livestash-probe LIVESTASH_NET_TICKTIME"] = "8", "8"
+	if diff := cmp.Diff(want, variablesOf(t, shadowed)); diff != "" {
+		t.Errorf("the variables of the pods (-want +got):\n%s", diff)
+	}
+	docs := read(t, filepath.Join("..", "..", "..", "..", "docs", "reference", "environment.md"))
+	for _, variable := range shadowEnvironment(shadowed) {
+		if !strings.Contains(docs, "`"+variable.Name+"`") {
+			t.Errorf("%s is not in docs/reference/environment.md", variable.Name)
+		}
+	}
+}
+
+// variablesOf are those of all containers of a fleet's pods.
+func variablesOf(t *testing.T, c *v1alpha1.LiveStashCluster) map[string]string {
+	t.Helper()
+	in := rendertest.Inputs
+	in.StoreDigest = ""
+	objects, err := Render(c, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, object := range objects {
+		set, ok := object.(*appsv1.StatefulSet)
+		if !ok {
+			continue
+		}
+		for _, container := range slices.Concat(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers) {
+			for _, variable := range container.Env {
+				found[container.Name+" "+variable.Name] = variable.Value
+			}
+		}
+	}
+	return found
 }
 
 func read(t *testing.T, path string) string {

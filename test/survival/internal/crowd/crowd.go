@@ -37,6 +37,8 @@ type Plan struct {
 	// Hidden is whether the pages are hidden tabs: a browser connects one that was cut only when it is shown again, and the
 	// users look at theirs when the sessions are checked.
 	Hidden bool `json:"hidden,omitempty"`
+	// YoungMS is how long before the end of its socket a stash was sent, at most, that may be missing, in milliseconds. 0: none may.
+	YoungMS int `json:"youngMs,omitempty"`
 }
 
 func (p Plan) check() error {
@@ -259,9 +261,9 @@ func (c *Crowd) forget() {
 
 // tally is what the sessions' records add up to.
 type tally struct {
-	ready, away, closed, outdated, recovered, stale, lost, lostIdle, mostMoves, moves int
-	times                                                                             []time.Duration
-	pods                                                                              map[string]Pod
+	ready, away, closed, outdated, recovered, young, stale, lost, lostIdle, mostMoves, moves int
+	times                                                                                    []time.Duration
+	pods                                                                                     map[string]Pod
 }
 
 func (c *Crowd) tally() tally {
@@ -295,6 +297,8 @@ func (t *tally) add(s *session) {
 	switch s.record.worst {
 	case recovered:
 		t.recovered++
+	case young:
+		t.young++
 	case stale:
 		t.stale++
 	case lost:
@@ -318,7 +322,7 @@ func (c *Crowd) Report() Report {
 	return Report{
 		Phase: c.phase, Problem: c.problem,
 		Sessions: len(c.sessions), Ready: t.ready, Away: t.away, Closed: t.closed, Outdated: t.outdated,
-		Recovered: t.recovered, Stale: t.stale, Lost: t.lost, LostIdle: t.lostIdle,
+		Recovered: t.recovered, Young: t.young, Stale: t.stale, Lost: t.lost, LostIdle: t.lostIdle,
 		MostMoves: t.mostMoves, Moves: t.moves,
 		Times:          browser.TimesOf(t.times),
 		FailedAttempts: maps.Clone(c.attempts), Endings: maps.Clone(c.endings),

@@ -32,7 +32,7 @@ func TestLedger(t *testing.T) {
 		"a first visit":                      {ledger{acked: 3}, "new", 0, lost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.ledger.found(c.status, c.count); got != c.want {
+			if got := c.ledger.found(c.status, c.count, time.Now()); got != c.want {
 				t.Errorf("the verdict is %d, want %d", got, c.want)
 			}
 			if c.ledger.acked != c.count || c.ledger.unsure {
@@ -42,10 +42,10 @@ func TestLedger(t *testing.T) {
 	}
 	l := ledger{acked: 3}
 	l.sent()
-	if got := l.acknowledged(4); got != recovered {
+	if got := l.acknowledged(4, time.Now()); got != recovered {
 		t.Errorf("the answer to a stash is %d", got)
 	}
-	if got := l.acknowledged(4); got != stale {
+	if got := l.acknowledged(4, time.Now()); got != stale {
 		t.Errorf("an answer with the count of before is %d", got)
 	}
 }
@@ -62,14 +62,55 @@ func TestLedgerAfterALoss(t *testing.T) {
 		{"recovered", 3, recovered}, // nothing is newer
 		{"not_found", 0, lost},
 	} {
-		if got := l.found(step.status, step.count); got != step.want {
+		if got := l.found(step.status, step.count, time.Now()); got != step.want {
 			t.Errorf("step %d: the verdict is %d, want %d", i, got, step.want)
 		}
 	}
 	l.sent()
-	l.acknowledged(1)
-	if got := l.found("recovered", 3); got != stale {
+	l.acknowledged(1, time.Now())
+	if got := l.found("recovered", 3, time.Now()); got != stale {
 		t.Errorf("the state of the life before is %d, although there is a newer one", got)
+	}
+}
+
+// What is missing is told apart by when it was stashed.
+func TestLedgerOfAKilledServer(t *testing.T) {
+	killed := time.Now()
+	ago := func(seconds ...int) ledger {
+		l := ledger{}
+		for i, s := range seconds {
+			l.sent()
+			l.acknowledged(i+1, killed.Add(-time.Duration(s)*time.Second))
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		ledger ledger
+		status string
+		count  int
+		want   verdict
+	}{
+		"the last one is missing, which was young":   {ago(9, 5, 1), "recovered", 2, young},
+		"the last one is missing, which was not":     {ago(9, 5, 3), "recovered", 2, stale},
+		"two are missing, and both were young":       {ago(9, 2, 1), "recovered", 1, young},
+		"two are missing, and one was not young":     {ago(9, 5, 1), "recovered", 1, stale},
+		"nothing is missing":                         {ago(9, 5, 1), "recovered", 3, recovered},
+		"all are missing, and the first was young":   {ago(2, 1), "not_found", 0, young},
+		"all are missing, and the first was not":     {ago(9, 1), "not_found", 0, lost},
+		"a count that nobody stashed is never young": {ago(1), "recovered", 4, stale},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.ledger.found(c.status, c.count, killed.Add(-2*time.Second)); got != c.want {
+				t.Errorf("the verdict is %d, want %d", got, c.want)
+			}
+		})
+	}
+	l := ago(9, 5, 3, 1)
+	l.found("recovered", 3, killed.Add(-2*time.Second))
+	l.sent()
+	l.acknowledged(4, killed)
+	if got := l.found("recovered", 3, killed.Add(-time.Millisecond)); got != young {
+		t.Errorf("after a young loss and another stash, losing that is %d", got)
 	}
 }
 

@@ -30,11 +30,13 @@ type Report struct {
 	// last Restash.
 	Outdated int `json:"outdated"`
 
-	// Every session checked is one of these three: it found another counter than its own at some reconnect; else it found
+	// Every session checked is one of these four: it found another counter than its own at some reconnect; else it found
 	// nothing at some reconnect, or was not back in time; else it found what it knew at every reconnect.
 	Stale     int `json:"stale"`
 	Lost      int `json:"lost"`
 	Recovered int `json:"recovered"`
+	// Young found neither, but what is missing was stashed no longer than Plan.YoungMS before the socket ended.
+	Young int `json:"young"`
 	// LostIdle is how many of the lost ones stash only once.
 	LostIdle int `json:"lostIdle"`
 

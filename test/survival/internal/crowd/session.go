@@ -98,7 +98,7 @@ func (s *session) live(ctx context.Context) browser.End {
 
 func (s *session) acknowledged() {
 	acked := s.ledger.acked
-	s.judge(s.ledger.acknowledged(s.tab.Count), "stashed at %d and the page showed %d", acked, s.tab.Count)
+	s.judge(s.ledger.acknowledged(s.tab.Count, s.sent), "stashed at %d and the page showed %d", acked, s.tab.Count)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready, s.stashed = true, s.sent
@@ -130,7 +130,7 @@ func (s *session) comeBack(ctx context.Context, end browser.End) {
 	end = s.shown(ctx, end)
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		pause(ctx, s.crowd.pace.Wait(attempt))
-		err := s.rejoin(ctx)
+		err := s.rejoin(ctx, s.oldest(end))
 		if err == nil {
 			break
 		}
@@ -171,13 +171,23 @@ func (s *session) shown(ctx context.Context, end browser.End) browser.End {
 	return browser.End{Asked: true}
 }
 
-func (s *session) rejoin(ctx context.Context) error {
+// oldest is from when on what the user has stashed may be missing. Nothing may of a user who left.
+func (s *session) oldest(end browser.End) time.Time {
+	young := time.Duration(s.crowd.plan.YoungMS) * time.Millisecond
+	if young == 0 || end.Why == "" {
+		return time.Now()
+	}
+	return s.since(end).Add(-young)
+}
+
+// rejoin comes back. What was stashed since then may be missing.
+func (s *session) rejoin(ctx context.Context, since time.Time) error {
 	from := s.tab.Node
 	if err := s.tab.Rejoin(ctx, s.crowd.service); err != nil {
 		return err
 	}
 	known := s.ledger.acked
-	s.judge(s.ledger.found(s.tab.Status, s.tab.Count), "had stashed %d and found %s with %d, from %s on %s",
+	s.judge(s.ledger.found(s.tab.Status, s.tab.Count, since), "had stashed %d and found %s with %d, from %s on %s",
 		known, s.tab.Status, s.tab.Count, from, s.tab.Node)
 	return nil
 }

@@ -35,6 +35,7 @@ defmodule Workload.Live do
     changed = put_in(state.assigns.count, state.assigns.count + 1)
     {stash, events} = Stash.stash(state.module, state.stash, changed.assigns)
     state_after = %{changed | stash: stash}
+    :telemetry.execute([:phoenix, :live_view, :handle_event, :stop], %{}, %{socket: socket(state_after)})
     diff = with_events(Page.diff(view(state), view(state_after)), events)
     Channel.push(state.socket, Message.reply(message, :ok, %{diff: diff}))
     {:noreply, state_after}

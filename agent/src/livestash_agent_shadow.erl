@@ -1,0 +1,318 @@
+%% Does a stash of this node outlive the node? With ETS each node has its stashes for itself, and who is killed hands nothing
+%% over. So at every interval what has changed is copied to one or two of the other nodes.
+%%
+%% Each of them has a queue (livestash_agent_shadow_index), and one batch on its way (livestash_agent_shadow_batch). What it has not
+%% acknowledged stays in its queue. When a node comes, goes or says that it will go, the copies that are missing now are queued
+%% behind what changes (livestash_agent_shadow_scan).
+-module(livestash_agent_shadow).
+
+-behaviour(gen_server).
+
+-export([start_link/0, is_on/0, new/0, token/0, peers/0, status/0, complete/0, wake/0]).
+%% For drains.
+-export([leave/0, goodbye/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-export_type([status/0]).
+
+%% lag: milliseconds since when something waits to be copied. peers: the nodes that hold copies. refused: whether one of them had no
+%% room for a stash within the last minute.
+-type status() :: #{lag := non_neg_integer(), peers := non_neg_integer(), refused := boolean()}.
+
+%% Milliseconds, also below, from one scan's end to the next one's start.
+-define(SCAN, 30000).
+%% How often nodes that do not hold copies yet are asked whether they do.
+-define(HELLO, 2000).
+-define(ASK, 200).
+-define(GOODBYE, 1000).
+%% For how long after a node is gone a user may have come back before the copy of their stash was taken over.
+-define(RETURNING, 60000).
+-define(REFUSED, 60000).
+%% Marked keys that are looked at in one go.
+-define(MARKED, 2000).
+
+-spec start_link() -> {ok, pid()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Whether stashes are copied.
+-spec is_on() -> boolean().
+is_on() ->
+    livestash_agent_config:get(adapter) =:= ets andalso livestash_agent_config:get(shadow_copies) > 0.
+
+%% Makes the tables, which the calling process owns: copies outlive the processes that use them.
+-spec new() -> ok.
+new() ->
+    persistent_term:put(?MODULE, {erlang:system_info(creation), erlang:system_time(microsecond)}),
+    persistent_term:put({?MODULE, awake}, atomics:new(1, [])),
+    ok = livestash_agent_shadow_index:new(),
+    ok = livestash_agent_shadow_marks:new(),
+    ok = livestash_agent_shadow_store:new().
+
+%% Tells this start of the agent from every other one.
+-spec token() -> livestash_agent_shadow_index:token().
+token() ->
+    persistent_term:get(?MODULE).
+
+%% The nodes that hold copies, and which start of the agent each of them is.
+-spec peers() -> #{node() => livestash_agent_shadow_index:token()}.
+peers() ->
+    persistent_term:get({?MODULE, peers}, #{}).
+
+-spec status() -> status().
+status() ->
+    try
+        gen_server:call(?MODULE, status, ?ASK)
+    catch
+        exit:_ -> #{lag => 0, peers => 0, refused => false}
+    end.
+
+%% Stashes have come to this node that have no copy yet.
+-spec complete() -> ok.
+complete() ->
+    gen_server:cast(?MODULE, complete).
+
+%% What is marked is looked at now. Whoever says so after somebody else, and before that look, says nothing.
+-spec wake() -> ok.
+wake() ->
+    case persistent_term:get({?MODULE, awake}, none) of
+        none -> ok;
+        Awake -> wake(atomics:compare_exchange(Awake, 1, 0, 1))
+    end.
+
+wake(ok) ->
+    gen_server:cast(?MODULE, wake);
+wake(_Woken) ->
+    ok.
+
+%% This node begins to drain: others have to hold the copies that it holds.
+-spec leave() -> ok.
+leave() ->
+    _ = is_on() andalso spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, {leaves, node()}) end),
+    ok.
+
+%% This node goes and has handed all of its stashes over: nobody needs the copies of them. Where that word does not arrive, they are
+%% compared with what there is.
+-spec goodbye() -> ok.
+goodbye() ->
+    Say = fun(Node) -> livestash_agent_remote:call(Node, livestash_agent_shadow_store, goodbye, [{node(), token()}]) end,
+    _ = is_on() andalso livestash_agent_tasks:run([{Node, fun() -> Say(Node) end} || Node <- nodes()], ?GOODBYE),
+    ok.
+
+-spec init([]) -> {ok, map()}.
+init([]) ->
+    process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    ok = net_kernel:monitor_nodes(true),
+    ok = livestash_agent_shadow_marks:attach(),
+    Started = {started, node(), token()},
+    _ = spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, Started) end),
+    self() ! tick,
+    Now = livestash_agent_clock:ms(),
+    {ok, with_peers(#{}, #{
+        interval => livestash_agent_config:get(shadow_interval),
+        copies => livestash_agent_config:get(shadow_copies),
+        %% The nodes that hold copies, and those that have said that they go.
+        peers => #{},
+        leaving => [],
+        %% What runs: the monitor of a process => {send, Node}, {hello, Node} or scan.
+        running => #{},
+        %% When the next scan is due, and since when copies are missing that it has queued; when nodes are asked again.
+        scan => Now,
+        behind => Now,
+        hello => Now,
+        %% When a node was lost, and when one refused a copy.
+        lost => none,
+        refused => none
+    })}.
+
+-spec handle_call(status, gen_server:from(), map()) -> {reply, status(), map()}.
+handle_call(status, _From, #{peers := Peers, refused := Refused} = State) ->
+    {reply, #{lag => lag(State), peers => map_size(Peers), refused => is_within(Refused, ?REFUSED)}, State}.
+
+-spec handle_cast(term(), map()) -> {noreply, map()}.
+handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
+    {noreply, without(Node, State#{leaving := [Node | Leaving]})};
+%% Also an agent that was started anew, whose copies are gone.
+handle_cast({started, Node, Token}, State) ->
+    {noreply, finished({hello, Node}, {done, {ok, {holds, Token}}}, State)};
+handle_cast(wake, State) ->
+    {noreply, look(State)};
+handle_cast(complete, State) ->
+    {noreply, scan_now(State)};
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), map()) -> {noreply, map()}.
+handle_info(tick, #{interval := Interval} = State) ->
+    erlang:send_after(Interval, self(), tick),
+    {noreply, scan_due(ask_others(look(State)))};
+handle_info(look, State) ->
+    {noreply, look(State)};
+handle_info({nodeup, Node}, #{leaving := Leaving} = State) ->
+    {noreply, ask(Node, State#{leaving := lists:delete(Node, Leaving)})};
+handle_info({nodedown, Node}, #{leaving := Leaving} = State) ->
+    {noreply, without(Node, State#{leaving := lists:delete(Node, Leaving), lost := livestash_agent_clock:ms()})};
+handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
+    {What, Rest} = maps:take(Monitor, Running),
+    {noreply, finished(What, Result, State#{running := Rest})};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+%% Queues what was marked, some of it at a time.
+look(State) ->
+    ok = atomics:put(persistent_term:get({?MODULE, awake}), 1, 0),
+    case livestash_agent_shadow_marks:take(?MARKED) of
+        [] ->
+            send_all(State);
+        Keys ->
+            self() ! look,
+            New = [Key || Key <- Keys, not livestash_agent_shadow_index:is_known(Key)],
+            overtake(New, State),
+            Now = livestash_agent_clock:ms(),
+            lists:foreach(fun(Key) -> changed(Key, Now, State) end, Keys),
+            State
+    end.
+
+changed(Key, Now, #{peers := Peers, copies := Copies}) ->
+    Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Copies),
+    Others = [Node || #{node := Node} = Copy <- livestash_agent_shadow_index:copies(Key), livestash_agent_shadow_index:is_valid(Copy, Peers)],
+    case lists:usort(Holders ++ Others) of
+        [] -> livestash_agent_shadow_index:dropped(Key, none);
+        Nodes -> [livestash_agent_shadow_index:changed(Node, Key, Now) || Node <- Nodes]
+    end.
+
+%% Of stashes that this node has not had before, an older version may be elsewhere when a node was lost: its user has come back
+%% before the copy was taken over. Here, an old copy may be in any case.
+overtake([], _State) ->
+    ok;
+overtake(Keys, #{lost := Lost}) ->
+    Newer = [newer(Row, Key) || {ets, Table} <- livestash_agent_store:tables(), Key <- Keys, Row <- ets:lookup(Table, Key)],
+    Nodes = [Node || is_within(Lost, ?RETURNING), Node <- nodes()],
+    livestash_agent_remote:tell([node() | Nodes], livestash_agent_shadow_store, overtaken, [Newer]).
+
+newer(Row, Key) ->
+    {Key, livestash_agent_rank:version(Row, erlang:system_time(microsecond)), livestash_agent_rank:rank(Row)}.
+
+is_within(none, _Time) -> false;
+is_within(Since, Time) -> livestash_agent_clock:ms() - Since < Time.
+
+send_all(#{peers := Peers} = State) ->
+    lists:foldl(fun send/2, State, maps:keys(Peers)).
+
+send(Node, #{peers := Peers, running := Running} = State) ->
+    case is_map_key(Node, Peers) andalso livestash_agent_shadow_index:has_waiting(Node) andalso way(Node, State) of
+        false -> State;
+        none -> State;
+        Way -> State#{running := livestash_agent_tasks:start({send, Node}, fun() -> livestash_agent_shadow_batch:send(Node, Way) end, [], Running)}
+    end.
+
+%% None while LiveStash's table is not there.
+way(Node, #{peers := Peers, copies := Copies}) ->
+    case [Table || {ets, Table} <- livestash_agent_store:tables()] of
+        [Table] -> #{table => Table, sender => {node(), token()}, token => maps:get(Node, Peers), peers => Peers, copies => Copies};
+        [] -> none
+    end.
+
+finished({send, Node}, {done, {ok, Outcomes}}, State) when is_list(Outcomes) ->
+    send(Node, behind(lists:foldl(fun(Outcome, Acc) -> outcome(Outcome, Node, Acc) end, State, Outcomes)));
+%% It has been started anew, or goes, or does not see this node: it says so itself when it is asked.
+finished({send, Node}, {done, {ok, _Otherwise}}, State) ->
+    without(Node, State);
+finished({hello, Node}, {done, {ok, {holds, Token}}}, #{peers := Peers, leaving := Leaving} = State) ->
+    case lists:member(Node, nodes()) andalso not lists:member(Node, Leaving) of
+        true -> scan_now(with_peers(Peers#{Node => Token}, State));
+        false -> State
+    end;
+finished(scan, {done, {ok, ok}}, State) ->
+    behind(send_all(State));
+%% What was not acknowledged stays in the queue, and is sent at the next tick.
+finished(_What, _Failure, State) ->
+    State.
+
+outcome({Entry, nothing}, _Node, State) ->
+    ok = livestash_agent_shadow_index:done(Entry),
+    State;
+outcome({{_, _, Key} = Entry, {has, Copy}}, Node, #{peers := Peers, copies := Count} = State) ->
+    ok = livestash_agent_shadow_index:done(Entry),
+    Copies = livestash_agent_shadow_index:acknowledged(Key, Copy, Peers),
+    Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Count),
+    Former = [Other || #{node := Other} <- Copies, Other =/= Node, not lists:member(Other, Holders)],
+    [livestash_agent_shadow_index:changed(Other, Key, livestash_agent_clock:ms()) || Other <- Former],
+    State;
+outcome({{_, _, Key} = Entry, dropped}, Node, State) ->
+    ok = livestash_agent_shadow_index:done(Entry),
+    ok = livestash_agent_shadow_index:dropped(Key, Node),
+    State;
+outcome({{_, _, Key} = Entry, missing}, Node, State) ->
+    ok = livestash_agent_shadow_index:done(Entry),
+    ok = livestash_agent_shadow_index:dropped(Key, Node),
+    livestash_agent_shadow_marks:mark(Key),
+    State;
+%% Tried again at the next scan.
+outcome({Entry, refused}, _Node, State) ->
+    ok = livestash_agent_shadow_index:done(Entry),
+    State#{refused := livestash_agent_clock:ms()}.
+
+%% Since when copies are missing.
+behind(#{peers := Peers} = State) ->
+    Waiting = [Node || Node <- maps:keys(Peers), livestash_agent_shadow_index:waits_since(Node) =/= none],
+    case is_running(scan, State) orelse Peers =:= #{} orelse Waiting =/= [] of
+        true -> State;
+        false -> State#{behind := none}
+    end.
+
+lag(#{peers := Peers, behind := Behind}) ->
+    Now = livestash_agent_clock:ms(),
+    Changed = [Since || Node <- maps:keys(Peers), Since <- [livestash_agent_shadow_index:waits_since(Node)], is_integer(Since)],
+    Now - lists:min([Now | Changed] ++ [Behind || Behind =/= none]).
+
+%% What was on its way to a node that has gone is sent to the one that holds the copies now, before all else.
+without(Node, #{peers := Peers} = State) ->
+    Changed = livestash_agent_shadow_index:forget(Node),
+    lists:foreach(fun livestash_agent_shadow_marks:mark/1, Changed),
+    case is_map_key(Node, Peers) of
+        true -> scan_now(look(with_peers(maps:remove(Node, Peers), State)));
+        false -> State
+    end.
+
+with_peers(Peers, State) ->
+    persistent_term:put({?MODULE, peers}, Peers),
+    State#{peers => Peers}.
+
+ask_others(#{hello := Next, peers := Peers, leaving := Leaving} = State) ->
+    case livestash_agent_clock:left(Next) of
+        0 -> lists:foldl(fun ask/2, State#{hello := livestash_agent_clock:ms() + ?HELLO}, nodes() -- (maps:keys(Peers) ++ Leaving));
+        _ -> State
+    end.
+
+ask(Node, #{running := Running} = State) ->
+    Hello = fun() -> livestash_agent_remote:call(Node, livestash_agent_shadow_store, hello, []) end,
+    State#{running := livestash_agent_tasks:start({hello, Node}, Hello, [], Running)}.
+
+%% At once: one that runs has left behind it what it found in order.
+scan_now(#{behind := Behind, running := Running} = State) ->
+    Since =
+        case Behind of
+            none -> livestash_agent_clock:ms();
+            _ -> Behind
+        end,
+    Others = maps:filter(fun(_Monitor, What) -> What =/= scan end, Running),
+    scan(false, State#{running := Others, behind := Since}).
+
+scan_due(#{scan := Next} = State) ->
+    case livestash_agent_clock:left(Next) =:= 0 andalso not is_running(scan, State) of
+        true -> scan(true, State);
+        false -> State
+    end.
+
+scan(Rest, #{copies := Copies, running := Running} = State) ->
+    case [Table || {ets, Table} <- livestash_agent_store:tables()] of
+        [Table] ->
+            Scan = fun() -> livestash_agent_shadow_scan:run(Table, Copies, Rest) end,
+            State#{scan := livestash_agent_clock:ms() + ?SCAN, running := livestash_agent_tasks:start(scan, Scan, [], Running)};
+        [] ->
+            State
+    end.
+
+is_running(What, #{running := Running}) ->
+    lists:member(What, maps:values(Running)).

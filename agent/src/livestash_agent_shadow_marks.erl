@@ -1,0 +1,101 @@
+%% Which stashes have changed since they were last copied to another node? Each page says so itself, in LiveView's telemetry,
+%% when the fingerprint of what it has stashed is another one: it writes its key into a set. No process is asked or told,
+%% and a page that changes ten times between two looks is in the set once.
+-module(livestash_agent_shadow_marks).
+
+-export([new/0, attach/0, handle/4, mark/1, arrived/1, take/1]).
+
+%% Where pages stash. What a page does elsewhere, in handle_info without rendering, is found by livestash_agent_shadow_scan.
+-define(EVENTS, [
+    [phoenix, live_view, mount, stop],
+    [phoenix, live_view, handle_params, stop],
+    [phoenix, live_view, handle_event, stop],
+    [phoenix, live_view, render, stop]
+]).
+%% Bytes of an id. A browser brings it along, so it may be anything.
+-define(MAX_ID, 1024).
+
+%% Makes the set, which the calling process owns.
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}]),
+    ok.
+
+%% Listens, when telemetry is there. Attaching a second time changes nothing.
+-spec attach() -> ok.
+attach() ->
+    _ = erlang:module_loaded(telemetry) andalso telemetry:attach_many(?MODULE, ?EVENTS, fun ?MODULE:handle/4, []),
+    ok.
+
+%% Runs in the LiveView's process, which remembers what it has said in its dictionary. A page that is rendered for a request
+%% without a socket stashes nothing. No shape of the socket makes it fail, and neither does a set that is gone because the
+%% agent has ended, or a release without crypto.
+-spec handle([atom()], map(), map(), []) -> ok.
+handle(_Event, _Measurements, #{socket := #{transport_pid := Transport, private := #{live_stash_context := Context}}}, []) when
+    is_pid(Transport)
+->
+    saw(Context);
+handle(_Event, _Measurements, _Metadata, []) ->
+    ok.
+
+saw(#{id := Id, secret := Secret, stash_fingerprint := Fingerprint}) when
+    is_binary(Id), byte_size(Id) =< ?MAX_ID, is_binary(Secret)
+->
+    case get(?MODULE) of
+        {Id, Fingerprint, _Key} ->
+            ok;
+        {Id, _Other, Key} ->
+            said(Id, Fingerprint, Key);
+        undefined when Fingerprint =:= nil ->
+            ok;
+        undefined ->
+            Key = key(Id, Secret),
+            _ = put(?MODULE, {Id, Fingerprint, Key}),
+            arrived([Key]);
+        %% It has reset its stash, and has a new one.
+        {_Former, _Other, Key} ->
+            _ = mark(Key),
+            said(Id, Fingerprint, key(Id, Secret))
+    end;
+saw(_Context) ->
+    ok.
+
+said(Id, Fingerprint, Key) ->
+    _ = put(?MODULE, {Id, Fingerprint, Key}),
+    mark(Key).
+
+%% As LiveStash makes it. One that cannot be made is in no table.
+key(Id, Secret) ->
+    try
+        binary:part(base64:encode(crypto:hash(sha256, [Id, Secret])), 0, 43)
+    catch
+        error:_ -> none
+    end.
+
+%% The stash with this key has changed, or is gone.
+-spec mark(Key :: term()) -> ok.
+mark(Key) ->
+    try
+        true = ets:insert(?MODULE, {Key}),
+        ok
+    catch
+        error:badarg -> ok
+    end.
+
+%% Stashes with these keys have come to this node. Where they were nobody has them any more, so they do not wait for the interval.
+-spec arrived([Key :: term()]) -> ok.
+arrived(Keys) ->
+    lists:foreach(fun mark/1, Keys),
+    livestash_agent_shadow:wake().
+
+%% Some keys that were marked, which they are no more. Whatever is written from now on marks them again, so the row has to be read
+%% after this.
+-spec take(Most :: pos_integer()) -> [Key :: term()].
+take(Most) ->
+    case ets:select(?MODULE, [{{'$1'}, [], ['$1']}], Most) of
+        {Keys, _Continuation} ->
+            [ets:delete(?MODULE, Key) || Key <- Keys],
+            Keys;
+        '$end_of_table' ->
+            []
+    end.

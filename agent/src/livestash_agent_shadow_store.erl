@@ -1,0 +1,268 @@
+%% What copies of other nodes' stashes does this node hold? They are in a table of the agent's own, so that LiveStash never
+%% finds one, as binaries, and go into LiveStash's table when the node that sent them is gone without a word: see
+%% livestash_agent_shadow_promotion. Of each stash there is one copy, that of the version that livestash_agent_rank finds newer.
+%%
+%% One process does all the writing but that of a promotion, so that what a node has sent comes before the word that it is gone.
+-module(livestash_agent_shadow_store).
+
+-behaviour(gen_server).
+
+-export([start_link/0, new/0, size/0]).
+%% For promotions.
+-export([versions_of/1, find/3, forget/3]).
+%% Called by peers.
+-export([hello/0, take/3, goodbye/1, overtaken/1, stamps/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-export_type([sender/0]).
+
+%% A node, and one start of the agent there.
+-type sender() :: {node(), livestash_agent_shadow_index:token()}.
+
+-record(shadow, {
+    key :: term(),
+    sender :: sender(),
+    version :: livestash_agent_rank:version(),
+    until :: integer() | none,
+    size :: non_neg_integer(),
+    payload :: binary()
+}).
+
+%% Milliseconds between two looks for copies whose time is over.
+-define(SWEEP, 30000).
+%% Bytes that a copy takes beside what is stashed, about.
+-define(OVERHEAD, 200).
+%% Copies that are looked at at once.
+-define(CHUNK, 1000).
+%% Milliseconds that a question may take.
+-define(ASK, 2000).
+
+-spec start_link() -> {ok, pid()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Makes the table, which the calling process owns.
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [named_table, public, {keypos, #shadow.key}, {read_concurrency, true}]),
+    ok.
+
+%% How many copies this node holds, and how many bytes they take.
+-spec size() -> {Rows :: non_neg_integer(), Bytes :: non_neg_integer()}.
+size() ->
+    try
+        {ets:info(?MODULE, size), gen_server:call(?MODULE, bytes, ?ASK)}
+    catch
+        exit:_ -> {0, 0}
+    end.
+
+%% Whether this node holds copies of others, and as which start of the agent.
+-spec hello() -> {holds | goes, livestash_agent_shadow_index:token()}.
+hello() ->
+    case livestash_agent_state:draining() of
+        true -> {goes, livestash_agent_shadow:token()};
+        false -> {holds, livestash_agent_shadow:token()}
+    end.
+
+%% Takes what a node has sent to that start of the agent, in this order. gone: this node does not see the sender, or goes itself.
+-spec take(sender(), livestash_agent_shadow_index:token(), [livestash_agent_shadow_batch:change()]) ->
+    {ok, [ok | missing | refused]} | {other, livestash_agent_shadow_index:token()} | gone.
+take(Sender, Token, Changes) ->
+    case livestash_agent_shadow:token() of
+        Token -> gen_server:call(?MODULE, {take, Sender, Changes}, infinity);
+        Other -> {other, Other}
+    end.
+
+%% The sender goes, and all of its stashes are elsewhere.
+-spec goodbye(sender()) -> ok.
+goodbye(Sender) ->
+    gen_server:call(?MODULE, {goodbye, Sender}, infinity).
+
+%% Another node has newer versions of these stashes: their users have come back there.
+-spec overtaken([{Key :: term(), livestash_agent_rank:version(), livestash_agent_rank:rank()}]) -> ok.
+overtaken(Newer) ->
+    ok = gen_server:call(?MODULE, {overtaken, [{Key, Version} || {Key, Version, _Rank} <- Newer]}, infinity),
+    Better = [{Key, Rank} || {Key, _Version, Rank} <- Newer],
+    lists:foreach(fun({_Kind, Table}) -> livestash_agent_intake:drop_worse(Table, Better) end, tables()).
+
+%% Which version this node has of each of the keys, be it as a copy or, since a promotion, as its own.
+-spec stamps([Key :: term()]) -> [livestash_agent_shadow_index:stamp()].
+stamps(Keys) ->
+    [max(livestash_agent_shadow_index:stamp(Key), stamp(Key)) || Key <- Keys].
+
+stamp(Key) ->
+    case ets:lookup(?MODULE, Key) of
+        [#shadow{version = {_Owner, _Birth, Stamp}}] -> Stamp;
+        [] -> 0
+    end.
+
+%% Keys and versions of what the node has sent, without what is stashed.
+-spec versions_of(sender()) -> [{Key :: term(), livestash_agent_rank:version()}].
+versions_of(Sender) ->
+    ets:select(?MODULE, [{#shadow{key = '$1', sender = Sender, version = '$2', _ = '_'}, [], [{{'$1', '$2'}}]}]).
+
+%% The stash as a row, if the copy is still that version.
+-spec find(Key :: term(), sender(), livestash_agent_rank:version()) -> tuple() | none.
+find(Key, Sender, Version) ->
+    case ets:lookup(?MODULE, Key) of
+        [#shadow{sender = Sender, version = Version, until = Until, payload = Payload}] ->
+            livestash_agent_row:timed(binary_to_term(Payload), Until);
+        _ ->
+            none
+    end.
+
+%% Deletes the copy if it is still that version.
+-spec forget(Key :: term(), sender(), livestash_agent_rank:version()) -> ok.
+forget(Key, Sender, Version) ->
+    _ = ets:select_delete(?MODULE, [{#shadow{key = Key, sender = Sender, version = Version, _ = '_'}, [], [true]}]),
+    ok.
+
+%% State: the bytes of all copies; which start of each sender is known; the promotions that run.
+-spec init([]) -> {ok, map()}.
+init([]) ->
+    process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    ok = net_kernel:monitor_nodes(true),
+    self() ! sweep,
+    {ok, #{bytes => 0, senders => #{}, running => #{}}}.
+
+-spec handle_call(term(), gen_server:from(), map()) -> {reply, term(), map()}.
+handle_call({take, {Node, _} = Sender, Changes}, _From, State) ->
+    case lists:member(Node, nodes()) andalso not livestash_agent_state:draining() of
+        true ->
+            Change = fun(Each, Acc) -> change(Each, Sender, Acc) end,
+            {Answers, Known} = lists:mapfoldl(Change, know(Sender, State), Changes),
+            {reply, {ok, Answers}, Known};
+        false ->
+            {reply, gone, State}
+    end;
+handle_call({goodbye, {Node, _} = Sender}, _From, #{senders := Senders} = State) ->
+    {reply, ok, drop_all(Sender, State#{senders := maps:remove(Node, Senders)})};
+handle_call({overtaken, Newer}, _From, State) ->
+    {reply, ok, lists:foldl(fun overtake/2, State, Newer)};
+handle_call(bytes, _From, #{bytes := Bytes} = State) ->
+    {reply, Bytes, State}.
+
+-spec handle_cast(term(), map()) -> {noreply, map()}.
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), map()) -> {noreply, map()}.
+handle_info(sweep, State) ->
+    erlang:send_after(?SWEEP, self(), sweep),
+    Now = os:system_time(second),
+    ets:select_delete(?MODULE, [{#shadow{until = '$1', _ = '_'}, [{is_integer, '$1'}, {'<', '$1', Now}], [true]}]),
+    {noreply, promote_absent(count(State))};
+handle_info({nodedown, Node}, #{senders := Senders} = State) ->
+    case maps:take(Node, Senders) of
+        {Token, Others} -> {noreply, promote({Node, Token}, State#{senders := Others})};
+        error -> {noreply, State}
+    end;
+handle_info({'DOWN', Monitor, process, _Pid, _Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
+    {noreply, count(State#{running := maps:remove(Monitor, Running)})};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+%% An agent that was started anew sends everything anew.
+know({Node, Token}, #{senders := Senders} = State) ->
+    case Senders of
+        #{Node := Token} -> State;
+        #{Node := Former} -> drop_all({Node, Former}, State#{senders := Senders#{Node := Token}});
+        _ -> State#{senders := Senders#{Node => Token}}
+    end.
+
+drop_all(Sender, State) ->
+    true = ets:match_delete(?MODULE, #shadow{sender = Sender, _ = '_'}),
+    count(State).
+
+count(State) ->
+    State#{bytes := fold(#shadow{size = '$1', _ = '_'}, fun(Size, Bytes) -> Size + Bytes end, 0)}.
+
+%% Over one element of all copies, some at a time.
+fold(Pattern, Fun, Acc) ->
+    fold_on(ets:select(?MODULE, [{Pattern, [], ['$1']}], ?CHUNK), Fun, Acc).
+
+fold_on('$end_of_table', _Fun, Acc) -> Acc;
+fold_on({Found, Continuation}, Fun, Acc) -> fold_on(ets:select(Continuation), Fun, lists:foldl(Fun, Acc, Found)).
+
+change({put, Key, Version, Until, Payload}, Sender, State) ->
+    owned(Key, Version),
+    Size = byte_size(Payload) + ?OVERHEAD,
+    Shadow = #shadow{key = Key, sender = Sender, version = Version, until = Until, size = Size, payload = own(Payload)},
+    put_shadow(ets:lookup(?MODULE, Key), Shadow, State);
+change({touch, Key, Until}, Sender, State) ->
+    case ets:lookup(?MODULE, Key) of
+        [#shadow{sender = Sender}] ->
+            true = ets:update_element(?MODULE, Key, {#shadow.until, Until}),
+            {ok, State};
+        [_Other] ->
+            {ok, State};
+        [] ->
+            {missing, State}
+    end;
+change({drop, Key}, Sender, State) ->
+    case ets:lookup(?MODULE, Key) of
+        [#shadow{sender = Sender} = Shadow] -> {ok, delete(Shadow, State)};
+        _ -> {ok, State}
+    end.
+
+%% What this node has under the key itself is another page's, and older: its user has come back elsewhere. Where this node knows of
+%% copies, it looks whether they have to go.
+owned(Key, {_Owner, Birth, _Stamp}) ->
+    Rank = {Birth, 0, false, false},
+    Owned = [livestash_agent_intake:drop_worse(Table, [{Key, Rank}]) || {ets, Table} <- tables(), ets:member(Table, Key)],
+    [livestash_agent_shadow_marks:mark(Key) || Owned =/= [] orelse livestash_agent_shadow_index:is_known(Key)],
+    ok.
+
+tables() ->
+    [Table || {ets, _} = Table <- livestash_agent_store:tables()].
+
+%% What came over the network may be a part of something larger.
+own(Payload) ->
+    case binary:referenced_byte_size(Payload) > byte_size(Payload) of
+        true -> binary:copy(Payload);
+        false -> Payload
+    end.
+
+%% A sender whose version is not the user's has nothing to send again.
+put_shadow([#shadow{version = Old, size = Former}], #shadow{version = New, size = Size} = Shadow, #{bytes := Bytes} = State) ->
+    case livestash_agent_rank:is_newer(New, Old) of
+        true -> insert(Shadow, Size - Former, Bytes, State);
+        false -> {ok, State}
+    end;
+put_shadow([], #shadow{size = Size} = Shadow, #{bytes := Bytes} = State) ->
+    insert(Shadow, Size, Bytes, State).
+
+insert(Shadow, More, Bytes, State) ->
+    case More =< 0 orelse Bytes + More =< livestash_agent_config:get(shadow_max_bytes) of
+        true ->
+            true = ets:insert(?MODULE, Shadow),
+            {ok, State#{bytes := Bytes + More}};
+        false ->
+            livestash_agent_state:count(shadows_refused, 1),
+            {refused, State}
+    end.
+
+delete(#shadow{key = Key, size = Size}, #{bytes := Bytes} = State) ->
+    true = ets:delete(?MODULE, Key),
+    State#{bytes := Bytes - Size}.
+
+overtake({Key, Version}, State) ->
+    case ets:lookup(?MODULE, Key) of
+        [#shadow{version = Old} = Shadow] ->
+            case livestash_agent_rank:is_newer(Version, Old) of
+                true -> delete(Shadow, State);
+                false -> State
+            end;
+        [] ->
+            State
+    end.
+
+%% Of senders whose going this process has missed, because it was started anew.
+promote_absent(#{running := Running} = State) ->
+    Senders = maps:keys(fold(#shadow{sender = '$1', _ = '_'}, fun(Sender, Found) -> Found#{Sender => []} end, #{})),
+    Absent = [Sender || {Node, _} = Sender <- Senders, not lists:member(Node, nodes())] -- maps:values(Running),
+    lists:foldl(fun promote/2, State, Absent).
+
+promote(Sender, #{running := Running} = State) ->
+    Promote = fun() -> livestash_agent_shadow_promotion:run(Sender) end,
+    State#{running := livestash_agent_tasks:start(Sender, Promote, [], Running)}.

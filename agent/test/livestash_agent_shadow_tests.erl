@@ -1,0 +1,366 @@
+%% Do stashes outlive a node that is killed? On real nodes, each of which is ended as the kernel does it.
+-module(livestash_agent_shadow_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(livestash_agent_fixture, [call/2, call/4, eventually/1]).
+
+%% For other tests.
+-export([start/1, start_all/2, join/1, kill/1, shut/1, covered/1]).
+%% Called in the VMs.
+-export([fill/2, write/2, writer/2, rows/0, copies/0, page/1]).
+
+-define(F, livestash_agent_fixture).
+-define(TABLE, live_stash_server_storage).
+-define(STORE, livestash_agent_shadow_store).
+%% Milliseconds.
+-define(INTERVAL, 300).
+%% Seconds.
+-define(TTL, 300).
+
+all_test_() ->
+    {inparallel, 3, [
+        {Name, {timeout, 120, Test}}
+     || {Name, Test} <- [
+            {"nothing is there when nobody asked for it", fun off/0},
+            {"the stashes of a killed node are at its peers, once", fun killed/0},
+            {"what was lost twice is there", fun killed_twice/0},
+            {"two holders are killed at once", fun two_copies/0},
+            {"two holders, one owner", fun two_copies_one_owner/0},
+            {"a writer loses an interval and a second", fun writer_loses_little/0},
+            {"who moved is not brought back", fun moved/0},
+            {"who moved long ago is not brought back", fun moved_unnoticed/0},
+            {"who was quicker is not overtaken", fun quicker/0},
+            {"what was deleted stays deleted", fun deleted/0},
+            {"a page that lives on costs no payload", fun lives_on/0},
+            {"a node that has handed over leaves no copies", fun goodbye/0},
+            {"copies on a node that goes are elsewhere before", fun leaves/0},
+            {"a new node gets its share, once", fun joins/0},
+            {"a full holder refuses", fun full/0},
+            {"a restarted agent is copied anew", fun agent_restarts/0},
+            {"after a split each stash has one owner", fun split/0}
+        ]
+    ]}.
+
+off() ->
+    Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent])) end),
+    ?assertEqual(undefined, call(Vm, erlang, whereis, [livestash_agent_shadow])),
+    ?assertEqual(undefined, call(Vm, ets, whereis, [?STORE])),
+    ?F:stop(Vm).
+
+killed() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = call(A, ?MODULE, fill, [a, 300]),
+    Others = call(B, ?MODULE, fill, [b, 30]),
+    covered(Vms),
+    ?assertEqual(330, length(copies_of(Vms))),
+    kill(A),
+    eventually(fun() -> lists:sort(keys(B) ++ keys(C)) =:= lists:sort(Keys ++ Others) end),
+    ?assertEqual([], [Value || {_Key, Value} <- values_of([B, C]), Value =/= 1]),
+    ?assert(promoted(B) > 50),
+    ?assertEqual(300, promoted(B) + promoted(C)),
+    shut([B, C]).
+
+%% What was taken over gets copies again.
+killed_twice() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = lists:append([call(Vm, ?MODULE, fill, [Name, 100]) || {Name, Vm} <- [{a, A}, {b, B}, {c, C}]]),
+    covered(Vms),
+    kill(A),
+    eventually(fun() -> length(keys(B) ++ keys(C)) =:= 300 end),
+    covered([B, C]),
+    kill(B),
+    eventually(fun() -> lists:sort(keys(C)) =:= lists:sort(Keys) end),
+    shut([C]).
+
+two_copies() ->
+    [A, B, C] = Vms = start_all(3, #{"LIVESTASH_SHADOW_COPIES" => "2"}),
+    Keys = call(A, ?MODULE, fill, [a, 200]),
+    covered(Vms),
+    kill(A),
+    kill(B),
+    eventually(fun() -> lists:sort(keys(C)) =:= lists:sort(Keys) end),
+    shut([C]).
+
+two_copies_one_owner() ->
+    [A, B, C] = Vms = start_all(3, #{"LIVESTASH_SHADOW_COPIES" => "2"}),
+    Keys = call(A, ?MODULE, fill, [a, 1000]),
+    covered(Vms),
+    ?assertEqual(2000, length(copies_of(Vms))),
+    kill(A),
+    eventually(fun() -> lists:sort(keys(B) ++ keys(C)) =:= lists:sort(Keys) end),
+    covered([B, C]),
+    ?assertEqual(lists:sort(Keys), lists:sort(keys(B) ++ keys(C))),
+    shut([B, C]).
+
+%% Its holder is killed, and its own node within five seconds.
+writer_loses_little() ->
+    [A, B, C, D] = Vms = start_all(4, #{"LIVESTASH_SHADOW_INTERVAL_MS" => "1000"}),
+    [call(Vm, ?MODULE, fill, [Name, 2000]) || {Name, Vm} <- [{a, A}, {b, B}, {c, C}, {d, D}]],
+    Writers = [{writer, Number} || Number <- lists:seq(1, 30)],
+    [call(A, erlang, spawn, [?MODULE, writer, [Writer, 200]]) || Writer <- Writers],
+    covered_or_writing(Vms, Writers),
+    Holder = holder(hd(Writers), [B, C, D]),
+    kill(Holder),
+    timer:sleep(3000),
+    Killed = erlang:system_time(millisecond),
+    kill(A),
+    Left = [B, C, D] -- [Holder],
+    eventually(fun() -> Writers -- [Key || {Key, _} <- values_of(Left)] =:= [] end),
+    Lost = [Killed - Value || {{writer, _} = Key, Value} <- values_of(Left), lists:member(Key, Writers)],
+    ?assertEqual(30, length(Lost)),
+    ?assertEqual([], [Age || Age <- Lost, Age > 1000 + 1000 + 200]),
+    shut(Left).
+
+covered_or_writing(Vms, Writers) ->
+    eventually(fun() -> Writers -- [Key || {Key, _, _} <- copies_of(Vms)] =:= [] end),
+    eventually(fun() -> lists:sum([length(call(Vm, ?MODULE, copies, [])) || Vm <- Vms]) =:= 8030 end).
+
+holder(Key, Vms) ->
+    [Holder | _] = [Vm || Vm <- Vms, lists:keymember(Key, 1, call(Vm, ?MODULE, copies, []))],
+    Holder.
+
+%% A user takes their stash along, as LiveStash does it. The copy of where it was is nobody's.
+moved() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    timer:sleep(700),
+    [come_back(Key, B, 2) || Key <- Keys],
+    eventually(fun() -> [Key || {Key, Sender, _} <- copies_of(Vms), Sender =/= node_of(B)] =:= [] end),
+    kill(A),
+    timer:sleep(500),
+    ?assertEqual({lists:sort([{Key, 2} || Key <- Keys]), []}, {lists:sort(values_of([B])), values_of([C])}),
+    shut([B, C]).
+
+%% The owner is killed before it knows, and before the user's new node has said anything.
+moved_unnoticed() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    timer:sleep(700),
+    [call(B, ?MODULE, write, [Key, 2]) || Key <- Keys, call(A, ets, take, [?TABLE, Key]) =/= []],
+    kill(A),
+    eventually(fun() -> lists:sort(values_of([B, C])) =:= lists:sort([{Key, 2} || Key <- Keys]) end),
+    timer:sleep(1500),
+    ?assertEqual({lists:sort([{Key, 2} || Key <- Keys]), []}, {lists:sort(values_of([B])), values_of([C])}),
+    shut([B, C]).
+
+%% The user has a new stash before the copy of the old one was taken over.
+quicker() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = call(A, ?MODULE, fill, [a, 60]),
+    covered(Vms),
+    timer:sleep(700),
+    [call(Vm, sys, suspend, [?STORE]) || Vm <- [B, C]],
+    kill(A),
+    [call(B, ?MODULE, page, [Key]) || Key <- Keys],
+    [call(Vm, sys, resume, [?STORE]) || Vm <- [B, C]],
+    eventually(fun() -> {lists:sort(values_of([B])), values_of([C])} =:= {lists:sort([{Key, 3} || Key <- Keys]), []} end),
+    timer:sleep(1000),
+    ?assertEqual({lists:sort([{Key, 3} || Key <- Keys]), []}, {lists:sort(values_of([B])), values_of([C])}),
+    shut([B, C]).
+
+deleted() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    [Stays | Goes] = call(A, ?MODULE, fill, [a, 50]),
+    covered(Vms),
+    [call(A, ets, delete, [?TABLE, Key]) || Key <- Goes],
+    [call(A, livestash_agent_shadow_marks, mark, [Key]) || Key <- Goes],
+    eventually(fun() -> length(copies_of(Vms)) =:= 1 end),
+    kill(A),
+    eventually(fun() -> values_of([B, C]) =:= [{Stays, 1}] end),
+    timer:sleep(500),
+    ?assertEqual([{Stays, 1}], values_of([B, C])),
+    shut([B, C]).
+
+%% The time moves on at the holder, and the version there stays.
+lives_on() ->
+    [A, B] = Vms = start_all(2, #{}),
+    [Key] = call(A, ?MODULE, fill, [a, 1]),
+    covered(Vms),
+    Version = call(B, ?STORE, versions_of, [sender(A)]),
+    Until = erlang:system_time(second) + 2 * ?TTL,
+    true = call(A, ets, update_element, [?TABLE, Key, {4, Until}]),
+    call(A, livestash_agent_shadow_marks, mark, [Key]),
+    eventually(fun() -> [Ends || {_, _, Ends} <- call(B, ?MODULE, copies, [])] =:= [Until] end),
+    ?assertEqual(Version, call(B, ?STORE, versions_of, [sender(A)])),
+    kill(A),
+    eventually(fun() -> keys(B) =:= [Key] end),
+    ?assertMatch([{state, Key, _, Until, _, _}], call(B, ets, lookup, [?TABLE, Key])),
+    shut([B]).
+
+goodbye() ->
+    [A, B, C] = Vms = start_all(3, #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0", "LIVESTASH_TERMINATION_LOG" => "/dev/null"}),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    ok = call(A, livestash_agent_drain, run, []),
+    ?assertEqual([], [Key || {Key, Sender, _} <- copies_of([B, C]), Sender =:= node_of(A)]),
+    kill(A),
+    timer:sleep(500),
+    ?assertEqual(lists:sort(Keys), lists:sort(keys(B) ++ keys(C))),
+    ?assertEqual(0, promoted(B) + promoted(C)),
+    covered([B, C]),
+    shut([B, C]).
+
+leaves() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    call(B, livestash_agent_state, set_draining, [waiting]),
+    ok = call(B, livestash_agent_shadow, leave, []),
+    eventually(fun() -> length(call(C, ?MODULE, copies, [])) =:= 100 end),
+    shut(Vms).
+
+joins() ->
+    [A, B] = Vms = start_all(2, #{}),
+    call(A, ?MODULE, fill, [a, 200]),
+    covered(Vms),
+    C = start(#{}),
+    join([A, B, C]),
+    eventually(fun() -> length(call(C, ?MODULE, copies, [])) > 50 end),
+    eventually(fun() -> length(copies_of([A, B, C])) =:= 200 end),
+    kill(A),
+    eventually(fun() -> length(keys(B) ++ keys(C)) =:= 200 end),
+    shut([B, C]).
+
+full() ->
+    [A, B] = start_all(2, #{"LIVESTASH_SHADOW_MAX_BYTES" => "5000"}),
+    call(A, ?MODULE, fill, [a, 100]),
+    eventually(fun() -> maps:get(shadows_refused, call(B, livestash_agent_state, counters, [])) > 0 end),
+    {Rows, Bytes} = call(B, ?STORE, size, []),
+    ?assert(Rows > 5 andalso Rows < 100 andalso Bytes =< 5000),
+    ?assertMatch(#{refused := true}, call(A, livestash_agent_shadow, status, [])),
+    ?assertMatch({match, _}, re:run(?F:request(B, "/metrics"), "\nlivestash_shadows_refused_total [1-9]")),
+    shut([A, B]).
+
+agent_restarts() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    ok = call(B, application, stop, [livestash_agent]),
+    ok = call(B, application, start, [livestash_agent]),
+    eventually(fun() -> length(copies_of(Vms)) =:= 100 end),
+    Server = call(C, erlang, whereis, [?STORE]),
+    true = call(C, erlang, exit, [Server, kill]),
+    kill(A),
+    eventually(fun() -> lists:sort(keys(B) ++ keys(C)) =:= lists:sort(Keys) end),
+    shut([B, C]).
+
+%% The page lives on and writes on one side, and its copy is on the other one.
+split() ->
+    [A, B] = Vms = start_all(2, #{}),
+    Writers = [{writer, Number} || Number <- lists:seq(1, 20)],
+    [call(A, erlang, spawn, [?MODULE, writer, [Writer, 200]]) || Writer <- Writers],
+    eventually(fun() -> length(copies_of(Vms)) =:= 20 end),
+    livestash_agent_reunion_tests:split([A], [B]),
+    eventually(fun() -> length(keys(B)) =:= 20 end),
+    timer:sleep(1000),
+    livestash_agent_reunion_tests:heal([A], [B]),
+    eventually(fun() -> {lists:sort(keys(A)), keys(B)} =:= {Writers, []} end),
+    eventually(fun() -> length(copies_of([B])) =:= 20 end),
+    shut(Vms).
+
+%% What several tests do.
+
+start_all(Count, Environment) ->
+    Vms = [start(Environment) || _ <- lists:seq(1, Count)],
+    join(Vms),
+    Vms.
+
+start(Environment) ->
+    Defaults = #{
+        "LIVE_STASH_ADAPTER" => "ets",
+        "LIVESTASH_SHADOW_COPIES" => "1",
+        "LIVESTASH_SHADOW_INTERVAL_MS" => integer_to_list(?INTERVAL)
+    },
+    Vm = ?F:start(#{environment => maps:merge(Defaults, Environment)}),
+    eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent])) end),
+    true = call(Vm, fun livestash_agent_fixture:make_table/0),
+    ok = call(Vm, fun() -> ok end),
+    Vm#{os_pid => call(Vm, os, getpid, [])}.
+
+%% Until all know each other as holders.
+join(Vms) ->
+    [call(Vm, net_kernel, connect_node, [node_of(Other)]) || Vm <- Vms, Other <- Vms],
+    Peers = length(Vms) - 1,
+    eventually(fun() -> [maps:size(call(Vm, livestash_agent_shadow, peers, [])) || Vm <- Vms] =:= [Peers || _ <- Vms] end).
+
+node_of(#{node := Node}) -> Node.
+
+sender(Vm) -> {node_of(Vm), call(Vm, livestash_agent_shadow, token, [])}.
+
+%% As the kernel ends a process, without a word.
+kill(#{os_pid := Pid, peer := Peer}) ->
+    Monitor = monitor(process, Peer),
+    unlink(Peer),
+    _ = os:cmd("kill -9 " ++ Pid),
+    receive
+        {'DOWN', Monitor, process, Peer, _} -> ok
+    end.
+
+shut(Vms) ->
+    [kill(Vm) || Vm <- Vms].
+
+%% Until nothing waits to be copied.
+covered(Vms) ->
+    eventually(fun() -> [Vm || Vm <- Vms, lacks(Vm)] =:= [] end).
+
+lacks(Vm) ->
+    #{lag := Lag} = call(Vm, livestash_agent_shadow, status, []),
+    Missing = call(Vm, fun() -> [Key || {state, Key, _, _, _, _} <- ets:tab2list(?TABLE), livestash_agent_shadow_index:copies(Key) =:= []] end),
+    Lag > 0 orelse Missing =/= [] orelse call(Vm, ets, info, [livestash_agent_shadow_marks, size]) > 0.
+
+keys(Vm) -> [Key || {Key, _Value} <- call(Vm, ?MODULE, rows, [])].
+
+values_of(Vms) -> lists:append([call(Vm, ?MODULE, rows, []) || Vm <- Vms]).
+
+copies_of(Vms) -> lists:append([call(Vm, ?MODULE, copies, []) || Vm <- Vms]).
+
+promoted(Vm) -> maps:get(shadows_promoted, call(Vm, livestash_agent_state, counters, [])).
+
+%% A page of that node takes the stash along from wherever it is, and stashes.
+come_back(Key, Vm, Value) ->
+    Hint = node(),
+    _ = call(Vm, livestash_agent_fixture, find, [Key, Hint]),
+    call(Vm, ?MODULE, write, [Key, Value]).
+
+%% In the VMs.
+
+fill(Name, Count) ->
+    [write({Name, Number}, 1) || Number <- lists:seq(1, Count)].
+
+%% A page that lives on.
+write(Key, Value) ->
+    Self = self(),
+    Page = spawn(fun() ->
+        put_row(Key, Value),
+        Self ! {self(), written},
+        timer:sleep(infinity)
+    end),
+    receive
+        {Page, written} -> Key
+    end.
+
+put_row(Key, Value) ->
+    true = ets:insert(?TABLE, {state, Key, self(), erlang:system_time(second) + ?TTL, #{value => Value}, nil}),
+    livestash_agent_shadow_marks:mark(Key).
+
+%% One that finds what there is here, and else begins anew, as LiveStash does it.
+page(Key) ->
+    [] = ets:lookup(?TABLE, Key),
+    write(Key, 3).
+
+%% Stashes what time it is, in unix milliseconds.
+writer(Key, Every) ->
+    put_row(Key, erlang:system_time(millisecond)),
+    timer:sleep(Every),
+    writer(Key, Every).
+
+rows() ->
+    [{Key, Value} || {state, Key, _, _, #{value := Value}, _} <- ets:tab2list(?TABLE)].
+
+%% Key, node and the end of the time of each copy.
+copies() ->
+    [{Key, Node, Until} || {shadow, Key, {Node, _}, _, Until, _, _} <- ets:tab2list(?STORE)].
