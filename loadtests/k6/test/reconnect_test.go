@@ -423,11 +423,12 @@ func TestFrozenServer(t *testing.T) {
 	if waited := max(asked.Max, out.Durations["reconnect_service"].Max); waited < 1500 {
 		t.Errorf("nobody waited for longer than %.0f ms", waited)
 	}
-	if out.Cycles < 20*5*1000/200*2/3 {
+	// Who was held up catches up, as far as the client has the time.
+	if out.Cycles < 20*5*1000/200*2/3 && out.ClientDelay.P99 < 100 {
 		t.Errorf("%d cycles: the schedule was not kept up with", out.Cycles)
 	}
 	// It is the server that was late.
-	if out.ClientDelay.Count == 0 || out.ClientDelay.P99 > 1000 {
+	if out.ClientDelay.Count == 0 || out.ClientDelay.P99 > due.P95 {
 		t.Errorf("the client says that it was late by %.0f ms, %d times", out.ClientDelay.P99, out.ClientDelay.Count)
 	}
 }
