@@ -32,6 +32,9 @@ var of = map[string]Advice{
 	v1alpha1.ReasonStashNearLimit:   {"Stash less: ids instead of records.", runbooks + "LiveStashStashNearRequestLimit.md"},
 	v1alpha1.ReasonStashTooLarge:    {"Stash less, or let the proxy take longer URLs and raise spec.browserMemory.maxStashBytes.", runbooks + "LiveStashStashNearRequestLimit.md"},
 	v1alpha1.ReasonStashWasTooLarge: {"Stash less: whoever has that stash in the browser cannot come back with it.", runbooks + "LiveStashStashNearRequestLimit.md"},
+	v1alpha1.ReasonCopiesLate:       {"Give the pods more CPU, or set a longer spec.shadow.interval.", runbooks + "LiveStashShadowsLate.md"},
+	v1alpha1.ReasonCopiesRefused:    {"Raise spec.shadow.maxBytes, and resources.limits.memory with it, or have more pods.", runbooks + "LiveStashShadowsRefused.md"},
+	v1alpha1.ReasonNobodyHolds:      {"Have two pods or more, which see each other.", runbooks + "LiveStashShadowsLate.md"},
 	v1alpha1.ReasonLeavingNode:      {},
 	v1alpha1.ReasonNoOtherNode:      {"Add a machine or uncordon one; no pod goes before that.", docs + "how-to/deploys.md#node-drains"},
 
