@@ -1,9 +1,9 @@
-%% Does a stash of this node outlive the node? With ETS each node has its stashes for itself, and who is killed hands nothing
-%% over. So at every interval what has changed is copied to one or two of the other nodes.
+%% Does a stash of this node outlive the node? With ETS each node has its stashes for itself, and who is killed hands
+%% nothing over. So at every interval what has changed is copied to one or two of the other nodes.
 %%
-%% Each of them has a queue (livestash_agent_shadow_index), and one batch on its way (livestash_agent_shadow_batch). What it has not
-%% acknowledged stays in its queue. When a node comes, goes or says that it will go, the copies that are missing now are queued
-%% behind what changes (livestash_agent_shadow_scan).
+%% Each of them has a queue (livestash_agent_shadow_index), and one batch on its way (livestash_agent_shadow_batch).
+%% What it has not acknowledged stays in its queue. When a node comes, goes or says that it will go, the copies that are
+%% missing now are queued behind what changes (livestash_agent_shadow_scan).
 -module(livestash_agent_shadow).
 
 -behaviour(gen_server).
@@ -15,8 +15,10 @@
 
 -export_type([status/0]).
 
-%% lag: milliseconds since when something waits to be copied. peers: the nodes that hold copies. refused: whether one of them had no
-%% room for a stash within the last minute.
+-define(INDEX, livestash_agent_shadow_index).
+
+%% lag: milliseconds since when something waits to be copied. peers: the nodes that hold copies. refused: whether one of
+%% them had no room for a stash within the last minute.
 -type status() :: #{lag := non_neg_integer(), peers := non_neg_integer(), refused := boolean()}.
 
 %% Milliseconds, also below, from one scan's end to the next one's start.
@@ -45,17 +47,17 @@ is_on() ->
 new() ->
     persistent_term:put(?MODULE, {erlang:system_info(creation), erlang:system_time(microsecond)}),
     persistent_term:put({?MODULE, awake}, atomics:new(1, [])),
-    ok = livestash_agent_shadow_index:new(),
+    ok = ?INDEX:new(),
     ok = livestash_agent_shadow_marks:new(),
     ok = livestash_agent_shadow_store:new().
 
 %% Tells this start of the agent from every other one.
--spec token() -> livestash_agent_shadow_index:token().
+-spec token() -> ?INDEX:token().
 token() ->
     persistent_term:get(?MODULE).
 
 %% The nodes that hold copies, and which start of the agent each of them is.
--spec peers() -> #{node() => livestash_agent_shadow_index:token()}.
+-spec peers() -> #{node() => ?INDEX:token()}.
 peers() ->
     persistent_term:get({?MODULE, peers}, #{}).
 
@@ -91,8 +93,8 @@ leave() ->
     _ = is_on() andalso spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, {leaves, node()}) end),
     ok.
 
-%% This node goes and has handed all of its stashes over: nobody needs the copies of them. Where that word does not arrive, they are
-%% compared with what there is.
+%% This node goes and has handed all of its stashes over: nobody needs the copies of them. Where that word does not
+%% arrive, they are compared with what there is.
 -spec goodbye() -> ok.
 goodbye() ->
     Say = fun(Node) -> livestash_agent_remote:call(Node, livestash_agent_shadow_store, goodbye, [{node(), token()}]) end,
@@ -166,7 +168,7 @@ look(State) ->
             send_all(State);
         Keys ->
             self() ! look,
-            New = [Key || Key <- Keys, not livestash_agent_shadow_index:is_known(Key)],
+            New = [Key || Key <- Keys, not ?INDEX:is_known(Key)],
             overtake(New, State),
             Now = livestash_agent_clock:ms(),
             lists:foreach(fun(Key) -> changed(Key, Now, State) end, Keys),
@@ -175,18 +177,19 @@ look(State) ->
 
 changed(Key, Now, #{peers := Peers, copies := Copies}) ->
     Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Copies),
-    Others = [Node || #{node := Node} = Copy <- livestash_agent_shadow_index:copies(Key), livestash_agent_shadow_index:is_valid(Copy, Peers)],
+    Others = [Node || #{node := Node} <- ?INDEX:valid(Key, Peers)],
     case lists:usort(Holders ++ Others) of
-        [] -> livestash_agent_shadow_index:dropped(Key, none);
-        Nodes -> [livestash_agent_shadow_index:changed(Node, Key, Now) || Node <- Nodes]
+        [] -> ?INDEX:dropped(Key, none);
+        Nodes -> [?INDEX:changed(Node, Key, Now) || Node <- Nodes]
     end.
 
-%% Of stashes that this node has not had before, an older version may be elsewhere when a node was lost: its user has come back
-%% before the copy was taken over. Here, an old copy may be in any case.
+%% Of stashes that this node has not had before, an older version may be elsewhere when a node was lost: its user has
+%% come back before the copy was taken over. Here, an old copy may be in any case.
 overtake([], _State) ->
     ok;
 overtake(Keys, #{lost := Lost}) ->
-    Newer = [newer(Row, Key) || {ets, Table} <- livestash_agent_store:tables(), Key <- Keys, Row <- ets:lookup(Table, Key)],
+    Tables = [Table || {ets, Table} <- livestash_agent_store:tables()],
+    Newer = [newer(Row, Key) || Table <- Tables, Key <- Keys, Row <- ets:lookup(Table, Key)],
     Nodes = [Node || is_within(Lost, ?RETURNING), Node <- nodes()],
     livestash_agent_remote:tell([node() | Nodes], livestash_agent_shadow_store, overtaken, [Newer]).
 
@@ -200,17 +203,23 @@ send_all(#{peers := Peers} = State) ->
     lists:foldl(fun send/2, State, maps:keys(Peers)).
 
 send(Node, #{peers := Peers, running := Running} = State) ->
-    case is_map_key(Node, Peers) andalso livestash_agent_shadow_index:has_waiting(Node) andalso way(Node, State) of
+    case is_map_key(Node, Peers) andalso ?INDEX:has_waiting(Node) andalso way(Node, State) of
         false -> State;
         none -> State;
-        Way -> State#{running := livestash_agent_tasks:start({send, Node}, fun() -> livestash_agent_shadow_batch:send(Node, Way) end, [], Running)}
+        Way -> State#{running := livestash_agent_tasks:start({send, Node}, batch(Node, Way), [], Running)}
     end.
+
+batch(Node, Way) ->
+    fun() -> livestash_agent_shadow_batch:send(Node, Way) end.
 
 %% None while LiveStash's table is not there.
 way(Node, #{peers := Peers, copies := Copies}) ->
     case [Table || {ets, Table} <- livestash_agent_store:tables()] of
-        [Table] -> #{table => Table, sender => {node(), token()}, token => maps:get(Node, Peers), peers => Peers, copies => Copies};
-        [] -> none
+        [Table] ->
+            Sender = {node(), token()},
+            #{table => Table, sender => Sender, token => maps:get(Node, Peers), peers => Peers, copies => Copies};
+        [] ->
+            none
     end.
 
 finished({send, Node}, {done, {ok, Outcomes}}, State) when is_list(Outcomes) ->
@@ -230,32 +239,32 @@ finished(_What, _Failure, State) ->
     State.
 
 outcome({Entry, nothing}, _Node, State) ->
-    ok = livestash_agent_shadow_index:done(Entry),
+    ok = ?INDEX:done(Entry),
     State;
 outcome({{_, _, Key} = Entry, {has, Copy}}, Node, #{peers := Peers, copies := Count} = State) ->
-    ok = livestash_agent_shadow_index:done(Entry),
-    Copies = livestash_agent_shadow_index:acknowledged(Key, Copy, Peers),
+    ok = ?INDEX:done(Entry),
+    Copies = ?INDEX:acknowledged(Key, Copy, Peers),
     Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Count),
     Former = [Other || #{node := Other} <- Copies, Other =/= Node, not lists:member(Other, Holders)],
-    [livestash_agent_shadow_index:changed(Other, Key, livestash_agent_clock:ms()) || Other <- Former],
+    [?INDEX:changed(Other, Key, livestash_agent_clock:ms()) || Other <- Former],
     State;
 outcome({{_, _, Key} = Entry, dropped}, Node, State) ->
-    ok = livestash_agent_shadow_index:done(Entry),
-    ok = livestash_agent_shadow_index:dropped(Key, Node),
+    ok = ?INDEX:done(Entry),
+    ok = ?INDEX:dropped(Key, Node),
     State;
 outcome({{_, _, Key} = Entry, missing}, Node, State) ->
-    ok = livestash_agent_shadow_index:done(Entry),
-    ok = livestash_agent_shadow_index:dropped(Key, Node),
+    ok = ?INDEX:done(Entry),
+    ok = ?INDEX:dropped(Key, Node),
     livestash_agent_shadow_marks:mark(Key),
     State;
 %% Tried again at the next scan.
 outcome({Entry, refused}, _Node, State) ->
-    ok = livestash_agent_shadow_index:done(Entry),
+    ok = ?INDEX:done(Entry),
     State#{refused := livestash_agent_clock:ms()}.
 
 %% Since when copies are missing.
 behind(#{peers := Peers} = State) ->
-    Waiting = [Node || Node <- maps:keys(Peers), livestash_agent_shadow_index:waits_since(Node) =/= none],
+    Waiting = [Node || Node <- maps:keys(Peers), ?INDEX:waits_since(Node) =/= none],
     case is_running(scan, State) orelse Peers =:= #{} orelse Waiting =/= [] of
         true -> State;
         false -> State#{behind := none}
@@ -263,12 +272,13 @@ behind(#{peers := Peers} = State) ->
 
 lag(#{peers := Peers, behind := Behind}) ->
     Now = livestash_agent_clock:ms(),
-    Changed = [Since || Node <- maps:keys(Peers), Since <- [livestash_agent_shadow_index:waits_since(Node)], is_integer(Since)],
+    Waits = [?INDEX:waits_since(Node) || Node <- maps:keys(Peers)],
+    Changed = [Since || Since <- Waits, is_integer(Since)],
     Now - lists:min([Now | Changed] ++ [Behind || Behind =/= none]).
 
 %% What was on its way to a node that has gone is sent to the one that holds the copies now, before all else.
 without(Node, #{peers := Peers} = State) ->
-    Changed = livestash_agent_shadow_index:forget(Node),
+    Changed = ?INDEX:forget(Node),
     lists:foreach(fun livestash_agent_shadow_marks:mark/1, Changed),
     case is_map_key(Node, Peers) of
         true -> scan_now(look(with_peers(maps:remove(Node, Peers), State)));
@@ -281,8 +291,11 @@ with_peers(Peers, State) ->
 
 ask_others(#{hello := Next, peers := Peers, leaving := Leaving} = State) ->
     case livestash_agent_clock:left(Next) of
-        0 -> lists:foldl(fun ask/2, State#{hello := livestash_agent_clock:ms() + ?HELLO}, nodes() -- (maps:keys(Peers) ++ Leaving));
-        _ -> State
+        0 ->
+            Others = nodes() -- (maps:keys(Peers) ++ Leaving),
+            lists:foldl(fun ask/2, State#{hello := livestash_agent_clock:ms() + ?HELLO}, Others);
+        _ ->
+            State
     end.
 
 ask(Node, #{running := Running} = State) ->
@@ -309,7 +322,8 @@ scan(Rest, #{copies := Copies, running := Running} = State) ->
     case [Table || {ets, Table} <- livestash_agent_store:tables()] of
         [Table] ->
             Scan = fun() -> livestash_agent_shadow_scan:run(Table, Copies, Rest) end,
-            State#{scan := livestash_agent_clock:ms() + ?SCAN, running := livestash_agent_tasks:start(scan, Scan, [], Running)};
+            Others = livestash_agent_tasks:start(scan, Scan, [], Running),
+            State#{scan := livestash_agent_clock:ms() + ?SCAN, running := Others};
         [] ->
             State
     end.

@@ -1,18 +1,21 @@
-%% What is a node sent that holds copies of this node's stashes? The next entries of its queue, as one batch, which is bounded
-%% in stashes and in bytes. Of a stash whose page has only moved the end of its time on, that time; of one that is gone, its key.
+%% What is a node sent that holds copies of this node's stashes? The next entries of its queue, as one batch, which is
+%% bounded in stashes and in bytes. Of a stash whose page has only moved the end of its time on, that time; of one that
+%% is gone, its key.
 -module(livestash_agent_shadow_batch).
 
 -export([send/2]).
 
 -export_type([way/0, change/0, version/0, outcome/0]).
 
+-define(INDEX, livestash_agent_shadow_index).
+
 -type way() :: #{
     table := atom(),
     %% As this node calls itself, and that start of the holder for which the batch is.
-    sender := {node(), livestash_agent_shadow_index:token()},
-    token := livestash_agent_shadow_index:token(),
+    sender := {node(), ?INDEX:token()},
+    token := ?INDEX:token(),
     %% All nodes that hold copies, and how many there are to be of each stash.
-    peers := #{node() => livestash_agent_shadow_index:token()},
+    peers := #{node() => ?INDEX:token()},
     copies := pos_integer()
 }.
 %% Of two versions of one page that with the higher stamp is the later one; else see livestash_agent_rank:is_newer/2.
@@ -21,9 +24,9 @@
     {put, Key :: term(), version(), Until :: integer() | none, Payload :: binary()}
     | {touch, Key :: term(), Until :: integer() | none}
     | {drop, Key :: term()}.
-%% What became of an entry: the node has this copy; it has none, as it should be, or though it should have one; it refused it;
-%% or there was nothing to do.
--type outcome() :: {has, livestash_agent_shadow_index:copy()} | dropped | missing | refused | nothing.
+%% What became of an entry: the node has this copy; it has none, as it should be, or though it should have one; it
+%% refused it; or there was nothing to do.
+-type outcome() :: {has, ?INDEX:copy()} | dropped | missing | refused | nothing.
 
 %% Of a batch. Large ones would delay the calls of users, which go over the same connections.
 -define(BATCH_ROWS, 500).
@@ -33,9 +36,10 @@
 -define(WORTH, 512).
 
 %% Sends the next batch to the node and says what became of each entry. Raises when that is not known.
--spec send(node(), way()) -> [{livestash_agent_shadow_index:entry(), outcome()}] | {other, livestash_agent_shadow_index:token()} | gone.
+-spec send(node(), way()) ->
+    [{?INDEX:entry(), outcome()}] | {other, ?INDEX:token()} | gone.
 send(Node, #{sender := Sender, token := Token} = Way) ->
-    Done = collect(livestash_agent_shadow_index:first(Node), Node, Way, [], 0, ?BATCH_ROWS),
+    Done = collect(?INDEX:first(Node), Node, Way, [], 0, ?BATCH_ROWS),
     case [Change || {_Entry, Change, _Then} <- Done, Change =/= none] of
         [] ->
             [{Entry, Then} || {Entry, none, Then} <- Done];
@@ -58,7 +62,7 @@ collect(_Entry, _Node, _Way, Done, Bytes, Left) when Bytes >= ?BATCH_BYTES; Left
     lists:reverse(Done);
 collect({Node, _Order, Key} = Entry, Node, Way, Done, Bytes, Left) ->
     {Change, Then} = change(Key, Node, Way),
-    Next = livestash_agent_shadow_index:next(Entry),
+    Next = ?INDEX:next(Entry),
     collect(Next, Node, Way, [{Entry, Change, Then} | Done], Bytes + size_of(Change), Left - 1).
 
 size_of({put, _Key, _Version, _Until, Payload}) -> byte_size(Payload);
@@ -76,17 +80,17 @@ change(Key, Node, #{table := Table, peers := Peers, copies := Copies} = Way) ->
 
 %% Another node holds the copy now. This one's goes when that has it.
 superfluous(Key, Holders, Peers) ->
-    Has = [Node || #{node := Node} = Copy <- livestash_agent_shadow_index:copies(Key), livestash_agent_shadow_index:is_valid(Copy, Peers)],
+    Has = [Node || #{node := Node} <- ?INDEX:valid(Key, Peers)],
     case Holders -- Has of
         [] -> {{drop, Key}, dropped};
         _Missing -> {none, nothing}
     end.
 
-changed(Key, Row, Stamp, Node, #{token := Token}) ->
+changed(Key, Row, Stamp, Node, #{token := Token, peers := Peers}) ->
     Until = livestash_agent_row:until(Row),
     Timeless = livestash_agent_row:timeless(Row),
     Number = livestash_agent_row:number(Timeless),
-    case [Copy || #{node := Other, token := Start} = Copy <- livestash_agent_shadow_index:copies(Key), Other =:= Node, Start =:= Token] of
+    case [Copy || #{node := Other} = Copy <- ?INDEX:valid(Key, Peers), Other =:= Node] of
         [#{number := Number, until := Until}] ->
             {none, nothing};
         [#{number := Number} = Copy] ->

@@ -1,12 +1,13 @@
-%% Of which stashes of this node are there copies, and which have to be sent? What is known of each key, and a queue for each
-%% node that holds copies: what has changed comes first, in the order of the changes; then what has lost its copy with the
-%% node that had it, or has never had one, the stashes that changed last first.
+%% Of which stashes of this node are there copies, and which have to be sent? What is known of each key, and a queue for
+%% each node that holds copies: what has changed comes first, in the order of the changes; then what has lost its copy
+%% with the node that had it, or has never had one, the stashes that changed last first.
 %%
-%% Both tables outlive the processes that use them. Only livestash_agent_shadow writes what is known of a key that is queued.
+%% Both tables outlive the processes that use them. Only livestash_agent_shadow writes what is known of a key that is
+%% queued.
 -module(livestash_agent_shadow_index).
 
 -export([new/0, is_known/1, copies/1, stamp/1, keys/0]).
--export([promoted/2, acknowledged/3, dropped/2, is_valid/2]).
+-export([promoted/2, acknowledged/3, dropped/2, valid/2]).
 -export([changed/3, behind/3, first/1, next/1, done/1]).
 -export([has_waiting/1, waits_since/1, forget/1]).
 
@@ -16,8 +17,11 @@
 -type token() :: {Creation :: integer(), UnixMicroseconds :: integer()}.
 %% When a version was read, in unix microseconds.
 -type stamp() :: integer().
-%% A copy at a node: of which version, and what a livestash_agent_row:number/1 of all but the end of its time, and that end, are.
--type copy() :: #{node := node(), token := token(), stamp := stamp(), number := non_neg_integer(), until := integer() | none}.
+%% A copy at a node: of which version, and what a livestash_agent_row:number/1 of all but the end of its time, and that
+%% end, are.
+-type copy() :: #{
+    node := node(), token := token(), stamp := stamp(), number := non_neg_integer(), until := integer() | none
+}.
 %% A key in the queue of a node. Order: when it changed, in monotonic milliseconds.
 -type entry() :: {node(), Order :: integer() | {behind, integer()}, Key :: term()}.
 
@@ -66,17 +70,14 @@ promoted(Key, Stamp) ->
 %% A node has it. Peers: the nodes that hold copies, and the start of each. Returns the copies that there are.
 -spec acknowledged(Key :: term(), copy(), #{node() => token()}) -> [copy()].
 acknowledged(Key, #{node := Node, stamp := Stamp} = Copy, Peers) ->
-    Copies = [Copy | valid(Key, Node, Peers)],
+    Copies = [Copy | [Other || #{node := Holder} = Other <- valid(Key, Peers), Holder =/= Node]],
     true = ets:insert(?MODULE, {Key, max(Stamp, stamp(Key)), Copies}),
     Copies.
 
-valid(Key, Without, Peers) ->
-    [Copy || #{node := Node} = Copy <- copies(Key), Node =/= Without, is_valid(Copy, Peers)].
-
-%% Whether the node still has it: what a former life of the node had is gone.
--spec is_valid(copy(), #{node() => token()}) -> boolean().
-is_valid(#{node := Node, token := Token}, Peers) ->
-    maps:get(Node, Peers, none) =:= Token.
+%% The copies that are still there: what a former life of a node had is gone.
+-spec valid(Key :: term(), #{node() => token()}) -> [copy()].
+valid(Key, Peers) ->
+    [Copy || #{node := Node, token := Token} = Copy <- copies(Key), maps:get(Node, Peers, none) =:= Token].
 
 %% A node does not have it any more. Of a key without copies nothing is known.
 -spec dropped(Key :: term(), node()) -> ok.

@@ -1,11 +1,12 @@
-%% Which stashes have changed since they were last copied to another node? Each page says so itself, in LiveView's telemetry,
-%% when the fingerprint of what it has stashed is another one: it writes its key into a set. No process is asked or told,
-%% and a page that changes ten times between two looks is in the set once.
+%% Which stashes have changed since they were last copied to another node? Each page says so itself, in LiveView's
+%% telemetry, when the fingerprint of what it has stashed is another one: it writes its key into a set. No process is
+%% asked or told, and a page that changes ten times between two looks is in the set once.
 -module(livestash_agent_shadow_marks).
 
 -export([new/0, attach/0, handle/4, mark/1, arrived/1, take/1]).
 
-%% Where pages stash. What a page does elsewhere, in handle_info without rendering, is found by livestash_agent_shadow_scan.
+%% Where pages stash. What a page does elsewhere, in handle_info without rendering, is found by
+%% livestash_agent_shadow_scan.
 -define(EVENTS, [
     [phoenix, live_view, mount, stop],
     [phoenix, live_view, handle_params, stop],
@@ -27,9 +28,9 @@ attach() ->
     _ = erlang:module_loaded(telemetry) andalso telemetry:attach_many(?MODULE, ?EVENTS, fun ?MODULE:handle/4, []),
     ok.
 
-%% Runs in the LiveView's process, which remembers what it has said in its dictionary. A page that is rendered for a request
-%% without a socket stashes nothing. No shape of the socket makes it fail, and neither does a set that is gone because the
-%% agent has ended, or a release without crypto.
+%% Runs in the LiveView's process, which remembers what it has said in its dictionary. A page that is rendered for a
+%% request without a socket stashes nothing. No shape of the socket makes it fail, and neither does a set that is gone
+%% because the agent has ended, or a release without crypto.
 -spec handle([atom()], map(), map(), []) -> ok.
 handle(_Event, _Measurements, #{socket := #{transport_pid := Transport, private := #{live_stash_context := Context}}}, []) when
     is_pid(Transport)
@@ -82,14 +83,15 @@ mark(Key) ->
         error:badarg -> ok
     end.
 
-%% Stashes with these keys have come to this node. Where they were nobody has them any more, so they do not wait for the interval.
+%% Stashes with these keys have come to this node. Where they were nobody has them any more, so they do not wait for the
+%% interval.
 -spec arrived([Key :: term()]) -> ok.
 arrived(Keys) ->
     lists:foreach(fun mark/1, Keys),
     livestash_agent_shadow:wake().
 
-%% Some keys that were marked, which they are no more. Whatever is written from now on marks them again, so the row has to be read
-%% after this.
+%% Some keys that were marked, which they are no more. Whatever is written from now on marks them again, so the row has
+%% to be read after this.
 -spec take(Most :: pos_integer()) -> [Key :: term()].
 take(Most) ->
     case ets:select(?MODULE, [{{'$1'}, [], ['$1']}], Most) of

@@ -1,7 +1,7 @@
-%% What becomes of the stashes of a node that is gone without a word? Their copies here go into LiveStash's table, where their
-%% users find them, those that changed last first. Some users may have been quicker, or have had newer stashes elsewhere all
-%% along, of which the lost node could no longer tell: what the other nodes have is compared right afterwards, not before, so
-%% that nobody waits for it.
+%% What becomes of the stashes of a node that is gone without a word? Their copies here go into LiveStash's table, where
+%% their users find them, those that changed last first. Some users may have been quicker, or have had newer stashes
+%% elsewhere all along, of which the lost node could no longer tell: what the other nodes have is compared right
+%% afterwards, not before, so that nobody waits for it.
 -module(livestash_agent_shadow_promotion).
 
 -export([run/1]).
@@ -93,14 +93,15 @@ take({Key, {_, _, Stamp} = Version}, Table, Sender, Known) ->
             Took
     end.
 
-%% Of stashes that others have as well, the better one stays, of equal ones that on the node with the lower name. Those that do
-%% not say may have one: after them all nodes compare all that they have.
+%% Of stashes that others have as well, the better one stays, of equal ones that on the node with the lower name. Those
+%% that do not say may have one: after them all nodes compare all that they have.
 compare([], _Table, _Nodes, Mute) ->
     Mute;
 compare(Keys, Table, Nodes, Mute) ->
     Ask = fun(Node) -> fun() -> livestash_agent_remote:call(Node, livestash_agent_intake, ranks, [Table, Keys]) end end,
     Answers = livestash_agent_tasks:run([{Node, Ask(Node)} || Node <- Nodes], ?ASK),
-    [settle(Key, Rank, Node, Table) || {Node, {ok, Ranks}} <- Answers, {Key, Rank} <- lists:zip(Keys, Ranks), Rank =/= absent],
+    Elsewhere = [{Key, Rank, Node} || {Node, {ok, Ranks}} <- Answers, {Key, Rank} <- lists:zip(Keys, Ranks), Rank =/= absent],
+    [settle(Key, Rank, Node, Table) || {Key, Rank, Node} <- Elsewhere],
     Silent = [Node || {Node, {error, _}} <- Answers],
     [gen_server:cast(livestash_agent_reunion, split) || Silent =/= []],
     Silent ++ Mute.

@@ -1,6 +1,6 @@
-%% What do pages not say of their stashes? That they have moved the end of their time on, that a user has taken one along to
-%% another node, what they write without LiveView's noticing; and which copies are missing since a node came or went. This
-%% goes through all keys, never through what is stashed under them.
+%% What do pages not say of their stashes? That they have moved the end of their time on, that a user has taken one
+%% along to another node, what they write without LiveView's noticing; and which copies are missing since a node came or
+%% went. This goes through all keys, never through what is stashed under them.
 -module(livestash_agent_shadow_scan).
 
 -export([run/3]).
@@ -9,7 +9,8 @@
 -define(CHUNK, 500).
 -define(REST, 5).
 
-%% Marks what has changed and queues what lacks one of so many copies. Rest: milliseconds are left to others now and then.
+%% Marks what has changed and queues what lacks one of so many copies. Rest: milliseconds are left to others now and
+%% then.
 -spec run(atom(), Copies :: pos_integer(), Rest :: boolean()) -> ok.
 run(Table, Copies, Rest) ->
     [process_flag(priority, low) || Rest],
@@ -46,7 +47,7 @@ walk_on({Found, Continuation}, Look, Rest) ->
     walk_on(ets:select(Continuation), Look, Rest).
 
 look({Key, Until}, Peers, Count) ->
-    Copies = [Copy || Copy <- livestash_agent_shadow_index:copies(Key), livestash_agent_shadow_index:is_valid(Copy, Peers)],
+    Copies = livestash_agent_shadow_index:valid(Key, Peers),
     Has = [Node || #{node := Node} <- Copies],
     Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Count),
     [livestash_agent_shadow_index:behind(Node, Key, livestash_agent_shadow_index:stamp(Key)) || Node <- Holders -- Has],

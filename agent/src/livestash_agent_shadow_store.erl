@@ -1,8 +1,10 @@
-%% What copies of other nodes' stashes does this node hold? They are in a table of the agent's own, so that LiveStash never
-%% finds one, as binaries, and go into LiveStash's table when the node that sent them is gone without a word: see
-%% livestash_agent_shadow_promotion. Of each stash there is one copy, that of the version that livestash_agent_rank finds newer.
+%% What copies of other nodes' stashes does this node hold? They are in a table of the agent's own, so that LiveStash
+%% never finds one, as binaries, and go into LiveStash's table when the node that sent them is gone without a word: see
+%% livestash_agent_shadow_promotion. Of each stash there is one copy, that of the version that livestash_agent_rank
+%% finds newer.
 %%
-%% One process does all the writing but that of a promotion, so that what a node has sent comes before the word that it is gone.
+%% One process does all the writing but that of a promotion, so that what a node has sent comes before the word that it
+%% is gone.
 -module(livestash_agent_shadow_store).
 
 -behaviour(gen_server).
@@ -64,7 +66,8 @@ hello() ->
         false -> {holds, livestash_agent_shadow:token()}
     end.
 
-%% Takes what a node has sent to that start of the agent, in this order. gone: this node does not see the sender, or goes itself.
+%% Takes what a node has sent to that start of the agent, in this order. gone: this node does not see the sender, or
+%% goes itself.
 -spec take(sender(), livestash_agent_shadow_index:token(), [livestash_agent_shadow_batch:change()]) ->
     {ok, [ok | missing | refused]} | {other, livestash_agent_shadow_index:token()} | gone.
 take(Sender, Token, Changes) ->
@@ -205,12 +208,13 @@ change({drop, Key}, Sender, State) ->
         _ -> {ok, State}
     end.
 
-%% What this node has under the key itself is another page's, and older: its user has come back elsewhere. Where this node knows of
-%% copies, it looks whether they have to go.
+%% What this node has under the key itself is another page's, and older: its user has come back elsewhere. Where this
+%% node knows of copies, it looks whether they have to go.
 owned(Key, {_Owner, Birth, _Stamp}) ->
     Rank = {Birth, 0, false, false},
-    Owned = [livestash_agent_intake:drop_worse(Table, [{Key, Rank}]) || {ets, Table} <- tables(), ets:member(Table, Key)],
-    [livestash_agent_shadow_marks:mark(Key) || Owned =/= [] orelse livestash_agent_shadow_index:is_known(Key)],
+    Has = [Table || {ets, Table} <- tables(), ets:member(Table, Key)],
+    [livestash_agent_intake:drop_worse(Table, [{Key, Rank}]) || Table <- Has],
+    [livestash_agent_shadow_marks:mark(Key) || Has =/= [] orelse livestash_agent_shadow_index:is_known(Key)],
     ok.
 
 tables() ->
@@ -224,15 +228,15 @@ own(Payload) ->
     end.
 
 %% A sender whose version is not the user's has nothing to send again.
-put_shadow([#shadow{version = Old, size = Former}], #shadow{version = New, size = Size} = Shadow, #{bytes := Bytes} = State) ->
+put_shadow([#shadow{version = Old, size = Former}], #shadow{version = New, size = Size} = Shadow, State) ->
     case livestash_agent_rank:is_newer(New, Old) of
-        true -> insert(Shadow, Size - Former, Bytes, State);
+        true -> insert(Shadow, Size - Former, State);
         false -> {ok, State}
     end;
-put_shadow([], #shadow{size = Size} = Shadow, #{bytes := Bytes} = State) ->
-    insert(Shadow, Size, Bytes, State).
+put_shadow([], #shadow{size = Size} = Shadow, State) ->
+    insert(Shadow, Size, State).
 
-insert(Shadow, More, Bytes, State) ->
+insert(Shadow, More, #{bytes := Bytes} = State) ->
     case More =< 0 orelse Bytes + More =< livestash_agent_config:get(shadow_max_bytes) of
         true ->
             true = ets:insert(?MODULE, Shadow),

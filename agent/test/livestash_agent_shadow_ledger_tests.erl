@@ -1,8 +1,9 @@
-%% Does every user find what they stashed, but for the last moments, whatever is killed while users stash, move and reset?
+%% Does every user find what they stashed, but for the last moments, whatever is killed while users stash, move and
+%% reset?
 %%
-%% Users stash every now and then on real nodes, go to other nodes, and reset their stash. Nodes are killed meanwhile, and one
-%% comes back. A user's ledger says what was stashed when. What a user finds must be the newest, or, when the node that had it was
-%% killed since, not older than the bound before that. In the end every key must be in one table once.
+%% Users stash every now and then on real nodes, go to other nodes, and reset their stash. Nodes are killed meanwhile, and
+%% one comes back. A user's ledger says what was stashed when. What a user finds must be the newest, or, when the node
+%% that had it was killed since, not older than the bound before that. In the end every key must be in one table once.
 %%
 %% Users decide by a seed, which a failure names.
 %%   LEDGER_SEED    the first seed
@@ -18,8 +19,8 @@
 -export([mount/3, stash/2, leave/1, reset/1]).
 
 -define(TABLE, live_stash_server_storage).
-%% Milliseconds: between two copies, what may be lost, and how far apart two pages of a user are at least, whose births have to be
-%% told apart.
+%% Milliseconds: between two copies, what may be lost, and how far apart two pages of a user are at least, whose births
+%% have to be told apart.
 -define(INTERVAL, 500).
 -define(BOUND, (?INTERVAL + 1000)).
 -define(PAGE, 700).
@@ -30,7 +31,7 @@ all_test_() ->
     [
         {lists:concat([Name, ", seed ", Seed]), {timeout, 180, fun() -> ?assertEqual([], run(Copies, Kills, Seed)) end}}
      || Seed <- lists:seq(First, First + number("LEDGER_RUNS", 1) - 1),
-        {Name, Copies, Kills} <- [{"one copy, kills with time between them", "1", 4000}, {"two copies, kills at once", "2", 0}]
+        {Name, Copies, Kills} <- [{"one copy, time between kills", "1", 4000}, {"two copies, kills at once", "2", 0}]
     ].
 
 number(Variable, Default) ->
@@ -51,7 +52,8 @@ run(Copies, Between, Seed) ->
     #{wrong := Wrong} = Last = everybody(go_on(2000, Twice#{vms := [Back | Left]})),
     timer:sleep(2 * ?BOUND),
     Owners = lists:sort([element(2, Row) || Vm <- [Back | Left], Row <- call(Vm, ets, tab2list, [?TABLE])]),
-    Stashed = lists:sort([Number || {Number, #{history := [{_, Value} | _]}} <- maps:to_list(maps:get(users, Last)), Value =/= gone]),
+    Ledgers = [{Number, History} || {Number, #{history := History}} <- maps:to_list(maps:get(users, Last))],
+    Stashed = lists:sort([Number || {Number, [{_, Value} | _]} <- Ledgers, Value =/= gone]),
     shut([Back | Left]),
     Wrong ++ [{owners, Owners, Stashed} || Owners =/= Stashed].
 
@@ -106,8 +108,11 @@ come(Number, User, #{vms := Vms, users := Users, wrong := Wrong} = World) ->
             #{hint := Where, history := Before, at := Last} -> {Where, Before, Last}
         end,
     {Page, Found} = call(Vm, ?MODULE, mount, [Number, Hint, History =/= []]),
-    Bad = [{Number, told(Found), lost_at(At, World), [{When, told(Value)} || {When, Value} <- History]} || not allowed(Found, History, lost_at(At, World))],
-    Next = #{vm => Vm, page => Page, since => now_ms(), hint => Node, at => Node, history => [{now_ms(), Found} | History]},
+    Lost = lost_at(At, World),
+    Ledger = [{When, told(Value)} || {When, Value} <- History],
+    Bad = [{Number, told(Found), Lost, Ledger} || not allowed(Found, History, Lost)],
+    Now = now_ms(),
+    Next = #{vm => Vm, page => Page, since => Now, hint => Node, at => Node, history => [{Now, Found} | History]},
     World#{users := Users#{Number := Next}, wrong := Bad ++ Wrong}.
 
 told(gone) -> gone;

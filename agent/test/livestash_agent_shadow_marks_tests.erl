@@ -37,7 +37,14 @@ marks_test_() ->
 no_shape_fails_test_() ->
     [
         ?_assertEqual(ok, livestash_agent_shadow_marks:handle(?EVENT, #{}, Metadata, []))
-     || Metadata <- [#{}, #{socket => nil}, #{socket => #{private => nil}}, socket(nil), socket(#{}), socket((context(<<"a">>, nil))#{id := 1})]
+     || Metadata <- [
+            #{},
+            #{socket => nil},
+            #{socket => #{private => nil}},
+            socket(nil),
+            socket(#{}),
+            socket((context(<<"a">>, nil))#{id := 1})
+        ]
     ].
 
 %% The agent may have ended.

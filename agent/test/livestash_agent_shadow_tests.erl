@@ -157,9 +157,10 @@ quicker() ->
     kill(A),
     [call(B, ?MODULE, page, [Key]) || Key <- Keys],
     [call(Vm, sys, resume, [?STORE]) || Vm <- [B, C]],
-    eventually(fun() -> {lists:sort(values_of([B])), values_of([C])} =:= {lists:sort([{Key, 3} || Key <- Keys]), []} end),
+    Anew = {lists:sort([{Key, 3} || Key <- Keys]), []},
+    eventually(fun() -> {lists:sort(values_of([B])), values_of([C])} =:= Anew end),
     timer:sleep(1000),
-    ?assertEqual({lists:sort([{Key, 3} || Key <- Keys]), []}, {lists:sort(values_of([B])), values_of([C])}),
+    ?assertEqual(Anew, {lists:sort(values_of([B])), values_of([C])}),
     shut([B, C]).
 
 deleted() ->
@@ -192,7 +193,8 @@ lives_on() ->
     shut([B]).
 
 goodbye() ->
-    [A, B, C] = Vms = start_all(3, #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0", "LIVESTASH_TERMINATION_LOG" => "/dev/null"}),
+    Environment = #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0", "LIVESTASH_TERMINATION_LOG" => "/dev/null"},
+    [A, B, C] = Vms = start_all(3, Environment),
     Keys = call(A, ?MODULE, fill, [a, 100]),
     covered(Vms),
     ok = call(A, livestash_agent_drain, run, []),
@@ -285,7 +287,8 @@ start(Environment) ->
 join(Vms) ->
     [call(Vm, net_kernel, connect_node, [node_of(Other)]) || Vm <- Vms, Other <- Vms],
     Peers = length(Vms) - 1,
-    eventually(fun() -> [maps:size(call(Vm, livestash_agent_shadow, peers, [])) || Vm <- Vms] =:= [Peers || _ <- Vms] end).
+    Known = fun(Vm) -> maps:size(call(Vm, livestash_agent_shadow, peers, [])) end,
+    eventually(fun() -> [Known(Vm) || Vm <- Vms] =:= [Peers || _ <- Vms] end).
 
 node_of(#{node := Node}) -> Node.
 
@@ -309,7 +312,7 @@ covered(Vms) ->
 
 lacks(Vm) ->
     #{lag := Lag} = call(Vm, livestash_agent_shadow, status, []),
-    Missing = call(Vm, fun() -> [Key || {state, Key, _, _, _, _} <- ets:tab2list(?TABLE), livestash_agent_shadow_index:copies(Key) =:= []] end),
+    Missing = [Key || Key <- keys(Vm), call(Vm, livestash_agent_shadow_index, copies, [Key]) =:= []],
     Lag > 0 orelse Missing =/= [] orelse call(Vm, ets, info, [livestash_agent_shadow_marks, size]) > 0.
 
 keys(Vm) -> [Key || {Key, _Value} <- call(Vm, ?MODULE, rows, [])].

@@ -26,7 +26,8 @@ func killingEvents(o options) []event {
 	return all
 }
 
-// killed is an event that loses what only the killed pod had: with ETS its sessions, unless other pods have copies, else nothing.
+// killed is an event that loses what only the killed pod had: with ETS its sessions, unless other pods have copies,
+// else nothing.
 func killed(o options) func(string, crowd.Report) string {
 	return func(adapter string, r crowd.Report) string {
 		if adapter != "ETS" || o.shadows(adapter) {
@@ -41,7 +42,8 @@ func killed(o options) func(string, crowd.Report) string {
 	}
 }
 
-// onlyWithCopies events lose nothing where there are copies of stashes; else whoever was moved to a killed pod is lost with it.
+// onlyWithCopies events lose nothing where there are copies of stashes; else whoever was moved to a killed pod is lost
+// with it.
 func onlyWithCopies(o options) func(string, crowd.Report) string {
 	return func(adapter string, r crowd.Report) string {
 		if adapter == "ETS" && !o.shadows(adapter) {

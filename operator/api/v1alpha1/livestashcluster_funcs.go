@@ -35,7 +35,7 @@ const (
 	ConditionAgentHealthy = "AgentHealthy"
 	// ConditionStashesFit: no browser has a stash that is too large to be brought back. With adapter BrowserMemory only.
 	ConditionStashesFit = "StashesFit"
-	// ConditionShadowsCurrent: other pods hold copies of all stashes, as they were a moment ago. With spec.shadow only.
+	// ConditionShadowsCurrent: other pods hold copies of all stashes, as they were a moment ago. With spec.shadow only. It takes no part in Ready.
 	ConditionShadowsCurrent = "ShadowsCurrent"
 	// ConditionReconcileSucceeded: the fleet's objects are as the spec wants them.
 	ConditionReconcileSucceeded = "ReconcileSucceeded"

@@ -42,6 +42,17 @@ func main() {
 	os.Exit(1)
 }
 
+// show lists the crash dumps, or copies the one of this name.
+func show(dumps podagent.Dumps, names []string) error {
+	switch len(names) {
+	case 0:
+		return dumps.List(os.Stdout)
+	case 1:
+		return dumps.Copy(os.Stdout, names[0])
+	}
+	return errUsage
+}
+
 func run(args []string) error {
 	if len(args) == 0 {
 		return errUsage
@@ -54,11 +65,8 @@ func run(args []string) error {
 		return errUsage
 	}
 	dumps := podagent.Dumps{File: *crashDump, Keep: *keep}
-	if args[0] == "dumps" && *crashDump != "" && flags.NArg() <= 1 {
-		if flags.NArg() == 1 {
-			return dumps.Copy(os.Stdout, flags.Arg(0))
-		}
-		return dumps.List(os.Stdout)
+	if args[0] == "dumps" && *crashDump != "" {
+		return show(dumps, flags.Args())
 	}
 	if flags.NArg() > 0 || (*keep > 0) != (*crashDump != "") {
 		return errUsage

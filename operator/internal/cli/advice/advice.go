@@ -45,6 +45,7 @@ var means = map[string]string{
 	v1alpha1.ConditionAgentHealthy:       "The agent does not answer in a pod: nobody would hand its stashes over.",
 	v1alpha1.ConditionRolloutSafe:        "The next rollout loses stashes.",
 	v1alpha1.ConditionStashesFit:         "A stash is too large for a browser to bring back.",
+	v1alpha1.ConditionShadowsCurrent:     "If a pod is killed, stashes are lost that other pods should have copies of.",
 	v1alpha1.ConditionPlaced:             "A pod is on a machine that is to be emptied, or a machine has more than its share of them.",
 	v1alpha1.ConditionProgressing:        "Pods are being made, replaced or removed.",
 	v1alpha1.ConditionUpToDate:           "The pods are as another version of the operator made them.",
@@ -53,7 +54,7 @@ var means = map[string]string{
 // order is that of conditions in a report: what keeps users away first.
 var order = []string{
 	v1alpha1.ConditionAvailable, v1alpha1.ConditionStalled, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ConditionStoreReady, v1alpha1.ConditionClustered,
-	v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit, v1alpha1.ConditionRolloutSafe, v1alpha1.ConditionPlaced, v1alpha1.ConditionProgressing,
+	v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit, v1alpha1.ConditionShadowsCurrent, v1alpha1.ConditionRolloutSafe, v1alpha1.ConditionPlaced, v1alpha1.ConditionProgressing,
 	v1alpha1.ConditionUpToDate,
 }
 

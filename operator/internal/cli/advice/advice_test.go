@@ -20,7 +20,7 @@ import (
 var untold = map[string]bool{
 	"AllReady": true, "EnoughReady": true, "Complete": true, "Reconciled": true, "AllWell": true, "NotStalled": true, "PeersTakeOver": true,
 	"Resumed": true, "CookieRotating": true, "CookieRotated": true, "TakenBack": true, "SecretGenerated": true, "SecretRegenerated": true,
-	"AllConnected": true, "StoreAnswers": true, "AllAnswer": true, "StashesSmall": true, "PodDrained": true, "UsersSpread": true,
+	"AllConnected": true, "StoreAnswers": true, "AllAnswer": true, "StashesSmall": true, "CopiesCurrent": true, "PodDrained": true, "UsersSpread": true,
 	"StashesLost": true, "ReturnsNotRecovered": true, "TemplateCurrent": true, "RedisPasswordChanged": true, "RedisHandedOver": true,
 	"CertificateRenewed": true, "CertificateAuthorityGenerated": true, "CertificateAuthorityReplaced": true,
 }

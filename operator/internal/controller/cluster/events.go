@@ -58,7 +58,7 @@ func transition(was, now metav1.Condition) news {
 		return reconcileTransition(was, now)
 	case v1alpha1.ConditionProgressing:
 		return progressTransition(was, now)
-	case v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit, v1alpha1.ConditionRolloutSafe:
+	case v1alpha1.ConditionAgentHealthy, v1alpha1.ConditionStashesFit, v1alpha1.ConditionShadowsCurrent, v1alpha1.ConditionRolloutSafe:
 		if now.Status == metav1.ConditionFalse || now.Reason == v1alpha1.ReasonStashNearLimit {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
 		}

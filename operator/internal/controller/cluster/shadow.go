@@ -8,8 +8,8 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
 
-// lateSeconds is from when on copies are late: the alert LiveStashShadowsLate reckons the same. A pod that was killed or replaced leaves copies
-// to be made anew, which takes less.
+// lateSeconds is from when on copies are late: the alert LiveStashShadowsLate reckons the same. A pod that was killed
+// or replaced leaves copies to be made anew, which takes less.
 const lateSeconds = 10
 
 // shadowsCurrent: other pods hold copies of all stashes, as they were a moment ago.
