@@ -71,7 +71,7 @@ variables() ->
         {adapter, "LIVE_STASH_ADAPTER", adapter, none},
         {redis_url, "LIVE_STASH_REDIS_URL", text, undefined},
         {redis_cacertfile, "LIVE_STASH_REDIS_CACERTFILE", text, undefined},
-        {dns_query, "DNS_CLUSTER_QUERY", text, undefined},
+        {dns_query, "LIVESTASH_PEERS_QUERY", text, undefined},
         {app_name, "LIBCLUSTER_APP", text, undefined},
         {pod_name, "POD_NAME", text, undefined},
         {previous_cookie, "LIVESTASH_PREVIOUS_COOKIE", text, undefined},

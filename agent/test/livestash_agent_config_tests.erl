@@ -19,7 +19,7 @@ given_test() ->
         {"LIVE_STASH_ADAPTER", "browser_memory"},
         {"LIVE_STASH_REDIS_URL", "redis://:secret@shop-redis"},
         {"LIVE_STASH_REDIS_CACERTFILE", "/livestash-redis/ca.crt"},
-        {"DNS_CLUSTER_QUERY", "shop-nodes.ns.svc.cluster.local"}
+        {"LIVESTASH_PEERS_QUERY", "shop-nodes.ns.svc.cluster.local"}
     ],
     with(Given, fun() ->
         ?assertEqual(1234, livestash_agent_config:get(port)),

@@ -69,7 +69,7 @@ func TestFromEnvironment(t *testing.T) {
 		"nothing": {nil, defaults},
 		"everything": {
 			map[string]string{
-				"RELEASE_NODE": "shop@shop-0", "LIBCLUSTER_APP": "shop", "DNS_CLUSTER_QUERY": "shop-nodes",
+				"RELEASE_NODE": "shop@shop-0", "LIBCLUSTER_APP": "shop", "LIVESTASH_PEERS_QUERY": "shop-nodes",
 				"LIVESTASH_NET_TICKTIME": "60", "LIVESTASH_SYNC_TIMEOUT_MS": "1", "PORT": "80",
 				"LIVESTASH_AGENT_PORT": "7000", "LIVESTASH_READINESS_PATH": "/up?deep=1",
 			},

@@ -10,7 +10,7 @@ import (
 type Settings struct {
 	// Node is the name of this pod's node, App what stands before the @ in every node's name (RELEASE_NODE, LIBCLUSTER_APP).
 	Node, App string
-	// Query is the DNS name whose SRV records list the pods (DNS_CLUSTER_QUERY).
+	// Query is the DNS name whose SRV records list the pods (LIVESTASH_PEERS_QUERY).
 	Query string
 
 	// NetTickTime is the kernel's net_ticktime in seconds (LIVESTASH_NET_TICKTIME, default 20).
@@ -55,7 +55,7 @@ func FromEnvironment(getenv func(string) string, logger *log.Logger) Settings {
 	settings := Settings{
 		Node:        getenv("RELEASE_NODE"),
 		App:         getenv("LIBCLUSTER_APP"),
-		Query:       getenv("DNS_CLUSTER_QUERY"),
+		Query:       getenv("LIVESTASH_PEERS_QUERY"),
 		NetTickTime: number("LIVESTASH_NET_TICKTIME", 20, day),
 		SyncTimeout: number("LIVESTASH_SYNC_TIMEOUT_MS", 3000, day*1000),
 		AppPort:     number("PORT", 4000, highestPort),

@@ -44,7 +44,6 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 		render.Value("LIBCLUSTER_APP", c.Name),
 		// libcluster reads the domain from here alone, whatever its configuration says, and wants the final dot.
 		render.Value("CLUSTER_DOMAIN", in.ClusterDomain+"."),
-		render.Value("DNS_CLUSTER_QUERY", render.ServiceHost(c, in, render.HeadlessName(c))),
 
 		render.Value("ERL_AFLAGS", erlangFlags(c)),
 	}
@@ -53,7 +52,7 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 	}
 	contract = append(contract, adapter.Env(c)...)
 	if c.AgentEnabled() {
-		contract = append(contract, agentEnvironment(c)...)
+		contract = append(contract, agentEnvironment(c, in)...)
 		contract = append(contract, previousCookie(in)...)
 	}
 
