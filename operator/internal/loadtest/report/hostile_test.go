@@ -35,6 +35,15 @@ func TestChartsEnd(t *testing.T) {
 	}
 }
 
+// That no figure is absurd was checked before. It ends without that, too.
+func TestTicksEnd(t *testing.T) {
+	for _, axis := range [][2]float64{{1, 0}, {1, 1e-300}, {math.Inf(1), 1}, {math.MaxFloat64, 1}, {math.NaN(), 1}, {1, math.NaN()}} {
+		if places := ticks(axis[0], axis[1]); len(places) > mostTicks {
+			t.Errorf("an axis to %g in steps of %g has %d ticks", axis[0], axis[1], len(places))
+		}
+	}
+}
+
 // A run of two weeks still has a time axis that can be read.
 func TestLongTimesHaveFewTicks(t *testing.T) {
 	svg := string(chart("Memory", "bytes", []line{{adapter: "ETS", points: [][2]float64{{0, 1}, {60 * 86400, 2}}}}))
@@ -59,6 +68,7 @@ func TestParse(t *testing.T) {
 		"a run of ages":            {`"durationSeconds":120`, `"durationSeconds":1e18`},
 		"an absurd duration":       {`"p50":3`, `"p50":1e300`},
 		"a negative count":         {`"planned":3`, `"planned":-3`},
+		"absurd errors":            {`"planned":3`, `"planned":3,"errors":{"timeout":-1}`},
 		"more runs than can be":    {`"runs":[`, `"runs":[` + strings.Repeat(`{},`, 5000)},
 		"no JSON":                  {"{", "<"},
 		"a machine out of fables":  {`"name":"n"`, `"name":"n","machine":{"nodes":[{"cpu":1e300}]}`},
