@@ -105,8 +105,9 @@ func peersQuery(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.EnvVar {
 func agentInit(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container {
 	container := agentHelper(c, in, initContainer, "install")
 	// For Redis, it waits until the login is accepted.
-	container.Env = append(container.Env, store.For(c).Env(c)...)
+	container.Env = append(container.Env, variablesOfSecrets(c, store.For(c).Env(c))...)
 	container.VolumeMounts = append(container.VolumeMounts, redis.CertificateMounts(c)...)
+	container.VolumeMounts = append(container.VolumeMounts, secretMounts(c)...)
 	return container
 }
 

@@ -32,7 +32,7 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 		render.Value("PORT", strconv.Itoa(int(c.Spec.HTTP.Port))),
 		render.Value("PHX_SERVER", "true"),
 		render.Value("PHX_HOST", publicHost(c, in)),
-		store.FromSecret("SECRET_KEY_BASE", secretKeyBaseRef(c)),
+		store.FromSecret(secretKeyBaseVariable, secretKeyBaseRef(c)),
 
 		store.FromSecret(cookieVariable, CookieRef(c)),
 		render.Value("RELEASE_DISTRIBUTION", "name"),
@@ -50,7 +50,7 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 	if sweep := c.Spec.BEAM.FullsweepAfter; sweep != nil {
 		contract = append(contract, render.Value("ERL_FULLSWEEP_AFTER", strconv.Itoa(int(*sweep))))
 	}
-	contract = append(contract, adapter.Env(c)...)
+	contract = variablesOfSecrets(c, append(contract, adapter.Env(c)...))
 	if c.AgentEnabled() {
 		contract = append(contract, agentEnvironment(c, in)...)
 		contract = append(contract, previousCookie(in)...)
