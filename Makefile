@@ -228,8 +228,8 @@ image-builder:
 ##@ Releases
 
 .PHONY: package
-package: $(BIN)/helm ## Package the charts with every image by digest, and the plugin (DIGESTS=file OUT=folder): docs/how-to/release.md.
-	@hack/package "$(DIGESTS)" "$(OUT)"
+package: $(BIN)/helm ## Package the charts with every image by digest, and the plugin (DIGESTS=file OUT=folder PUSH=oci://...): docs/how-to/release.md.
+	@PUSH="$(PUSH)" hack/package "$(DIGESTS)" "$(OUT)"
 	@hack/package-plugin "$(OUT)"
 
 .PHONY: package-plugin

@@ -19,15 +19,15 @@ const policyKey = "NetworkPolicy livestash-system/livestash-operator"
 // TestWhoReachesTheOperator: which port is open to whom, where NetworkPolicies are enforced.
 func TestWhoReachesTheOperator(t *testing.T) {
 	for text, wants := range map[string]map[int32]string{
-		"":                                 {8443: "livestash-system monitoring", 8081: "livestash-system"},
-		"agentReaders: [a, b]":             {8443: "a b livestash-system", 8081: "livestash-system"},
-		"agentReaders: []":                 {8443: "livestash-system", 8081: "livestash-system"},
-		"agentReaders: ['*']":              {8443: "anybody", 8081: "livestash-system"},
-		"metrics: {secure: false}":         {8080: "livestash-system monitoring", 8081: "livestash-system"},
-		"metrics: {enabled: false}":        {8081: "livestash-system"},
-		"networkPolicy: {enabled: false}":  nil,
-		"podLabels: {team: web}":           {8443: "livestash-system monitoring", 8081: "livestash-system"},
-		"replicas: 3\nagentReaders: [mon]": {8443: "livestash-system mon", 8081: "livestash-system"},
+		"":                                     {8443: "livestash-system monitoring", 8081: "livestash-system"},
+		"agentReaders: [a, b]":                 {8443: "a b livestash-system", 8081: "livestash-system"},
+		"agentReaders: []":                     {8443: "livestash-system", 8081: "livestash-system"},
+		"agentReaders: ['*']":                  {8443: "anybody", 8081: "livestash-system"},
+		"metrics: {secure: false}":             {8080: "livestash-system monitoring", 8081: "livestash-system"},
+		"metrics: {enabled: false}":            {8081: "livestash-system"},
+		"networkPolicy: {enabled: false}":      nil,
+		"podLabels: {team: web}":               {8443: "livestash-system monitoring", 8081: "livestash-system"},
+		"replicaCount: 3\nagentReaders: [mon]": {8443: "livestash-system mon", 8081: "livestash-system"},
 	} {
 		found := render(t, operatorChart, text)
 		if wants == nil {

@@ -53,8 +53,8 @@ func testCRD(t *testing.T, file, key string) {
 			t.Errorf("%q: annotations (-want +got):\n%s", text, diff)
 		}
 	}
-	if render(t, operatorChart, "crds: {install: false}")[key] != nil {
-		t.Error("crds.install: false installs a CustomResourceDefinition")
+	if render(t, operatorChart, "crds: {enabled: false}")[key] != nil {
+		t.Error("crds.enabled: false installs a CustomResourceDefinition")
 	}
 }
 

@@ -25,7 +25,7 @@ func TestGolden(t *testing.T) {
 	for _, input := range inputs {
 		name := strings.TrimSuffix(filepath.Base(input), ".values.yaml")
 		t.Run(name, func(t *testing.T) {
-			found := render(t, operatorChart, string(readFile(t, input))+"\ncrds: {install: false}\n")
+			found := render(t, operatorChart, string(readFile(t, input))+"\ncrds: {enabled: false}\n")
 			for _, object := range found {
 				delete(object.Object, "rules")
 			}

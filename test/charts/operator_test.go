@@ -28,12 +28,14 @@ const (
 var valueSets = map[string]string{
 	"default":      "",
 	"namespaced":   "watchNamespaces: [livestash-system, shop]",
-	"replicas":     "replicas: 3",
+	"replicas":     "replicaCount: 3",
 	"no roles":     "rbac: {create: false}",
 	"no metrics":   "metrics: {enabled: false}",
 	"open metrics": "metrics: {secure: false}",
 	"own account":  "serviceAccount: {create: false, name: mine}",
-	"empty CRDs":   "crds: {install: false}",
+	"empty CRDs":   "crds: {enabled: false}",
+	"pod extras": "extraVolumes: [{name: ca, configMap: {name: ca}}]\nextraVolumeMounts: [{name: ca, mountPath: /etc/ca}]\n" +
+		"strategy: {type: Recreate}\ndnsPolicy: None\ndnsConfig: {nameservers: [10.0.0.10]}",
 	"other labels": "commonLabels: {team: web, app.kubernetes.io/name: other}\npodLabels: {tier: control, team: ops}\n" +
 		"podAnnotations: {kubectl.kubernetes.io/default-container: other}\n" +
 		"metrics: {service: {labels: {app.kubernetes.io/component: other}}}",
@@ -70,7 +72,7 @@ func TestLabels(t *testing.T) {
 
 // TestSelectors: the Service, the PodDisruptionBudget and the spread must find the operator's pods and nothing else.
 func TestSelectors(t *testing.T) {
-	found := render(t, operatorChart, "replicas: 2\npodLabels: {app.kubernetes.io/name: other}")
+	found := render(t, operatorChart, "replicaCount: 2\npodLabels: {app.kubernetes.io/name: other}")
 	deployment := typed[appsv1.Deployment](t, found, deploymentKey)
 	selectors := map[string]map[string]string{
 		"Deployment":          deployment.Spec.Selector.MatchLabels,
@@ -188,9 +190,9 @@ func TestUserRoles(t *testing.T) {
 
 func TestDisruptionBudget(t *testing.T) {
 	for text, want := range map[string]bool{
-		"replicas: 1": false,
-		"replicas: 2": true,
-		"replicas: 2\npodDisruptionBudget: {enabled: false}": false,
+		"replicaCount: 1": false,
+		"replicaCount: 2": true,
+		"replicaCount: 2\npodDisruptionBudget: {enabled: false}": false,
 	} {
 		if got := render(t, operatorChart, text)[budgetKey] != nil; got != want {
 			t.Errorf("%q: PodDisruptionBudget: %t, want %t", text, got, want)
@@ -276,11 +278,21 @@ func TestServiceMonitor(t *testing.T) {
         name: livestash-operator-metrics-ca
     serverName: livestash-operator.livestash-system.svc
 `,
-		"metrics: {secure: false, serviceMonitor: {enabled: true, labels: {release: stack}, interval: 15s}}": `endpoints:
+		"metrics: {secure: false, serviceMonitor: {enabled: true, labels: {release: stack}, interval: 15s, scrapeTimeout: 10s, " +
+			"relabelings: [{targetLabel: cluster, replacement: eu}], metricRelabelings: [{sourceLabels: [__name__], regex: 'go_.*', action: drop}]}}": `endpoints:
 - honorLabels: true
   interval: 15s
+  metricRelabelings:
+  - action: drop
+    regex: go_.*
+    sourceLabels:
+    - __name__
   path: /metrics
   port: metrics
+  relabelings:
+  - replacement: eu
+    targetLabel: cluster
+  scrapeTimeout: 10s
 `,
 	} {
 		found := render(t, operatorChart, text)

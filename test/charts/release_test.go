@@ -8,18 +8,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	appsv1 "k8s.io/api/apps/v1"
 )
 
 // TestPackageHasDigests: in the charts of a release every image is named by its digest, also those that the operator's arguments name.
 func TestPackageHasDigests(t *testing.T) {
 	folder := t.TempDir()
-	var lines []string
-	for i, name := range []string{"ghcr.io/livestash-dev/livestash-operator", "ghcr.io/livestash-dev/livestash-k6", "docker.io/valkey/valkey",
-		"docker.io/oliver006/redis_exporter", "ghcr.io/grafana/k6-operator"} {
-		lines = append(lines, fmt.Sprintf("%s sha256:%064d", name, i+1))
-	}
+	lines := digests()
 	if _, err := packaged(t, folder, lines[1:]); err == nil || !strings.Contains(err.Error(), "no digest of ghcr.io/livestash-dev/livestash-operator") {
 		t.Errorf("without the operator's digest: %v", err)
 	}
@@ -28,14 +22,8 @@ func TestPackageHasDigests(t *testing.T) {
 	}
 	for _, name := range []string{"livestash", "livestash-operator"} {
 		found := render(t, filepath.Join(folder, name+"-"+chartVersion(t)+".tgz"), "")
-		pod := typed[appsv1.Deployment](t, found, deploymentKey).Spec.Template.Spec
-		images := []string{pod.Containers[0].Image}
-		for _, argument := range pod.Containers[0].Args {
-			if flag, image, _ := strings.Cut(argument, "="); strings.HasSuffix(flag, "-image") {
-				images = append(images, image)
-			}
-		}
-		if len(images) < 5 {
+		images := imagesOf(t, found, deploymentKey)
+		if len(images) != 6 {
 			t.Errorf("%s names %d images: %q", name, len(images), images)
 		}
 		for _, image := range images {
@@ -44,6 +32,16 @@ func TestPackageHasDigests(t *testing.T) {
 			}
 		}
 	}
+}
+
+// digests are lines as docs/how-to/release.md has them made, with a digest for each image.
+func digests() []string {
+	var lines []string
+	for i, name := range []string{"ghcr.io/livestash-dev/livestash-operator", "ghcr.io/livestash-dev/livestash-k6", "docker.io/valkey/valkey",
+		"docker.io/oliver006/redis_exporter", "ghcr.io/grafana/k6-operator"} {
+		lines = append(lines, fmt.Sprintf("%s sha256:%064d", name, i+1))
+	}
+	return lines
 }
 
 func packaged(t *testing.T, folder string, digests []string) (string, error) {

@@ -115,10 +115,14 @@ func compareSchema(t *testing.T, chart string) {
 	if err := json.Unmarshal(readFile(t, chart+"/values.schema.json"), &schema); err != nil {
 		t.Fatal(err)
 	}
-	// These two are Helm's and the parent chart's.
+	// What is global may also be another chart's.
 	properties := schema["properties"].(map[string]any)
-	delete(properties, "global")
-	delete(properties, "enabled")
+	if global := properties["global"].(map[string]any); global["properties"] == nil {
+		delete(properties, "global")
+	} else {
+		global["additionalProperties"] = false
+	}
+	delete(properties, "enabled") // the parent chart's
 
 	groups := map[string][]string{}
 	for _, value := range valuesOf(t, readFile(t, chart+"/values.yaml")) {
@@ -154,12 +158,22 @@ func TestRefusals(t *testing.T) {
 		want   []string
 	}{
 		{"replcas: 2", []string{"replcas", "not allowed"}},
-		{"replicas: -1", []string{"replicas", "minimum"}},
-		{"replicas: 11", []string{"replicas", "maximum"}},
-		{"replicas: two", []string{"replicas", "want integer"}},
+		{"nameOverride: Stash", []string{"nameOverride"}},
+		{"commonAnnotations: {team: 1}", []string{"commonAnnotations/team", "want string"}},
+		{"strategy: {type: Restart}", []string{"strategy/type", "Recreate"}},
+		{"dnsPolicy: Cluster", []string{"dnsPolicy", "ClusterFirst"}},
+		{"dnsConfig: {nameserver: [1.1.1.1]}", []string{"dnsConfig", "nameserver"}},
+		{"extraVolumes: [{emptyDir: {}}]", []string{"extraVolumes/0", "name"}},
+		{"extraVolumeMounts: [{name: ca}]", []string{"extraVolumeMounts/0", "mountPath"}},
+		{"extraObjects: {kind: ConfigMap}", []string{"extraObjects", "want array"}},
+		{"metrics: {serviceMonitor: {scrapeTimeout: 10 s}}", []string{"metrics/serviceMonitor/scrapeTimeout"}},
+		{"metrics: {serviceMonitor: {relabelings: [drop]}}", []string{"metrics/serviceMonitor/relabelings/0", "want object"}},
+		{"replicaCount: -1", []string{"replicaCount", "minimum"}},
+		{"replicaCount: 11", []string{"replicaCount", "maximum"}},
+		{"replicaCount: two", []string{"replicaCount", "want integer"}},
 		{"upgrade:\n  fleets: Now\n  atOnce: 0", []string{"fleets", "atOnce", "minimum"}},
 		{"allowPrivilegedPodTemplates: sometimes", []string{"allowPrivilegedPodTemplates", "boolean"}},
-		{"replicas: null\nconcurrency: 0", []string{"concurrency", "minimum"}},
+		{"replicaCount: null\nconcurrency: 0", []string{"concurrency", "minimum"}},
 		{"image: {pullPolicy: always}", []string{"image/pullPolicy", "IfNotPresent"}},
 		{"image: {repository: ''}", []string{"image/repository"}},
 		{"image: {tag: 'v 1'}", []string{"image/tag"}},
@@ -181,7 +195,7 @@ func TestRefusals(t *testing.T) {
 		{"logging: {format: xml}", []string{"logging/format", "console"}},
 		{"extraArgs: [zap-log-level=debug]", []string{"extraArgs/0"}},
 		{"extraEnv: [{value: x}]", []string{"extraEnv/0", "name"}},
-		{"crds: {enabled: true}", []string{"crds", "enabled"}},
+		{"crds: {install: true}", []string{"crds", "install"}},
 		{"crds: {keep: 'yes'}", []string{"crds/keep", "want boolean"}},
 		{"serviceAccount: {create: false}", []string{"serviceAccount/name"}},
 		{"serviceAccount: {annotations: {a: 1}}", []string{"serviceAccount/annotations/a", "want string"}},
@@ -214,9 +228,12 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestRootRefusals(t *testing.T) {
-	for _, text := range []string{"replicas: 2", "operator: true", "livestash-operator: {replicas: 2}"} {
+	for _, text := range []string{
+		"replicaCount: 2", "operator: true", "livestash-operator: {replicaCount: 2}",
+		"global: {imageRegistry: 'https://registry.example'}", "global: {imagePullSecrets: registry}", "global: {imagePullSecrets: [{key: x}]}",
+	} {
 		if _, err := template(t, root, text); err == nil {
-			t.Errorf("%q is accepted by the root chart, which has no such value", text)
+			t.Errorf("%q is accepted by the root chart", text)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestChart(t *testing.T) {
 	}
 	// An operator that would make other pods leaves those that there are.
 	helm(append([]string{
-		"upgrade", release, repository(), "--wait", "--set", "operator.replicas=2", "--set", "operator.extraArgs={--agent-image=example.invalid/agent:2}",
+		"upgrade", release, repository(), "--wait", "--set", "operator.replicaCount=2", "--set", "operator.extraArgs={--agent-image=example.invalid/agent:2}",
 	}, chartValues()...)...)
 	s.eventually(time.Minute, func() error {
 		if says := s.condition("UpToDate"); !strings.HasPrefix(says, "False TemplateKept") {

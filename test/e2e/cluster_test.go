@@ -37,10 +37,15 @@ func repository() string {
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv("KUBECONFIG") == "" {
+	if kubeconfig() == "" {
 		fmt.Fprintln(os.Stderr, "KUBECONFIG is not set: run `make test-e2e`, or set it to a cluster for tests that has the images")
 		os.Exit(1)
 	}
+	if err := openLeaks(kubeconfig()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	stop := leaks.Namespace(releaseNamespace)
 	// The first test of all: the chart installs from the checkout.
 	install := append([]string{"install", release, repository(), "--namespace", releaseNamespace, "--create-namespace", "--wait", "--timeout", "3m"}, chartValues()...)
 	if out, err := run("", "helm", install...); err != nil {
@@ -48,12 +53,20 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	stop()
+	fmt.Println(leaks.Seen())
+	for _, found := range leaks.Found() {
+		fmt.Fprintln(os.Stderr, found)
+		code = 1
+	}
 	if out, err := run("", "helm", "uninstall", release, "--namespace", releaseNamespace, "--wait"); err != nil {
 		fmt.Fprintln(os.Stderr, out, err)
 		code = 1
 	}
 	os.Exit(code)
 }
+
+func kubeconfig() string { return os.Getenv("KUBECONFIG") }
 
 // chartValues are helm's arguments for what the chart needs on this cluster: CHART_VALUES names a file with it, or nothing.
 func chartValues() []string {
@@ -79,7 +92,12 @@ func newSpace(t *testing.T, name string) space {
 	s := space{t, "e2e-" + name}
 	s.must("", "create", "namespace", s.name)
 	s.must("", "label", "namespace", s.name, "pod-security.kubernetes.io/enforce=restricted")
+	stop := leaks.Namespace(s.name)
 	t.Cleanup(func() {
+		if err := leaks.Metrics(context.Background(), s.name, "agent", "metrics"); err != nil {
+			t.Error(err)
+		}
+		stop()
 		if t.Failed() {
 			for _, what := range [][]string{{"describe", "lsc"}, {"get", "all", "-o", "wide"}, {"get", "events"}} {
 				out, _ := s.kubectl("", what...)
@@ -144,8 +162,15 @@ func (s space) settled() {
 
 // condition is "status reason message" of a condition of the LiveStashCluster.
 func (s space) condition(kind string) string {
+	s.t.Helper()
+	return s.conditionOf("shop", kind)
+}
+
+// conditionOf is the same of another LiveStashCluster.
+func (s space) conditionOf(name, kind string) string {
+	s.t.Helper()
 	path := fmt.Sprintf(`jsonpath={range .status.conditions[?(@.type=="%s")]}{.status} {.reason} {.message}{end}`, kind)
-	return s.must("", "get", "lsc", "shop", "-o", path)
+	return s.must("", "get", "lsc", name, "-o", path)
 }
 
 // rpc evaluates an Elixir expression in the running application of a pod.

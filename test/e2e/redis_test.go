@@ -156,9 +156,9 @@ func (s space) newPassword() {
 // otherStore goes over to a Redis that somebody else runs, in which the password is wrong at first.
 func (s space) otherStore() {
 	s.t.Helper()
-	s.must(s.plainRedis("other", "--requirepass", "s3cret"), "apply", "-f", "-")
+	s.must("", "create", "secret", "generic", "other", "--from-literal=password=wrong", "--from-literal=right=s3cret")
+	s.must(s.plainRedis("other", "other", "right"), "apply", "-f", "-")
 	s.must("", "wait", "pod/other", "--for=condition=Ready", "--timeout=1m")
-	s.must("", "create", "secret", "generic", "other", "--from-literal=password=wrong")
 
 	stop := s.watch(func() error {
 		used, err := s.kubectl("", "get", "pods", "-l", "app.kubernetes.io/component=fleet", "-o", `jsonpath={range .items[*]}{.metadata.annotations.livestash\.dev/store}{" "}{end}`)
@@ -221,14 +221,10 @@ func (s space) watch(check func() error) (stop func() error) {
 	}
 }
 
-// plainRedis is a pod with a Redis of the user's own, and its Service.
-func (s space) plainRedis(name string, args ...string) string {
+// plainRedis is a pod with a Redis of the user's own, and its Service. The password is under that key of a Secret.
+func (s space) plainRedis(name, secret, key string) string {
 	s.t.Helper()
-	var quoted []string
-	for _, arg := range args {
-		quoted = append(quoted, fmt.Sprintf("%q", arg))
-	}
-	return strings.NewReplacer("NAME", name, "IMAGE", s.redisImage(), "ARGS", strings.Join(quoted, ", ")).Replace(`
+	return strings.NewReplacer("NAME", name, "IMAGE", s.redisImage(), "SECRET", secret, "KEY", key).Replace(`
 apiVersion: v1
 kind: Service
 metadata: {name: NAME}
@@ -242,7 +238,8 @@ spec:
   containers:
   - name: redis
     image: IMAGE
-    command: [redis-server, --protected-mode, "no", --save, "", ARGS]
+    command: [redis-server, --protected-mode, "no", --save, "", --requirepass, $(PASSWORD)]
+    env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: SECRET, key: KEY}}}]
     workingDir: /tmp
     readinessProbe: {tcpSocket: {port: 6379}, periodSeconds: 1}
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
@@ -286,12 +283,11 @@ func TestOperatedRedis(t *testing.T) {
 	asked := func(path string) string {
 		return s.must("", "get", "redis.redis.redis.opstreelabs.in", "shop-redis-op", "-o", "jsonpath="+path)
 	}
-	password := s.secretValue(asked("{.spec.kubernetesConfig.redisSecret.name}"), asked("{.spec.kubernetesConfig.redisSecret.key}"))
 	if cluster := asked(`{.metadata.labels.livestash\.dev/cluster}`); cluster != "shop" {
 		t.Errorf("the StatefulSet would have the label of cluster %q", cluster)
 	}
 
-	s.must(s.plainRedis("shop-redis-op", "--requirepass", password), "apply", "-f", "-")
+	s.must(s.plainRedis("shop-redis-op", asked("{.spec.kubernetesConfig.redisSecret.name}"), asked("{.spec.kubernetesConfig.redisSecret.key}")), "apply", "-f", "-")
 	s.eventually(time.Minute, func() error {
 		if condition := s.condition("StoreReady"); !strings.Contains(condition, "StatefulSet shop-redis-op has 0 of 1 pods ready") {
 			return fmt.Errorf("StoreReady is %s", condition)

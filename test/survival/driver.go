@@ -124,7 +124,7 @@ func (o options) subjects(e event, fleets []*fleet.Fleet) []*fleet.Fleet {
 // choose is the events by their names and those of their groups.
 func choose(o options) ([]event, error) {
 	all := events(o)
-	known := []string{plain, killing, paired, single, hidden, forgotten, tried, upgraded, cookies, moved, machines}
+	known := []string{plain, killing, paired, single, hidden, forgotten, tried, upgraded, cookies, moved, machines, faults}
 	var chosen []event
 	for _, e := range all {
 		known = append(known, e.name)

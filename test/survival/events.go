@@ -129,7 +129,7 @@ func (e event) is(name string) bool { return name == e.name || name == e.group |
 
 // events are all there are, in the order in which they are run: few changes of the number of pods.
 func events(o options) []event {
-	return slices.Concat(plainEvents(o), killingEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), upgradeEvents(), cookieEvents(), movedEvents(), machineEvents())
+	return slices.Concat(plainEvents(o), killingEvents(o), pairs(), singleEvents(), hiddenEvents(), forgottenEvents(), triedEvents(), upgradeEvents(), cookieEvents(), movedEvents(), machineEvents(o))
 }
 
 // plainEvents are in an order of their own: the worst ones late.

@@ -27,7 +27,7 @@ func main() {
 	flag.IntVar(&o.sessions, "sessions", o.sessions, "How many sessions are opened for each event.")
 	flag.StringVar(&adapterNames, "adapters", strings.Join(o.adapters, " "), "The adapters, separated by spaces or commas.")
 	flag.StringVar(&eventNames, "events", strings.Join(o.events, " "),
-		"The events, by name or by group (plain, killing, single, pairs, hidden, forgotten, tried, upgrades, cookies, moved, machines), separated by spaces or commas.")
+		"The events, by name or by group (plain, killing, single, pairs, hidden, forgotten, tried, upgrades, cookies, moved, machines, faults), separated by spaces or commas.")
 	flag.StringVar(&agent, "agent", "on", "on or off: spec.agent.enabled. With off nothing is promised and nothing fails.")
 	flag.StringVar(&shadow, "shadow", "off", "on or off: spec.shadow.enabled, with ETS. With on, killed pods lose nothing but what was stashed in the last two seconds, which is counted apart.")
 	flag.StringVar(&workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")

@@ -1,9 +1,16 @@
 {{/*
-The name of the Deployment and of everything that belongs to it. A release named livestash does not get its name twice.
+The name of the Deployment and of everything that belongs to it. A release named livestash does not get its name twice, and neither
+does one whose name has nameOverride in it.
 */}}
 {{- define "livestash-operator.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
+{{- else if .Values.nameOverride -}}
+{{- if contains .Values.nameOverride .Release.Name -}}
+{{- .Release.Name -}}
+{{- else -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}-{{ .Values.nameOverride }}
+{{- end -}}
 {{- else if has .Release.Name (list "livestash" "livestash-operator") -}}
 livestash-operator
 {{- else -}}
@@ -21,35 +28,63 @@ app.kubernetes.io/component: operator
 {{- end -}}
 
 {{/*
-The labels of every object. Takes a dict of context (the chart's context), component and optionally more, labels of the
-user's for this object. The chart's own labels win over the user's: other objects are found by them.
+The metadata of an object. Takes a dict of context (the chart's context) and name, and optionally namespace, component (operator),
+and labels and annotations of this object alone. The chart's own labels win over the user's: other objects are found by them.
 */}}
-{{- define "livestash-operator.labelsOf" -}}
+{{- define "livestash-operator.metadata" -}}
 {{- $own := dict
   "app.kubernetes.io/name" "livestash-operator"
   "app.kubernetes.io/instance" .context.Release.Name
-  "app.kubernetes.io/component" .component
+  "app.kubernetes.io/component" (.component | default "operator")
   "app.kubernetes.io/part-of" "livestash"
   "app.kubernetes.io/managed-by" .context.Release.Service
   "app.kubernetes.io/version" .context.Chart.AppVersion
   "helm.sh/chart" (printf "livestash-operator-%s" (.context.Chart.Version | replace "+" "_")) -}}
-{{- toYaml (merge $own (.more | default dict) .context.Values.commonLabels) -}}
+{{- $metadata := dict "name" .name "labels" (merge $own (.labels | default dict) .context.Values.commonLabels) -}}
+{{- with .namespace -}}
+{{- $_ := set $metadata "namespace" . -}}
 {{- end -}}
-
-{{- define "livestash-operator.labels" -}}
-{{- include "livestash-operator.labelsOf" (dict "context" . "component" "operator") -}}
+{{- with merge (dict) (.annotations | default dict) .context.Values.commonAnnotations -}}
+{{- $_ := set $metadata "annotations" . -}}
+{{- end -}}
+{{- toYaml $metadata -}}
 {{- end -}}
 
 {{- define "livestash-operator.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (include "livestash-operator.fullname" .) -}}
 {{- end -}}
 
+{{/*
+An image with the registry of all images, where there is one, in the place of its own. What stands before the first slash is a
+registry when it has a dot or a colon, or is localhost. Takes a dict of context and image.
+*/}}
+{{- define "livestash-operator.pulled" -}}
+{{- $image := .image -}}
+{{- with .context.Values.global.imageRegistry -}}
+{{- $image = printf "%s/%s" . (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $image "") -}}
+{{- end -}}
+{{- $image -}}
+{{- end -}}
+
+{{- define "livestash-operator.repository" -}}
+{{- include "livestash-operator.pulled" (dict "context" . "image" .Values.image.repository) -}}
+{{- end -}}
+
 {{- define "livestash-operator.image" -}}
-{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
-{{- with .Values.image.digest -}}
-{{- printf "%s:%s@%s" $.Values.image.repository $tag . -}}
-{{- else -}}
-{{- printf "%s:%s" .Values.image.repository $tag -}}
+{{- include "livestash-operator.repository" . }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{/*
+The chart's Secrets for pulling and those of all charts, which other charts take as names alone.
+*/}}
+{{- define "livestash-operator.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with uniq $secrets -}}
+{{- toYaml . -}}
 {{- end -}}
 {{- end -}}
 
@@ -73,14 +108,10 @@ Over https it shows the token of the test's own ServiceAccount, to nobody but th
 apiVersion: v1
 kind: Pod
 metadata:
-  name: {{ include "livestash-operator.fullname" $ }}-test-{{ .name }}
-  namespace: {{ $.Release.Namespace }}
-  labels:
-    {{- include "livestash-operator.labelsOf" (dict "context" $ "component" "test") | nindent 4 }}
-  annotations:
-    helm.sh/hook: test
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-    helm.sh/hook-output-log-policy: hook-failed
+  {{- $hook := dict "helm.sh/hook" "test" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded"
+        "helm.sh/hook-output-log-policy" "hook-failed" }}
+  {{- include "livestash-operator.metadata" (dict "context" $ "name" (printf "%s-test-%s" (include "livestash-operator.fullname" $) .name)
+        "namespace" $.Release.Namespace "component" "test" "annotations" $hook) | nindent 2 }}
 spec:
   restartPolicy: OnFailure
   activeDeadlineSeconds: 60
@@ -89,9 +120,9 @@ spec:
   serviceAccountName: {{ include "livestash-operator.fullname" $ }}-test
   {{- end }}
   automountServiceAccountToken: {{ $secure }}
-  {{- with $.Values.imagePullSecrets }}
+  {{- with include "livestash-operator.imagePullSecrets" $ }}
   imagePullSecrets:
-    {{- toYaml . | nindent 4 }}
+    {{- . | nindent 4 }}
   {{- end }}
   {{- with $.Values.nodeSelector }}
   nodeSelector:

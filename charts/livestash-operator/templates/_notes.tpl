@@ -21,7 +21,7 @@ kind: LiveStashCluster
 metadata:
   name: shop
 spec:
-  image: {{ dir .Values.image.repository }}/livestash-workload-otp:{{ .Chart.AppVersion }}
+  image: {{ dir (include "livestash-operator.repository" .) }}/livestash-workload-otp:{{ .Chart.AppVersion }}
   replicas: 2
   adapter: ETS
   ttl: 5m
@@ -36,7 +36,7 @@ END
 
 When something is wrong, the conditions that `kubectl describe` shows say what to do; the operator's log is at
 `kubectl logs -n {{ .Release.Namespace }} deployment/{{ $deployment }}`.
-{{- if .Values.crds.install }}
+{{- if .Values.crds.enabled }}
 
 {{ if .Values.crds.keep -}}
 `helm uninstall` leaves the CustomResourceDefinitions, the LiveStashClusters with their fleets, and the LiveStashBenchmarks as

@@ -13,8 +13,8 @@ const SPARE_DESCRIPTORS = 500;
  * @param {string} [scenario] its name: reconnect or visits
  * @returns {{scenario: string, testid: string, bases: string[], adapter: string, path: string, users: number, usersPerVu: number,
  *   vus: number, runners: number, runner: number|null, ttlMs: number, durationMs: number, rampMs: number, pauseMs: number,
- *   timeoutMs: number, inTime: number, minRecovered: number, maxWrong: number, maxFailed: number, summary: string}} times
- *   in ms, shares from 0 to 1; `runner` from 0, null when k6 is told its segment on the command line
+ *   timeoutMs: number, cleanerMs: number, inTime: number, minRecovered: number, maxWrong: number, maxFailed: number,
+ *   maxClientDelayMs: number, summary: string}} times in ms, shares from 0 to 1; `runner` from 0, null when k6 is told its segment on the command line
  * @throws {Error} one sentence per wrong option
  */
 export function readOptions(env, scenario = 'reconnect') {
@@ -39,14 +39,18 @@ export function readOptions(env, scenario = 'reconnect') {
     runner: readRunner(env, read),
     descriptors: read('FILE_DESCRIPTORS', '20000', integer(SPARE_DESCRIPTORS + 1)),
     ttlMs: read('TTL', '60s', duration(1000)),
-    pauseMs: read('PAUSE', scenario === 'visits' ? '5s' : '2s', duration(0)),
     timeoutMs: read('TIMEOUT', '10s', duration(1)),
+    cleanerMs: read('CLEANER', '75s', duration(0)),
+    maxClientDelayMs: read('MAX_CLIENT_DELAY', '100ms', duration(0)),
     inTime: read('IN_TIME', '0.4', share),
     minRecovered: read('MIN_RECOVERED', '0.99', share),
     maxWrong: read('MAX_WRONG', '0', integer(0)),
     maxFailed: read('MAX_FAILED', '0.01', share),
     summary: read('SUMMARY', '', (text) => (text === 'termination-log' ? '/dev/termination-log' : text)),
   };
+  // Visitors who are to be back within a short TTL cannot stay for long.
+  const pause = scenario === 'visits' ? Math.min(5000, (options.ttlMs || 0) / 2) : 2000;
+  options.pauseMs = read('PAUSE', `${pause}ms`, duration(0));
   options.bases = readBases(env, problems);
   options.path = read('STASH_PATH', `/stash/${options.adapter}`, path);
   options.durationMs = read('DURATION', `${3 * (options.ttlMs || 0)}ms`, duration(1));
@@ -87,6 +91,9 @@ function conflicts({ scenario, users, runners, runner, descriptors, durationMs, 
   }
   if (scenario === 'visits' && durationMs < ttlMs + 4 * pauseMs + 3000) {
     problems.push('DURATION must be longer than TTL and four times PAUSE together: else no visitor comes back after the TTL.');
+  }
+  if (scenario === 'visits' && pauseMs > ttlMs / 2) {
+    problems.push('PAUSE must be at most half of TTL: else visitors who are to be back in time would be late by their own pause.');
   }
   return problems;
 }

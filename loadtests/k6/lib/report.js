@@ -1,13 +1,23 @@
 // The end of a run: a table for people, one JSON line for programs. Both show what was counted and nothing that was not.
 
 import { REASON_TAGS } from './errors.js';
-import { coarser, histogram } from './histogram.js';
+import { coarser, histogram, quantile } from './histogram.js';
 
 /** Version of the report's JSON: rises when a field changes its meaning or goes. */
-export const REPORT_VERSION = 2;
+export const REPORT_VERSION = 3;
 
 /** Durations of a report, each a Trend in ms. What they mean stands in README.md. @type {string[]} */
 export const DURATIONS = ['first_render', 'join', 'stash', 'reconnect', 'rejoin', 'late_rejoin'];
+
+/** Of the durations that count from when the step should have begun, the Trend of the same from when it did. */
+export const SERVICE = { first_render: 'first_render_service', stash: 'stash_service', reconnect: 'reconnect_service' };
+
+/** The Trend of how late steps began because of the client itself, in ms. */
+export const CLIENT_DELAY = 'client_delay';
+
+// A difference that is worth a histogram of its own: a twentieth, and a millisecond, which a timer may be late by.
+const DIFFERENCE = 1.05;
+const DIFFERENCE_MS = 1;
 
 // What Kubernetes keeps of a termination log.
 const TERMINATION_LOG_BYTES = 4096;
@@ -26,6 +36,10 @@ export function thresholds(config) {
     wrong_count: [`count<=${config.maxWrong}`],
     failed: [`rate<=${config.maxFailed}`],
     cycles: ['count>0'],
+    // TTL and cleaner are over: whatever still comes back was to be gone.
+    expired_recovered: ['rate==0'],
+    // A runner that is late itself measures itself.
+    [CLIENT_DELAY]: [`p(99)<=${config.maxClientDelayMs}`],
   };
   config.bases.forEach((_, i) => {
     wanted[`connections{target:${i}}`] = ['count>=0'];
@@ -50,7 +64,7 @@ export function report(data, config) {
   const failed = failedThresholds(data);
   const ran = data.state.testRunDurationMs;
   // A run that was stopped before setup ended has no place among the runners.
-  const { runner = config.runner || 0, runners = config.runners, problem = null } = data.setup_data || {};
+  const { runner = config.runner || 0, runners = config.runners, problem = null, began = null } = data.setup_data || {};
   // Users go on until DURATION: a shorter run was stopped from outside, or by an error of the script.
   const completed = problem === null && ran >= config.durationMs;
   const out = {
@@ -65,6 +79,8 @@ export function report(data, config) {
     ttl_s: config.ttlMs / 1000,
     duration_s: config.durationMs / 1000,
     ramp_s: config.rampMs / 1000,
+    started_at: began && new Date(began).toISOString(),
+    ended_at: new Date().toISOString(),
     ran_s: round(ran / 1000, 1),
     completed,
     passed: completed && failed.length === 0,
@@ -75,6 +91,8 @@ export function report(data, config) {
     cycles: count('cycles'),
     recovered: shareOf(values('recovered')),
     late: shareOf(values('late_recovered')),
+    expired: shareOf(values('expired_recovered')),
+    dropped: count('dropped'),
     failed: shareOf(values('failed')),
     not_found: count('not_found'),
     wrong_count: count('wrong_count'),
@@ -83,6 +101,7 @@ export function report(data, config) {
     error: count('error'),
     errors: {},
     connections: {},
+    client_delay: clientDelay(values(CLIENT_DELAY)),
     durations: {},
   };
   for (const reason of REASON_TAGS) {
@@ -95,6 +114,10 @@ export function report(data, config) {
   });
   for (const name of DURATIONS) {
     out.durations[name] = durations(values(name));
+    const service = SERVICE[name] && durations(values(SERVICE[name]));
+    if (service && service.count > 0 && differ(out.durations[name], service)) {
+      out.durations[SERVICE[name]] = service;
+    }
   }
   return out;
 }
@@ -128,14 +151,16 @@ export function table(out) {
     `LiveStash ${out.scenario}: adapter ${out.adapter}, ${out.users} users, ${out.duration_s} s, ${out.cycles} cycles${part}`,
     '',
     row('ms', ['p50', 'p95', 'p99', 'max', 'count']),
-    ...DURATIONS.filter((name) => out.durations[name].count > 0).map((name) => durationRow(name.replace('_', ' '), out.durations[name])),
+    ...Object.keys(out.durations).filter((name) => out.durations[name].count > 0).map((name) => durationRow(titleOf(name), out.durations[name])),
     '',
     line('users', `${out.connected} of ${out.planned} were there`),
     line('recovered', recoveredText(out)),
-    ...(out.scenario === 'visits' ? [line('late', `${out.late.yes} of ${out.late.yes + out.late.no} found their stash after the TTL`)] : []),
+    ...(out.scenario === 'visits' ? [line('late', `${out.late.yes} of ${out.late.yes + out.late.no} found their stash after the TTL`), line('expired', expiredText(out))] : []),
     line('not found', out.not_found),
     line('wrong count', out.wrong_count),
     line('errors', errorText(out)),
+    line('dropped', `${out.dropped} (sockets that the server ended while nobody waited for anything)`),
+    line('client delay', clientDelayText(out)),
     line('unfinished', `${out.unfinished} (waits cut by the end of the test)`),
     line('connections', ''),
     ...Object.keys(out.connections).map((base) => `    ${base}  ${out.connections[base]}`),
@@ -162,7 +187,7 @@ export function terminationLog(out) {
   let text = JSON.stringify(short);
   while (text.length > TERMINATION_LOG_BYTES) {
     const durations = {};
-    for (const name of DURATIONS) {
+    for (const name of Object.keys(short.durations)) {
       durations[name] = coarser(short.durations[name]);
     }
     short.durations = durations;
@@ -191,6 +216,33 @@ function shareOf({ passes: yes = 0, fails: no = 0 }) {
 function durations(values) {
   const own = (level) => (values.count ? round(values[`p(${level})`], 3) : null);
   return { p50: own(50), p95: own(95), p99: own(99), ...histogram(values) };
+}
+
+function clientDelay(values) {
+  const { count, p50, p99, max } = durations(values);
+  return { count, p50, p99, max };
+}
+
+// Whether steps began so late that it shows in one of the quantiles that people read.
+function differ(due, began) {
+  return [0.5, 0.95, 0.99].some((share) => {
+    const [late, early] = [quantile(due, share), quantile(began, share)];
+    return late > DIFFERENCE * early && late > early + DIFFERENCE_MS;
+  });
+}
+
+function titleOf(name) {
+  const of = Object.keys(SERVICE).find((key) => SERVICE[key] === name);
+  return of ? '  once begun' : name.replace('_', ' ');
+}
+
+function expiredText({ expired }) {
+  const total = expired.yes + expired.no;
+  return total === 0 ? '- (nobody came back after the cleaner, so expiry was not judged)' : `${expired.yes} of ${total} found what should be gone`;
+}
+
+function clientDelayText({ client_delay: delay }) {
+  return delay.count === 0 ? '-' : `${delay.p99.toFixed(1)} ms (p99), ${delay.max.toFixed(1)} ms at most: how late k6 itself was`;
 }
 
 function durationRow(name, { p50, p95, p99, max, count }) {

@@ -1,6 +1,7 @@
 // What all scenarios share: k6's options, the check before the start, and users who live side by side in few VUs.
 
 import exec from 'k6/execution';
+import { now } from './clock.js';
 import { LiveViewError } from './errors.js';
 import { TREND_STATS } from './histogram.js';
 import { LiveView } from './liveview.js';
@@ -8,7 +9,6 @@ import { metrics } from './metrics.js';
 import { thresholds } from './report.js';
 import { placeOf, segmentOptions, usersOf } from './runners.js';
 import { User } from './user.js';
-import { sleep } from './wait.js';
 
 // After DURATION nothing new is begun. Waits that are under way may end by themselves for WAITS_END; then they are cut, and
 // DROP later k6 itself ends the scenario, which also ends connections that a server has neither refused nor answered.
@@ -54,15 +54,15 @@ export function k6Options(config) {
  * k6's `setup`: finds out which runner this is, and whether there is anything to test.
  *
  * @param {Object} config of readOptions()
- * @returns {Promise<{runner: number, runners: number, problem: string|null}>} `problem`: why the test cannot be run, one
- *   sentence. It is returned and not thrown, so that it gets into the report
+ * @returns {Promise<{runner: number, runners: number, problem: string|null, began: number}>} `problem`: why the test cannot be
+ *   run, one sentence. It is returned and not thrown, so that it gets into the report. `began`: when the load begins, in ms since 1970
  */
 export async function prepare(config) {
   const { executionSegment, executionSegmentSequence } = exec.test.options;
   const { runner, runners } = placeOf(executionSegment, executionSegmentSequence);
   const problem = misplaced(runners, config.runners) || (await look(config));
   // short enough for a termination log
-  return { runner, runners, problem: problem && problem.slice(0, 500) };
+  return { runner, runners, problem: problem && problem.slice(0, 500), began: Date.now() };
 }
 
 /**
@@ -77,13 +77,14 @@ export async function runUsers(config, prepared, live) {
     exec.test.abort(prepared.problem);
   }
   const end = exec.scenario.startTime + config.durationMs;
+  const begin = now() - (Date.now() - exec.scenario.startTime);
   const indexes = usersOf(exec.vu.idInTest - 1, config.vus, config.users);
   metrics.planned.add(indexes.length);
   try {
     await Promise.all(
       indexes.map(async (index) => {
-        const user = new User(config, index, { end, cut: end + WAITS_END_MS });
-        await sleep((config.rampMs * index) / config.users);
+        const user = new User(config, index, { begin, end, cut: end + WAITS_END_MS });
+        await user.until((config.rampMs * index) / config.users);
         await live(user);
         await user.leave();
       }),

@@ -13,8 +13,16 @@ const BACKOFF = [10, 50, 100, 150, 200, 250, 500, 1000, 2000];
 const LAST_BACKOFF = 5000;
 // After these a browser loads the page anew, and what was stashed is out of reach.
 const GIVES_UP = ['stale', 'refused', 'redirected'];
+// The server counts whole seconds of a TTL: a stash may be gone that much earlier.
+const ROUNDING_MS = 1000;
+// What expires by itself, without a cleaner that comes round, is gone soon: in Redis, and a token in the browser.
+const BY_ITSELF = ['redis', 'browser_memory'];
+const BY_ITSELF_MS = 2000;
 // lines about each reason on a VU's log: the first ones tell what is wrong, the thousandth nothing more
 const SHOWN_ERRORS = 3;
+
+// Where a return is booked, by when it came.
+const BOOKS = { 'in time': metrics.recovered, late: metrics.late_recovered, expired: metrics.expired_recovered };
 
 const shown = {};
 
@@ -23,12 +31,16 @@ export class User {
   /**
    * @param {Object} config of readOptions()
    * @param {number} index number of the user in the whole test, from 0
-   * @param {{end: number, cut: number}} times ms since 1970: nothing new begins after `end`, every wait ends at `cut`
+   * @param {{begin: number, end: number, cut: number}} times `begin` as of now(): when the schedule begins; the others in ms
+   *   since 1970: nothing new begins after `end`, every wait ends at `cut`
    */
   constructor(config, index, times) {
     this.config = config;
     this.index = index;
     this.times = times;
+    // When the next step is to begin, whatever became of those before it, and how late the client itself was last.
+    this.due = times.begin;
+    this.behind = 0;
     this.connections = 0;
     this.busy = false;
     this.wake = () => {};
@@ -46,6 +58,9 @@ export class User {
     this.acknowledged = 0;
     this.unsure = 0;
     this.lostAt = 0;
+    // When the last acknowledged stash was sent, 0 when there is none, and when the user was on the page last.
+    this.stashedAt = 0;
+    this.leftAt = 0;
   }
 
   /** Whether the test's time is up. @type {boolean} */
@@ -53,22 +68,33 @@ export class User {
     return Date.now() >= this.times.end;
   }
 
+  /** For how long the test still lasts after the next step is due, in ms. @type {number} */
+  get left() {
+    return this.times.end - Date.now() - (this.due - now());
+  }
+
   /**
-   * Connects or reconnects, trying again as a browser does. The time counts from the first attempt, or from the moment the
-   * socket was lost: a user does not care how many attempts it took.
+   * Connects or reconnects, trying again as a browser does. The time counts from when the user was to come, or from the moment
+   * the socket was lost: a user does not care how many attempts it took, nor why the first one was late.
    *
-   * @param {boolean} [late] the stash may have expired: whether it is found is booked apart and right in both cases
    * @returns {Promise<boolean>} false when the test ended first
    */
-  async arrive(late = false) {
-    let began = this.lostAt || now();
+  async arrive() {
+    const lost = this.lostAt;
+    let due = lost || this.due;
+    let began = now();
     let returning = this.view.mounts > 0;
     let tried = 0;
     this.lostAt = 0;
     while (!this.over) {
       const problem = await this.attempt(() => this.connect(returning));
       if (!problem) {
-        this.judge(returning, late, now() - began);
+        const answered = now();
+        this.judge(returning, answered, { ms: answered - due, service: answered - began });
+        if (lost || tried > 0) {
+          // What went wrong is counted as what it is. The schedule begins anew.
+          this.due = answered;
+        }
         return true;
       }
       if (problem.reason === 'ended') {
@@ -76,17 +102,18 @@ export class User {
       }
       metrics.connect_failed.add(1);
       if (returning && GIVES_UP.includes(problem.reason)) {
-        this.isBack(late, false);
+        this.isBack(now(), now(), false);
         this.startAnew();
         returning = false;
-        began = now();
+        due = now();
+        began = due;
       }
       await this.sleep(BACKOFF[tried] || LAST_BACKOFF);
       tried += 1;
     }
     // Tried, and not back when the test ended: as far as the user is concerned, the state is gone.
     if (returning && tried > 0) {
-      this.isBack(late, false);
+      this.isBack(now(), now(), false);
     }
     return false;
   }
@@ -106,44 +133,75 @@ export class User {
       }
     });
     if (problem) {
-      await this.view.disconnect();
+      await this.leave();
       return false;
     }
-    metrics.stash.add(now() - began);
+    const answered = now();
+    metrics.stash.add(answered - this.due);
+    metrics.stash_service.add(answered - began);
     metrics.cycles.add(1);
+    this.stashedAt = began;
     this.acknowledged += 1;
     this.unsure = 0;
     return true;
   }
 
   /**
-   * Stays on the page for a while.
+   * Waits until the next step is due: `ms` after the last one was due, not after it was done. A user whose server was slow is
+   * behind, and catches up: the steps that were held up begin at once, and their times count from when they should have begun.
    *
    * @param {number} ms
+   * @returns {Promise<void>} earlier at the end of the test, and at the loss of the socket
+   */
+  async until(ms) {
+    this.due += ms;
+    const ahead = this.due - now();
+    if (ahead > 0) {
+      if (!(await this.sleep(ahead))) {
+        return;
+      }
+      this.behind = Math.max(0, now() - this.due);
+    } else {
+      // Of the delay, that much is the client's own at most.
+      this.behind = Math.min(this.behind, -ahead);
+    }
+    metrics.client_delay.add(this.behind);
+  }
+
+  /**
+   * Stays on the page until the next step is due.
+   *
+   * @param {number} ms as of until()
    * @returns {Promise<boolean>} false when there is nothing more to do: the socket was lost, or the test has ended
    */
   async stay(ms) {
-    await this.sleep(ms);
+    await this.until(ms);
     return this.view.connected && !this.over;
   }
 
-  /** Leaves the page, if the user is on it. @returns {Promise<void>} */
-  leave() {
-    return this.view.disconnect();
+  /** Leaves the page, if the user is on it. What that takes is the client's, and moves the schedule. @returns {Promise<void>} */
+  async leave() {
+    if (!this.view.connected) {
+      return;
+    }
+    this.leftAt = now();
+    await this.view.disconnect();
+    this.due += now() - this.leftAt;
   }
 
   /**
    * Waits; not beyond the end of the test, and not beyond the loss of the socket.
    *
    * @param {number} ms
-   * @returns {Promise<void>}
+   * @returns {Promise<boolean>} whether it was that long
    */
   sleep(ms) {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, Math.max(0, Math.min(ms, this.times.end - Date.now())));
+      const left = this.times.end - Date.now();
+      const timer = setTimeout(() => resolve(ms <= left), Math.max(0, Math.min(ms, left)));
       this.wake = () => {
         clearTimeout(timer);
-        resolve();
+        resolve(false);
       };
     });
   }
@@ -157,11 +215,12 @@ export class User {
     this.count();
   }
 
-  judge(returning, late, ms) {
+  judge(returning, answered, times) {
     if (returning) {
-      this.judgeReturn(late, ms);
+      this.judgeReturn(answered, times);
     } else {
-      metrics.first_render.add(ms);
+      metrics.first_render.add(times.ms);
+      metrics.first_render_service.add(times.service);
       metrics.join.add(this.view.joinMs);
     }
     if (!this.known) {
@@ -172,30 +231,52 @@ export class User {
     this.unsure = 0;
   }
 
-  judgeReturn(late, ms) {
+  judgeReturn(answered, { ms, service }) {
     const status = this.view.rendered.text(STATUS);
-    this.isBack(late, status === 'recovered');
-    if (late) {
-      metrics.late_rejoin.add(this.view.joinMs);
-    } else {
+    const found = status === 'recovered';
+    const when = this.isBack(answered - this.view.joinMs, answered, found);
+    if (when === 'in time') {
       metrics.reconnect.add(ms);
+      metrics.reconnect_service.add(service);
       metrics.rejoin.add(this.view.joinMs);
-    }
-    if (status === 'not_found' && !late) {
-      metrics.not_found.add(1);
+      metrics.not_found.add(status === 'not_found' ? 1 : 0);
+    } else if (when !== 'nothing') {
+      metrics.late_rejoin.add(this.view.joinMs);
     }
     if (status === 'error') {
       this.report('stash_error', 'the LiveView says that its stash could not be read');
     }
     // A stash that was sent and not acknowledged may have happened or not.
     const count = this.count();
-    if (status === 'recovered' && count !== this.acknowledged && count !== this.acknowledged + this.unsure) {
+    if (found && count !== this.acknowledged && count !== this.acknowledged + this.unsure) {
       metrics.wrong_count.add(1);
+    }
+    if (!found) {
+      this.stashedAt = 0;
     }
   }
 
-  isBack(late, recovered) {
-    (late ? metrics.late_recovered : metrics.recovered).add(recovered);
+  // Books a return. Whether it was in time is what it was, not what was planned: who is held up past the TTL has lost nothing that
+  // should have been there. `asked` and `answered` are as of now().
+  isBack(asked, answered, found) {
+    const when = this.timeliness(asked, answered);
+    if (when !== 'nothing') {
+      BOOKS[when].add(found);
+    }
+    return when;
+  }
+
+  timeliness(asked, answered) {
+    const { ttlMs, cleanerMs, adapter } = this.config;
+    if (!this.stashedAt) {
+      return 'nothing'; // was stashed, so nothing can be lost
+    }
+    if (answered <= this.stashedAt + ttlMs - ROUNDING_MS) {
+      return 'in time';
+    }
+    // A page that is open keeps its stash, so the TTL counts from its end.
+    const cleaned = BY_ITSELF.includes(adapter) ? Math.min(cleanerMs, BY_ITSELF_MS) : cleanerMs;
+    return asked >= this.leftAt + ttlMs + cleaned ? 'expired' : 'late';
   }
 
   count() {
@@ -233,13 +314,19 @@ export class User {
     this.report(reasonTag(error), error.message);
   }
 
-  // The server ended the socket. When a step was waiting for it, the step books the error.
+  // The server ended the socket. When a step was waiting for it, the step books the error; else staying on the page has failed.
   lost(error) {
     this.lostAt = now();
-    if (!this.busy) {
-      this.report(reasonTag(error), error.message);
-      this.wake();
+    this.leftAt = this.lostAt;
+    if (this.busy) {
+      return;
     }
+    if (!this.over) {
+      metrics.dropped.add(1);
+      metrics.failed.add(true);
+    }
+    this.report(reasonTag(error), error.message);
+    this.wake();
   }
 
   report(reason, message) {

@@ -57,6 +57,17 @@ type outcome struct {
 		Yes int `json:"yes"`
 		No  int `json:"no"`
 	} `json:"late"`
+	Expired struct {
+		Yes int `json:"yes"`
+		No  int `json:"no"`
+	} `json:"expired"`
+	Dropped     int       `json:"dropped"`
+	StartedAt   time.Time `json:"started_at"`
+	EndedAt     time.Time `json:"ended_at"`
+	ClientDelay struct {
+		Count int     `json:"count"`
+		P99   float64 `json:"p99"`
+	} `json:"client_delay"`
 	NotFound      int                 `json:"not_found"`
 	WrongCount    int                 `json:"wrong_count"`
 	ConnectFailed int                 `json:"connect_failed"`
@@ -79,6 +90,7 @@ type duration struct {
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 	P50    float64 `json:"p50"`
+	P95    float64 `json:"p95"`
 	Scale  int     `json:"scale"`
 	Offset int     `json:"offset"`
 	Counts []int   `json:"counts"`
@@ -96,6 +108,9 @@ func k6(t *testing.T) string {
 	}
 	return path
 }
+
+// freezeFor is not an option of the scenarios but for how long k6 itself is stopped, two seconds after its start.
+const freezeFor = "TEST_FREEZE_FOR"
 
 // openFiles is not an option of the scenarios but how many files k6 may open; by default as many as this test.
 const openFiles = "TEST_OPEN_FILES"
@@ -138,7 +153,8 @@ func start(t *testing.T, env map[string]string, args ...string) outcome {
 		cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, limit, k6(t)}, argv...)...)
 	}
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "USERS=20", "USERS_PER_VU=10",
-		"DURATION=" + length.String(), "RAMP=500ms", "PAUSE=100ms", "TIMEOUT=1s"}
+		// the machine that runs these tests may be busy, and k6 late
+		"DURATION=" + length.String(), "RAMP=500ms", "PAUSE=100ms", "TIMEOUT=1s", "MAX_CLIENT_DELAY=1m"}
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -150,6 +166,13 @@ func start(t *testing.T, env map[string]string, args ...string) outcome {
 	}
 	if after, err := time.ParseDuration(env[stopAfter]); err == nil {
 		time.AfterFunc(after, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	}
+	if d, err := time.ParseDuration(env[freezeFor]); err == nil {
+		time.AfterFunc(2*time.Second, func() {
+			_ = cmd.Process.Signal(syscall.SIGSTOP)
+			time.Sleep(d)
+			_ = cmd.Process.Signal(syscall.SIGCONT)
+		})
 	}
 	err := cmd.Wait()
 	out := outcome{took: time.Since(began), stdout: stdout.String(), stderr: stderr.String()}
@@ -187,6 +210,9 @@ func TestHealthyServer(t *testing.T) {
 	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "SUMMARY": file, "TIMEOUT": patience})
 	if !out.Passed || out.Error != 0 || out.WrongCount != 0 || out.NotFound != 0 || out.Unfinished != 0 {
 		t.Errorf("a healthy server did not pass: %+v\n%s", out, out.stderr)
+	}
+	if out.Dropped != 0 || out.ClientDelay.Count < out.Cycles || out.EndedAt.Sub(out.StartedAt) < length {
+		t.Errorf("%d sockets dropped, %d delays of the client, from %s to %s", out.Dropped, out.ClientDelay.Count, out.StartedAt, out.EndedAt)
 	}
 	if out.Planned != 20 || out.Connected != 20 || out.ConnectFailed != 0 {
 		t.Errorf("planned %d, connected %d, failed to connect %d; want 20, 20, 0", out.Planned, out.Connected, out.ConnectFailed)
@@ -361,6 +387,103 @@ func TestVisits(t *testing.T) {
 	}
 }
 
+// TestDroppedSockets has a server that ends half of the sockets while their users look at the page: that is no matter of course, and
+// a visitor comes back as a browser does, to the stash.
+func TestDroppedSockets(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"visits", "reconnect"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, bases := serve(t, faultserver.DropIdle)
+			out := run(t, map[string]string{scenario: name, "BASE_URLS": strings.Join(bases, ","), "TTL": "2s", "DURATION": "7s", "TIMEOUT": patience})
+			if err := wantErrors("closed", "failed")(out); err != nil || out.exit != thresholdsFailed {
+				t.Errorf("%v; exit code %d", err, out.exit)
+			}
+			if out.Dropped == 0 || out.Dropped != out.Errors["closed"] || out.Recovered.Yes < out.Dropped/2 || out.Recovered.No != 0 {
+				t.Errorf("%d dropped, errors %v, recovered %+v; want each dropped socket counted, and its user back at the stash", out.Dropped, out.Errors, out.Recovered)
+			}
+			if t.Failed() {
+				t.Logf("%s\n%s", out.stdout, out.stderr)
+			}
+		})
+	}
+}
+
+// TestFrozenServer has a server that answers nothing for two of five seconds: everybody who wanted something meanwhile has waited, not
+// only those whose turn it was when it froze.
+func TestFrozenServer(t *testing.T) {
+	t.Parallel()
+	s, bases := serve(t, faultserver.None)
+	time.AfterFunc(2*time.Second, func() { s.Freeze(2 * time.Second) })
+	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "TIMEOUT": patience})
+	due, asked := out.Durations["stash"], out.Durations["stash_service"]
+	if due.P95 < 1000 || asked.Count != due.Count || asked.P95 > due.P95/2 || asked.Max < 1500 {
+		t.Errorf("stash: p95 %.0f ms; from the message p95 %.0f, max %.0f ms, %d of %d; want over a second, and less than half of it",
+			due.P95, asked.P95, asked.Max, asked.Count, due.Count)
+	}
+	if out.Cycles < 20*5*1000/200*2/3 {
+		t.Errorf("%d cycles: the schedule was not kept up with", out.Cycles)
+	}
+	// It is the server that was late.
+	if out.ClientDelay.Count == 0 || out.ClientDelay.P99 > 1000 {
+		t.Errorf("the client says that it was late by %.0f ms, %d times", out.ClientDelay.P99, out.ClientDelay.Count)
+	}
+}
+
+// TestStarvedClient stops k6 itself for two of five seconds: what it measured then is its own affair.
+func TestStarvedClient(t *testing.T) {
+	t.Parallel()
+	_, bases := serve(t, faultserver.None)
+	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "TIMEOUT": patience, freezeFor: "2s", "MAX_CLIENT_DELAY": "1s"})
+	if err := wantFailed(out, "client_delay"); err != nil || out.exit != thresholdsFailed || out.ClientDelay.P99 < 1000 {
+		t.Errorf("%v; exit code %d, late by %.0f ms (p99)\n%s", err, out.exit, out.ClientDelay.P99, out.stdout)
+	}
+	if ran := out.EndedAt.Sub(out.StartedAt); ran < length || ran > length+slack || time.Since(out.EndedAt) > time.Minute {
+		t.Errorf("from %s to %s", out.StartedAt, out.EndedAt)
+	}
+}
+
+// TestNeverExpires has a server that keeps stashes for ever.
+func TestNeverExpires(t *testing.T) {
+	t.Parallel()
+	for _, adapter := range []string{"ets", "redis"} {
+		t.Run(adapter, func(t *testing.T) {
+			t.Parallel()
+			_, bases := serve(t, faultserver.None)
+			out := run(t, map[string]string{scenario: "visits", "BASE_URLS": strings.Join(bases, ","), "TTL": "2s", "CLEANER": "1s", "PAUSE": "50ms",
+				"DURATION": "9s", "TIMEOUT": patience, "ADAPTER": adapter, "IN_TIME": "0.5"})
+			if err := wantFailed(out, "expired_recovered"); err != nil || out.exit != thresholdsFailed || out.Expired.Yes == 0 || out.Expired.No != 0 {
+				t.Errorf("%v; exit code %d, found when nothing should be there %+v, late %+v\n%s", err, out.exit, out.Expired, out.Late, out.stdout)
+			}
+		})
+	}
+}
+
+// TestDelayedPastTheTTL has a server that is frozen for longer than stashes live. Who wanted to be back in time and could not be comes
+// back late, and has lost nothing that was to be there.
+func TestDelayedPastTheTTL(t *testing.T) {
+	t.Parallel()
+	s, bases := serve(t, faultserver.None)
+	s.TTL = 2 * time.Second
+	time.AfterFunc(2*time.Second, func() { s.Freeze(4 * time.Second) })
+	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "TTL": "2s", "TIMEOUT": patience, "DURATION": "8s"})
+	if out.exit != 0 || out.Recovered.No != 0 || out.NotFound != 0 || out.Late.No == 0 || out.Recovered.Yes == 0 {
+		t.Errorf("exit code %d, in time %+v, not found %d, late %+v; want nobody lost, and some late\n%s", out.exit, out.Recovered, out.NotFound, out.Late, out.stdout)
+	}
+}
+
+// TestInTimeByTheSchedule has visitors whose pauses take most of the TTL: those who are to be back in time can be.
+func TestInTimeByTheSchedule(t *testing.T) {
+	t.Parallel()
+	s, bases := serve(t, faultserver.None)
+	s.TTL = 4 * time.Second
+	out := run(t, map[string]string{scenario: "visits", "BASE_URLS": strings.Join(bases, ","), "TTL": "4s", "PAUSE": "2s", "IN_TIME": "1", "USERS": "300",
+		"USERS_PER_VU": "100", "RAMP": "3s", "DURATION": "16s", "TIMEOUT": patience})
+	if out.exit != 0 || out.Recovered.No != 0 || out.Recovered.Yes < 200 || out.Late.Yes+out.Late.No > out.Recovered.Yes/20 {
+		t.Errorf("exit code %d, in time %+v, late %+v\n%s", out.exit, out.Recovered, out.Late, out.stdout)
+	}
+}
+
 // TestNothingToTest points the scenario at what is no LiveView: it says so in one sentence, and runs nothing.
 func TestNothingToTest(t *testing.T) {
 	t.Parallel()
@@ -521,12 +644,13 @@ func TestFaults(t *testing.T) {
 			}
 			return wantErrors("stale", "recovered")(o)
 		}},
-		"sockets closed by the server": {faultserver.Restart, nil, 0, func(o outcome) error {
-			if o.Errors["closed"] == 0 || o.Recovered.Yes == 0 || o.Recovered.No != 0 {
+		"sockets closed by the server": {faultserver.Restart, nil, thresholdsFailed, func(o outcome) error {
+			if o.Errors["closed"] == 0 || o.Dropped == 0 || o.Recovered.Yes == 0 || o.Recovered.No != 0 {
 				return errors.New("want closed sockets, and users who come back to their state")
 			}
-			return nil
+			return wantFailed(o, "failed")
 		}},
+		"sockets closed by the server, and allowed": {faultserver.Restart, map[string]string{"MAX_FAILED": "1"}, 0, nil},
 		"process crashes":            {faultserver.Crash, nil, thresholdsFailed, wantErrors("crashed", "failed")},
 		"no JSON":                    {faultserver.Garbage, nil, thresholdsFailed, wantErrors("bad_message", "failed")},
 		"closed in the middle":       {faultserver.CloseMidway, nil, thresholdsFailed, wantErrors("closed", "failed")},
@@ -636,6 +760,7 @@ func TestBadOptions(t *testing.T) {
 		"share":            {map[string]string{"MIN_RECOVERED": "99"}, "MIN_RECOVERED=99: must be a share"},
 		"runners":          {map[string]string{"RUNNERS": "21"}, "RUNNERS=21 is more than USERS=20"},
 		"descriptors":      {map[string]string{"USERS": "60000"}, "use 4 runners"},
+		"client delay":     {map[string]string{"MAX_CLIENT_DELAY": "never"}, "MAX_CLIENT_DELAY=never: must be a duration"},
 		"stash path":       {map[string]string{"STASH_PATH": "stash"}, "STASH_PATH=stash: must be a path"},
 	}
 	for name, test := range tests {

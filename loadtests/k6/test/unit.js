@@ -7,7 +7,7 @@ import { LiveView } from '../lib/liveview.js';
 import { parseDuration, readOptions } from '../lib/options.js';
 import { parsePage, tags } from '../lib/page.js';
 import { Rendered } from '../lib/rendered.js';
-import { DURATIONS, report, summary, table, terminationLog, thresholds } from '../lib/report.js';
+import { DURATIONS, report, SERVICE, summary, table, terminationLog, thresholds } from '../lib/report.js';
 import { placeOf, segmentOptions, usersOf } from '../lib/runners.js';
 import { Socket } from '../lib/socket.js';
 import { Stash } from '../lib/stash.js';
@@ -392,6 +392,8 @@ const optionCases = {
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [0.99, 0, 0.01, '']);
     equal([o.testid, o.runners, o.runner, o.descriptors], ['', 1, null, 20000]);
     equal([readOptions(env(), 'visits').pauseMs, o.inTime], [5000, 0.4]);
+    equal([o.cleanerMs, o.maxClientDelayMs], [75000, 100]);
+    equal(readOptions(env({ TTL: '8s', DURATION: '60s' }), 'visits').pauseMs, 4000);
   },
   'options: every one set'() {
     const o = readOptions({
@@ -413,12 +415,15 @@ const optionCases = {
       MIN_RECOVERED: '1',
       MAX_WRONG: '2',
       MAX_FAILED: '0.5',
+      CLEANER: '2s',
+      MAX_CLIENT_DELAY: '1m',
       SUMMARY: 'termination-log',
     });
     equal([o.bases, o.path, o.vus], [['http://a', 'https://b.c:1'], '/x?y=1', 4]);
     equal([o.ttlMs, o.durationMs, o.rampMs, o.pauseMs, o.timeoutMs, o.inTime], [300000, 90000, 7000, 0, 1500, 1]);
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [1, 2, 0.5, '/dev/termination-log']);
     equal([o.testid, o.runners, o.runner, o.descriptors], ['run-1.x_2', 2, 1, 1024]);
+    equal([o.cleanerMs, o.maxClientDelayMs], [2000, 60000]);
   },
   'options: the published lengths follow from the TTL'() {
     const lengths = (TTL) => { const o = readOptions(env({ TTL })); return [o.durationMs / 60000, o.rampMs / 60000]; };
@@ -433,6 +438,7 @@ const optionCases = {
     await refused({ USERS: '25000' }, 'USERS=25000 on 1 runner need 25500 file descriptors each, and FILE_DESCRIPTORS=20000: use 2 runners');
     await refused({ USERS: '25000', RUNNERS: '2', FILE_DESCRIPTORS: '4000' }, 'on 2 runners need 13000 file descriptors each, and FILE_DESCRIPTORS=4000: use 8 runners');
     await refused({ TTL: '60s', DURATION: '70s' }, 'no visitor comes back after the TTL', 'visits');
+    await refused({ TTL: '10s', PAUSE: '6s', DURATION: '60s' }, 'PAUSE must be at most half of TTL', 'visits');
     await refused({ TTL: '60s', FILE_DESCRIPTORS: '500' }, 'FILE_DESCRIPTORS=500: must be a whole number, at least 501');
     await refused({ TESTID: 'a b' }, 'TESTID=a b: must be at most 128 letters');
     readOptions(env({ USERS: '25000', RUNNERS: '2' }));
@@ -635,6 +641,31 @@ const reportCases = {
     const out = report(data, readOptions(env(), 'visits'));
     equal([out.late.yes, out.late.no, table(out).includes('1 of 6 found their stash after the TTL')], [1, 5, true]);
   },
+  'report: what was to be gone and is not'() {
+    const judged = (values) => table(report(endOfRun({ expired_recovered: { values } }), readOptions(env(), 'visits')));
+    equal(report(endOfRun({ expired_recovered: { values: { passes: 2, fails: 5 } } }), readOptions(env(), 'visits')).expired, { yes: 2, no: 5, share: 0.285714 });
+    equal(judged({ passes: 2, fails: 5 }).includes('2 of 7 found what should be gone'), true);
+    equal(judged({}).includes('expiry was not judged'), true);
+  },
+  'report: when it ran, and how late the runner was itself'() {
+    const began = Date.now() - 180000;
+    const data = endOfRun({ client_delay: { values: trendOf([1, 2, 400]) }, dropped: { values: { count: 7 } } });
+    const out = report({ ...data, setup_data: { runner: 0, runners: 1, problem: null, began } }, readOptions(env()));
+    equal([out.version, out.started_at, out.dropped], [3, new Date(began).toISOString(), 7]);
+    equal(Date.parse(out.ended_at) - began >= 180000 && Date.parse(out.ended_at) <= Date.now(), true, out.ended_at);
+    equal([out.client_delay.count, out.client_delay.max, out.client_delay.p99 > 390], [3, 400, true]);
+    equal([report(endOfRun(), readOptions(env())).client_delay.p99, report({ metrics: {}, state: data.state }, readOptions(env())).started_at], [null, null]);
+    equal(table(out).includes('392.0 ms (p99), 400.0 ms at most') && table(out).includes('7 (sockets'), true, table(out));
+  },
+  'report: times from when a step began are there where they differ from those from when it should have begun'() {
+    const names = (due, began) => {
+      const data = endOfRun({ stash: { values: trendOf(due) }, stash_service: { values: trendOf(began) } });
+      return Object.keys(report(data, readOptions(env())).durations);
+    };
+    const fast = Array.from({ length: 100 }, () => 2);
+    equal(names(fast.map((ms) => ms + 0.9), fast), DURATIONS);
+    equal(names([...fast, 9000, 7000, 5000], [...fast, 9000, 2, 2]), [...DURATIONS.slice(0, 3), 'stash_service', ...DURATIONS.slice(3)]);
+  },
   'report: a run in which nothing happened'() {
     const out = report({ metrics: {}, state: { testRunDurationMs: 180000 } }, readOptions(env({ RUNNERS: '2', RUNNER: '1' })));
     equal([out.recovered.share, out.durations.first_render.count, out.cycles, out.runner, out.runners], [null, 0, 0, 1, 2]);
@@ -654,8 +685,12 @@ const reportCases = {
 
     const r = random(5);
     const wide = trendOf(Array.from({ length: 50000 }, () => 10 ** (8 * r() - 3)));
+    const narrow = trendOf(Array.from({ length: 50000 }, () => 10 ** (4 * r() - 3)));
+    const services = Object.values(SERVICE);
     const worst = endOfRun(DURATIONS.reduce((all, name) => ({ ...all, [name]: { values: wide } }), {}));
+    services.forEach((name) => { worst.metrics[name] = { values: narrow }; });
     const full = report(worst, readOptions(env()));
+    equal(Object.keys(full.durations).length, DURATIONS.length + services.length);
     const text = terminationLog(full);
     equal(text.length <= 4096 && text.length > 2048, true, `${text.length} bytes`);
     equal([JSON.parse(text).durations.stash.count, total(JSON.parse(text).durations.stash)], [50000, 50000]);
@@ -666,6 +701,7 @@ const reportCases = {
     const rules = thresholds(readOptions(env({ MIN_RECOVERED: '0.5', MAX_WRONG: '3', MAX_FAILED: '0.2' })));
     equal([rules.recovered, rules.wrong_count, rules.failed], [['rate>=0.5'], ['count<=3'], ['rate<=0.2']]);
     equal(thresholds(readOptions(env({ ADAPTER: 'none' }))).recovered, ['rate==0']);
+    equal([rules.client_delay, rules.expired_recovered], [['p(99)<=100'], ['rate==0']]);
     equal(REASON_TAGS.every((reason) => rules[`error{reason:${reason}}`]), true);
   },
   'report: every error is counted under a reason that the report knows'() {

@@ -135,6 +135,12 @@ type BenchmarkRunStatus struct {
 	// +optional
 	ReconnectP95 *metav1.Duration `json:"reconnectP95,omitempty"`
 
+	// clientDelay is how late k6 itself began 99 % of the steps at most, over the latest of its runners. The times of the run are
+	// no better than that.
+	// +kubebuilder:validation:Type=string
+	// +optional
+	ClientDelay *metav1.Duration `json:"clientDelay,omitempty"`
+
 	// startedAt is when the last attempt began: when its fleet was asked for.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`

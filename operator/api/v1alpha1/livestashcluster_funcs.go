@@ -17,7 +17,8 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionRolloutSafe: a rollout loses no stash, as far as the spec is concerned.
 	ConditionRolloutSafe = "RolloutSafe"
-	// ConditionPlaced: no pod is on a node that is to be emptied, because it is cordoned or about to be removed. Only there when it is False.
+	// ConditionPlaced: no pod is on a node that is to be emptied, because it is cordoned or about to be removed, and the pods are spread
+	// as evenly as the nodes allow. Only there when it is False.
 	ConditionPlaced = "Placed"
 	// ConditionUpToDate: the pods are as the operator that runs makes them. It takes no part in Ready.
 	ConditionUpToDate = "UpToDate"
@@ -64,6 +65,7 @@ const (
 	ReasonPodNotMade     = "PodNotMade"
 	ReasonLeavingNode    = "LeavingNode"
 	ReasonNoOtherNode    = "NoOtherNode"
+	ReasonNotSpread      = "NotSpread"
 	ReasonBeforeRunning  = "BeforeRunning"
 	ReasonBeforeFailed   = "BeforeFailed"
 	ReasonPaused         = "Paused"

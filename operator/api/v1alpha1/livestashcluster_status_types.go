@@ -17,6 +17,10 @@ type LiveStashClusterStatus struct {
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
+	// podsReady is readyReplicas of spec.replicas, as kubectl shows them: "2/3".
+	// +optional
+	PodsReady string `json:"podsReady,omitempty"`
+
 	// updatedReplicas is the number of pods that were made from the template that is wanted now.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
@@ -79,8 +83,9 @@ type LiveStashClusterStatus struct {
 
 	// conditions: Ready, Reconciling and Stalled, which tools read that know nothing of fleets (kstatus); Available,
 	// Progressing, Clustered, StoreReady, AgentHealthy, RolloutSafe, UpToDate, ReconcileSucceeded; with adapter BrowserMemory also
-	// StashesFit; with spec.shadow also ShadowsCurrent; while a pod is on a node that is cordoned, or that an autoscaler is about to remove, also Placed, which says
-	// what becomes of it.
+	// StashesFit; with spec.shadow also ShadowsCurrent; while a pod is on a node that is cordoned, or that an autoscaler is about
+	// to remove, also Placed, which says what becomes of it, and which says it too when a node has two pods more than another one
+	// that would take some (NotSpread).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

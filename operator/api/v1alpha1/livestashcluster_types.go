@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -12,16 +13,15 @@ import (
 // +kubebuilder:resource:shortName=lsc,categories=all
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the fleet is as its spec wants it"
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is, or what is in the way"
 // +kubebuilder:printcolumn:name="Adapter",type=string,JSONPath=`.spec.adapter`,description="Where the state is stashed"
-// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,description="For how long a state can be given back: from the last connection on, with BrowserMemory from the last stash on"
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that serve"
-// +kubebuilder:printcolumn:name="Clustered",type=string,JSONPath=`.status.conditions[?(@.type=="Clustered")].status`,description="Whether every BEAM node sees every other"
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.podsReady`,description="Pods that serve, of those asked for"
 // +kubebuilder:printcolumn:name="Stashes",type=integer,JSONPath=`.status.stashes`,description="Stashes that the pods hold"
-// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether the fleet serves"
-// +kubebuilder:printcolumn:name="Operator",type=string,priority=1,JSONPath=`.status.operatorVersion`,description="Version of the operator that made the pods' template"
-// +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`,description="What the fleet is doing"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="TTL",type=string,priority=1,JSONPath=`.spec.ttl`,description="For how long a state can be given back: from the last connection on, with BrowserMemory from the last stash on"
+// +kubebuilder:printcolumn:name="Operator",type=string,priority=1,JSONPath=`.status.operatorVersion`,description="Version of the operator that made the pods' template"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="The status in a sentence"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 45 characters, only a-z, 0-9 and '-', starting with a letter: it is part of pod DNS names and of BEAM node names, which end at 255 characters"
 // +kubebuilder:validation:XValidation:rule="has(self.status) || self.metadata.name != 'default'",message="metadata.name must not be default: the fleet's ServiceAccount has that name, and default is the one of every other pod in the namespace: choose another name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 41 || !has(self.spec.redis) || !has(self.spec.redis.operator)",message="metadata.name must be at most 41 characters with spec.redis.operator: redis-operator makes longer names of it, and they end at 63"
@@ -61,6 +61,8 @@ type LiveStashClusterList struct {
 // +kubebuilder:validation:XValidation:rule="[self.drain.endpointWait, self.drain.batchInterval, self.drain.closeTimeout, self.drain.handOffTimeout].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(d) <= duration('1h'))",message="drain.endpointWait, batchInterval, closeTimeout and handOffTimeout must be durations of at most 1h with a unit, for example 500ms or 30s",fieldPath=".drain"
 // +kubebuilder:validation:XValidation:rule="!has(self.drain.gracePeriod) || ![self.drain.endpointWait, self.drain.closeTimeout, self.drain.handOffTimeout, self.drain.gracePeriod].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$')) || duration(self.drain.gracePeriod) >= duration(self.drain.endpointWait) + duration(self.drain.closeTimeout) + duration(self.drain.handOffTimeout) + duration('7s')",messageExpression="'drain.gracePeriod of ' + self.drain.gracePeriod + ' is too short: endpointWait ' + self.drain.endpointWait + ' + closeTimeout ' + self.drain.closeTimeout + ' + handOffTimeout ' + self.drain.handOffTimeout + ' + 7s to stop; make gracePeriod at least that long, or another part shorter'",message="drain.gracePeriod must be at least endpointWait + closeTimeout + handOffTimeout + 7s",fieldPath=".drain"
 // +kubebuilder:validation:XValidation:rule="self.clustering.tls == oldSelf.clustering.tls || (has(self.replicas) && self.replicas == 0) || (has(oldSelf.replicas) && oldSelf.replicas == 0)",message="clustering.tls cannot change while there are pods, because nodes with and without TLS, or of two issuers, cannot talk to each other: scale to 0 replicas first, or make a new LiveStashCluster",fieldPath=".clustering"
+// +kubebuilder:validation:XValidation:rule="self.agent.enabled || !has(self.beam.crashDumps)",message="beam.crashDumps are kept by the agent's helper, and agent.enabled is false: set that to true, or remove beam.crashDumps",fieldPath=".beam.crashDumps"
+// +kubebuilder:validation:XValidation:rule="!has(self.beam.crashDumps) || !has(self.env) || !self.env.exists(e, e.name in ['ERL_CRASH_DUMP', 'ERL_CRASH_DUMP_BYTES'])",message="env must not set ERL_CRASH_DUMP or ERL_CRASH_DUMP_BYTES with beam.crashDumps, which sets both: remove them from env",fieldPath=".env"
 // +kubebuilder:validation:XValidation:rule="self.agent.enabled || !has(self.monitoring.podMonitor.enabled) || !self.monitoring.podMonitor.enabled",message="monitoring.podMonitor scrapes the agents, and agent.enabled is false: enable the agent, or remove monitoring.podMonitor",fieldPath=".monitoring"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout.canary) || (has(oldSelf.rollout.canary) && oldSelf.rollout.canary.pods == self.rollout.canary.pods) || self.rollout.canary.pods < (has(self.replicas) && self.replicas > 2 ? self.replicas : 2)",message="rollout.canary.pods must be less than replicas (with one replica it is 1), or no pod of the template before would be left: choose fewer pods, or more replicas",fieldPath=".rollout.canary"
 // +kubebuilder:validation:XValidation:rule="!has(self.whenDeleted) || self.whenDeleted != 'Retain' || !has(self.redis) || !has(self.redis.operator) || !has(self.redis.operator.persistence)",message="whenDeleted cannot be Retain with redis.operator.persistence, because redis-operator deletes its volumes with the Redis: remove whenDeleted, or take redis.managed",fieldPath=".whenDeleted"
@@ -408,6 +410,12 @@ type BEAMSpec struct {
 	// +optional
 	PortLimit int32 `json:"portLimit,omitempty"`
 
+	// crashDumps keeps what the virtual machine writes when it crashes, for `kubectl livestash crashdump`. A dump holds what was in memory:
+	// secrets, and users' state. Needs the agent. Default: unset; then the last dump lies in /tmp of the pod's container, until another
+	// crash or the pod's end.
+	// +optional
+	CrashDumps *CrashDumpsSpec `json:"crashDumps,omitempty"`
+
 	// extraFlags are added to ERL_AFLAGS, after the operator's own. One line of printable ASCII; quotes must end, and there is no
 	// escape character.
 	// +kubebuilder:validation:MaxLength=2048
@@ -415,6 +423,25 @@ type BEAMSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches(r'^([ !#-&(-\\x5b\\x5d-~]|\\x22[ !#-\\x5b\\x5d-~]*\\x22|\\x27[ -&(-\\x5b\\x5d-~]*\\x27)*$')",message="extraFlags must be one line of printable ASCII with no backslash and with quotes that end: write what needs more into the release's rel/vm.args.eex"
 	// +optional
 	ExtraFlags string `json:"extraFlags,omitempty"`
+}
+
+// CrashDumpsSpec is how many crash dumps a pod keeps, in a volume of its own that goes with the pod. It needs room on the node for one more
+// than keep, each of maxSize.
+type CrashDumpsSpec struct {
+	// keep is how many dumps each pod keeps, the newest. From 1 to 20. Default 3.
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	// +optional
+	Keep int32 `json:"keep,omitempty"`
+
+	// maxSize is after how many bytes a dump is cut off (ERL_CRASH_DUMP_BYTES). The summary and the processes stand at its
+	// beginning. From 1Mi to 64Gi. Default 256Mi.
+	// +kubebuilder:default="256Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="maxSize must be a quantity, for example 256Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self)) || (quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0)",message="maxSize must be from 1Mi to 64Gi"
+	// +optional
+	MaxSize *resource.Quantity `json:"maxSize,omitempty"`
 }
 
 // ProbesSpec replaces the operator's probes. Each probe that is set here is used as it is. The port that it asks must be one of the pod's:

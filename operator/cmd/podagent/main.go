@@ -2,7 +2,9 @@
 //
 //	podagent install --dir DIR   wait for Redis, if the fleet needs it, then write the agent's code and the boot arguments into
 //	                             DIR, before the application starts
-//	podagent serve --dir DIR     keep the boot arguments up to date and answer the readiness probe
+//	podagent serve --dir DIR     keep the boot arguments up to date and answer the readiness probe; with --crash-dump FILE --keep N also
+//	                             the last N crash dumps of the application
+//	podagent dumps --crash-dump FILE [NAME]   list them, as JSON; with a NAME, write that one to standard output
 //	podagent version             print the version
 package main
 
@@ -24,7 +26,8 @@ import (
 // version is stamped by the build.
 var version = "dev"
 
-var errUsage = errors.New("usage: podagent install --dir DIR | podagent serve --dir DIR | podagent version")
+var errUsage = errors.New("usage: podagent install --dir DIR | podagent serve --dir DIR [--crash-dump FILE --keep N] | " +
+	"podagent dumps --crash-dump FILE [NAME] | podagent version")
 
 func main() {
 	beSmall()
@@ -45,7 +48,19 @@ func run(args []string) error {
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	dir := flags.String("dir", "", "Folder that the application reads the agent from.")
-	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
+	crashDump := flags.String("crash-dump", "", "File that the virtual machine writes a crash dump to.")
+	keep := flags.Int("keep", 0, "How many crash dumps are kept. 0: they are left as they are.")
+	if err := flags.Parse(args[1:]); err != nil {
+		return errUsage
+	}
+	dumps := podagent.Dumps{File: *crashDump, Keep: *keep}
+	if args[0] == "dumps" && *crashDump != "" && flags.NArg() <= 1 {
+		if flags.NArg() == 1 {
+			return dumps.Copy(os.Stdout, flags.Arg(0))
+		}
+		return dumps.List(os.Stdout)
+	}
+	if flags.NArg() > 0 || (*keep > 0) != (*crashDump != "") {
 		return errUsage
 	}
 	if args[0] == "version" {
@@ -70,6 +85,9 @@ func run(args []string) error {
 		return podagent.Install(ctx, *dir, settings, logger)
 	case "serve":
 		logger.Printf("podagent %s answers readiness probes on port %d", version, settings.ProbePort)
+		if *keep > 0 {
+			go dumps.Watch(ctx, logger)
+		}
 		return podagent.Serve(ctx, *dir, settings, logger)
 	default:
 		return errUsage

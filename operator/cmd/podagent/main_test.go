@@ -16,6 +16,11 @@ func TestUsage(t *testing.T) {
 		"unknown flag":    {[]string{"serve", "--folder", "a"}, true},
 		"too much":        {[]string{"serve", "--dir", "a", "b"}, true},
 		"version":         {[]string{"version"}, false},
+		"dumps of where":  {[]string{"dumps"}, true},
+		"two dumps":       {[]string{"dumps", "--crash-dump", "a", "b", "c"}, true},
+		"no such dump":    {[]string{"dumps", "--crash-dump", "a", "b"}, false},
+		"keep of what":    {[]string{"serve", "--dir", "a", "--keep", "3"}, true},
+		"keep how many":   {[]string{"serve", "--dir", "a", "--crash-dump", "b"}, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func FuzzRunnerReport(f *testing.F) {
 // The samples are in a ConfigMap that a user may edit.
 func FuzzRecorder(f *testing.F) {
 	r := NewRecorder(start)
-	r.Add(after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7, HTTPIn: 3}})
+	hear(r, after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7, HTTPIn: 3}})
 	text, err := json.Marshal(r)
 	if err != nil {
 		f.Fatal(err)
@@ -49,7 +49,7 @@ func FuzzRecorder(f *testing.F) {
 			return
 		}
 		for i := range 3 {
-			read.Add(after(5*i), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7, HTTPIn: 1e16}})
+			hear(read, after(5*i), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7, HTTPIn: 1e16}})
 		}
 		if _, err := json.Marshal(read); err != nil {
 			t.Errorf("it cannot be written down again: %v", err)

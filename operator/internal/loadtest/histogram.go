@@ -119,7 +119,38 @@ func merged(parts []Histogram) report.Duration {
 	base := growth(scale)
 	sum.ErrorBound = (base - 1) / (base + 1)
 	sum.RankBound = gridStep + float64(runners)/float64(sum.Count)
+	sum.P99AtLeast = sum.Min
+	if certain := certainRank(sum.Count, 0.99) - int64(math.Ceil(sum.RankBound*float64(sum.Count))); certain > 0 {
+		sum.P99AtLeast = max(sum.Min, quantile(buckets, sum.Count, scale, float64(certain)/float64(sum.Count))/(1+sum.ErrorBound))
+	}
 	return sum
+}
+
+// confidence is that of "at least": at most one time in twenty it is said of a fleet that is faster. certaintyDeviations are the
+// standard deviations that it takes, and mostExact up to how many values they are not needed.
+const (
+	confidence          = 0.95
+	certaintyDeviations = 1.645
+	mostExact           = 10000
+)
+
+// certainRank is the greatest rank whose value, of so many, is at most the quantile of everything that could have been measured, with
+// that confidence: a share of 1-level of that is greater than the quantile, and by chance it may be more in a sample.
+func certainRank(count int64, level float64) int64 {
+	if count > mostExact {
+		n := float64(count)
+		return count - int64(math.Ceil(n*(1-level)+certaintyDeviations*math.Sqrt(n*level*(1-level)))) - 1
+	}
+	// The chance that exactly so many of the values are greater, and that at most so many are: those of the binomial distribution.
+	greater := int64(0)
+	exactly := math.Pow(level, float64(count))
+	atMost := exactly
+	for atMost < confidence && greater < count {
+		exactly *= (1 - level) / level * float64(count-greater) / float64(greater+1)
+		greater++
+		atMost += exactly
+	}
+	return count - greater
 }
 
 // quantile is the middle, by the same relative distance to both ends, of the bucket that holds the duration of that rank.

@@ -148,7 +148,7 @@ func TestMergedIsAsCoarseAsItsCoarsestPart(t *testing.T) {
 	coarse := pack(Histogram{Count: 1, Min: new(0.3), Max: new(0.3), Scale: 0}, map[int]int64{-2: 1})
 	got := merged([]Histogram{fine, coarse, {Scale: 5}})
 	middle := 2 * 0.25 * 0.5 / 0.75
-	want := report.Duration{Count: 4, Min: 0.26, Max: 0.49, P50: middle, P95: middle, P99: middle, ErrorBound: 1.0 / 3, RankBound: 0.001 + 2.0/4}
+	want := report.Duration{Count: 4, Min: 0.26, Max: 0.49, P50: middle, P95: middle, P99: middle, P99AtLeast: 0.26, ErrorBound: 1.0 / 3, RankBound: 0.001 + 2.0/4}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -165,6 +165,41 @@ func TestUnsoundHistograms(t *testing.T) {
 	} {
 		if histogram.check() == nil {
 			t.Errorf("%s: it was accepted", name)
+		}
+	}
+}
+
+// "At least" is what is certain: of fleets that are all the same, at most one in twenty is told to be slower than it is, and with many
+// durations little of the p99 is given away.
+func TestP99AtLeast(t *testing.T) {
+	const truth = 460.517 // of an exponential distribution with a mean of 100
+	for _, count := range []int{1, 2, 10, 50, 300, 3000, 20000} {
+		r := rand.New(rand.NewPCG(17, uint64(count)))
+		trials, wrong, sum := max(10, 40000/count), 0, 0.0
+		for range trials {
+			values := make([]float64, count)
+			for i := range values {
+				values[i] = r.ExpFloat64() * 100
+			}
+			got := merged([]Histogram{measured(values, 5)})
+			if got.P99AtLeast > truth {
+				wrong++
+			}
+			if got.P99AtLeast > got.P99 || got.P99AtLeast < got.Min {
+				t.Fatalf("%d durations: p99 %g, at least %g, least of all %g", count, got.P99, got.P99AtLeast, got.Min)
+			}
+			sum += got.P99AtLeast / float64(trials)
+		}
+		if float64(wrong) > 0.06*float64(trials)+1 {
+			t.Errorf("%d durations: in %d of %d trials the p99 is said to be more than it is", count, wrong, trials)
+		}
+		if count >= 3000 && sum < 0.8*truth {
+			t.Errorf("%d durations: %g of %g are certain", count, sum, truth)
+		}
+	}
+	for count, want := range map[int64]int64{1: 1, 2: 2, 50: 48, 100: 97, 10000: 9883, 10001: 9883, 1e12: 1e12 - 1e10 - 163671 - 1} {
+		if got := certainRank(count, 0.99); got < want-10 || got > want+10 || count < 1000 && got != want {
+			t.Errorf("of %d durations rank %d is certain, want %d", count, got, want)
 		}
 	}
 }

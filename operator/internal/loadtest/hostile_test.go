@@ -9,7 +9,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
 
-const soundReport = `{"version":2,"testid":"t","runners":1,"users":5,"duration_s":60,"ran_s":60,"completed":true,"planned":5,"recovered":{"yes":5,"no":0},
+const soundReport = `{"version":3,"testid":"t","runners":1,"users":5,"duration_s":60,"ran_s":60,"completed":true,"ttl_s":20,"expired":{"yes":0,"no":3},"client_delay":{"count":9,"p99":1.5},"planned":5,"recovered":{"yes":5,"no":0},
  "errors":{"timeout":1},"durations":{"join":{"count":2,"sum":3,"min":1,"max":2,"scale":3,"offset":0,"counts":[1,-3,1]}}}`
 
 // A runner's report is what a container of the tenant's wrote. What no run can have is refused, or else it would end in sums
@@ -26,6 +26,9 @@ func TestHostileRunnerReports(t *testing.T) {
 		"an absurd time":         {`"ran_s":60`, `"ran_s":1e300`},
 		"buckets beyond numbers": {`"offset":0`, `"offset":99999999`},
 		"a gap beyond numbers":   {`-3`, `-9223372036854775808`},
+		"an absurd TTL":          {`"ttl_s":20`, `"ttl_s":-20`},
+		"absurd expiries":        {`"no":3`, `"no":-3`},
+		"an absurd delay":        {`"p99":1.5`, `"p99":1e300`},
 		"an absurd greatest":     {`"max":2`, `"max":1e300`},
 		"a least below zero":     {`"min":1`, `"min":-1`},
 		"a negative histogram":   {`"count":2`, `"count":-2`},
@@ -42,8 +45,8 @@ func TestHostileRunnerReports(t *testing.T) {
 // What the recorder wrote down is in a ConfigMap of the tenant's namespace.
 func TestHostileRecorders(t *testing.T) {
 	good := NewRecorder(start)
-	good.Add(after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7, HTTPIn: 3}})
-	good.Add(after(10), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 8, HTTPIn: 4}})
+	hear(good, after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7, HTTPIn: 3}})
+	hear(good, after(10), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 8, HTTPIn: 4}})
 	text, err := json.Marshal(good)
 	if err != nil {
 		t.Fatal(err)
@@ -78,15 +81,15 @@ func TestHostileRecorders(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		read.Add(after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7}})
+		hear(read, after(5), 1, map[string]agentclient.Metrics{"shop-0": {Processes: 7}})
 	}
 }
 
 // A sum or a rate of figures that are believed can still be absurd.
 func TestRatesStayFinite(t *testing.T) {
 	r := NewRecorder(start)
-	r.Add(start, 1, map[string]agentclient.Metrics{"shop-0": {}})
-	r.Add(start.Add(1), 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: 1e16, CPUSeconds: math.MaxFloat64}})
+	hear(r, start, 1, map[string]agentclient.Metrics{"shop-0": {}})
+	hear(r, start.Add(1), 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: 1e16, CPUSeconds: math.MaxFloat64}})
 	for name, series := range r.Series() {
 		if _, err := json.Marshal(series); err != nil || series.Peak > 1e16 {
 			t.Errorf("%s: %v (%v)", name, series, err)

@@ -1,17 +1,21 @@
 package loadtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
 
 // runnerReportVersion is the version of the runners' reports that is understood here.
-const runnerReportVersion = 2
+const runnerReportVersion = 3
 
 // mostCounted is more than any runner counts: a thousand runners still add up to what a report may hold.
 const mostCounted = 1e12
@@ -20,11 +24,15 @@ const mostCounted = 1e12
 type RunnerReport struct {
 	Version          int                  `json:"version"`
 	TestID           string               `json:"testid"`
+	Scenario         string               `json:"scenario"`
 	Adapter          string               `json:"adapter"`
 	Runner           int                  `json:"runner"`
 	Runners          int                  `json:"runners"`
 	Users            int64                `json:"users"`
+	TTLSeconds       float64              `json:"ttl_s"`
 	DurationSeconds  float64              `json:"duration_s"`
+	StartedAt        time.Time            `json:"started_at"`
+	EndedAt          time.Time            `json:"ended_at"`
 	RanSeconds       float64              `json:"ran_s"`
 	Completed        bool                 `json:"completed"`
 	FailedThresholds []string             `json:"failed_thresholds"`
@@ -34,6 +42,8 @@ type RunnerReport struct {
 	Cycles           int64                `json:"cycles"`
 	Recovered        Share                `json:"recovered"`
 	Late             Share                `json:"late"`
+	Expired          Share                `json:"expired"`
+	Dropped          int64                `json:"dropped"`
 	Failed           Share                `json:"failed"`
 	NotFound         int64                `json:"not_found"`
 	WrongCount       int64                `json:"wrong_count"`
@@ -41,7 +51,14 @@ type RunnerReport struct {
 	ConnectFailed    int64                `json:"connect_failed"`
 	Error            int64                `json:"error"`
 	Errors           map[string]int64     `json:"errors"`
+	ClientDelay      Delay                `json:"client_delay"`
 	Durations        map[string]Histogram `json:"durations"`
+}
+
+// Delay is how late steps began because of k6 itself, in ms. P99 is nil when none was measured.
+type Delay struct {
+	Count int64    `json:"count"`
+	P99   *float64 `json:"p99"`
 }
 
 // Share counts what did and what did not.
@@ -81,6 +98,7 @@ func ParseRunnerReport(message string) (RunnerReport, error) {
 func (r *RunnerReport) check() error {
 	counts := []int64{
 		int64(r.Runner), int64(r.Runners), r.Users, r.Planned, r.Connected, r.Cycles, r.Recovered.Yes, r.Recovered.No, r.Late.Yes, r.Late.No,
+		r.Expired.Yes, r.Expired.No, r.Dropped, r.ClientDelay.Count,
 		r.Failed.Yes, r.Failed.No, r.NotFound, r.WrongCount, r.Unfinished, r.ConnectFailed, r.Error,
 	}
 	for _, count := range r.Errors {
@@ -89,8 +107,11 @@ func (r *RunnerReport) check() error {
 	if slices.Min(counts) < 0 || slices.Max(counts) > mostCounted {
 		return fmt.Errorf("its report has counts from %d to %d, which no run has", slices.Min(counts), slices.Max(counts))
 	}
-	if !plausible.Seconds(r.DurationSeconds) || !plausible.Seconds(r.RanSeconds) {
-		return fmt.Errorf("its report tells of %g and %g seconds, which no run takes", r.DurationSeconds, r.RanSeconds)
+	if !plausible.Seconds(r.DurationSeconds) || !plausible.Seconds(r.RanSeconds) || !plausible.Seconds(r.TTLSeconds) {
+		return fmt.Errorf("its report tells of %g and %g seconds and a TTL of %g, which no run takes", r.DurationSeconds, r.RanSeconds, r.TTLSeconds)
+	}
+	if err := (plausible.Named{"the client's delay": ptr.Deref(r.ClientDelay.P99, 0)}).Check(); err != nil {
+		return fmt.Errorf("its report tells of a delay that no client has: %w", err)
 	}
 	for name, histogram := range r.Durations {
 		if err := histogram.check(); err != nil {
@@ -105,6 +126,11 @@ type Result struct {
 	Counts report.Counts
 	// Durations by the names that k6 knows them by.
 	Durations map[string]report.Duration
+	// ClientDelay is how late k6 itself began 99 % of the steps at most, in ms: that of the latest runner. Nil when one of them
+	// did not measure it.
+	ClientDelay *float64
+	// Together is for how long all runners were at work at the same time.
+	Together time.Duration
 	// Failed are the steps (first visit, return, stash) that failed, and those that did not.
 	Failed Share
 }
@@ -119,7 +145,16 @@ func (r Result) Recovered() (share float64, returns int64) {
 func Merge(runners []RunnerReport) Result {
 	sum := Result{Counts: report.Counts{Errors: map[string]int64{}}, Durations: map[string]report.Duration{}}
 	parts := map[string][]Histogram{}
-	for _, one := range runners {
+	delays := make([]*float64, 0, len(runners))
+	var began, ended time.Time
+	for i, one := range runners {
+		if i == 0 || one.StartedAt.After(began) {
+			began = one.StartedAt
+		}
+		if i == 0 || one.EndedAt.Before(ended) {
+			ended = one.EndedAt
+		}
+		delays = append(delays, one.ClientDelay.P99)
 		counts := &sum.Counts
 		counts.Planned += one.Planned
 		counts.Connected += one.Connected
@@ -128,6 +163,9 @@ func Merge(runners []RunnerReport) Result {
 		counts.NotRecovered += one.Recovered.No
 		counts.LateRecovered += one.Late.Yes
 		counts.LateNotRecovered += one.Late.No
+		counts.ExpiredRecovered += one.Expired.Yes
+		counts.ExpiredNotRecovered += one.Expired.No
+		counts.Dropped += one.Dropped
 		counts.NotFound += one.NotFound
 		counts.WrongCount += one.WrongCount
 		counts.Unfinished += one.Unfinished
@@ -141,6 +179,10 @@ func Merge(runners []RunnerReport) Result {
 		for name, histogram := range one.Durations {
 			parts[name] = append(parts[name], histogram)
 		}
+	}
+	sum.Together = max(0, ended.Sub(began))
+	if len(delays) > 0 && !slices.Contains(delays, nil) {
+		sum.ClientDelay = slices.MaxFunc(delays, func(a, b *float64) int { return cmp.Compare(*a, *b) })
 	}
 	for name, histograms := range parts {
 		sum.Durations[name] = merged(histograms)

@@ -153,6 +153,9 @@ func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThr
 	if limits.MaxFailed != "" {
 		options = append(options, corev1.EnvVar{Name: "MAX_FAILED", Value: limits.MaxFailed})
 	}
+	if limits.MaxClientDelay != nil {
+		options = append(options, corev1.EnvVar{Name: "MAX_CLIENT_DELAY", Value: seconds(limits.MaxClientDelay.Duration)})
+	}
 	return options
 }
 

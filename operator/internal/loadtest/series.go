@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
@@ -23,13 +24,14 @@ type Recorder struct {
 	Samples    int `json:"samples"`
 	Incomplete int `json:"incomplete,omitempty"`
 	// Pods are the last answers.
-	Pods map[string]answer `json:"pods,omitempty"`
+	Pods map[string]Answer `json:"pods,omitempty"`
 	// Tracks are the series so far.
 	Tracks map[string]*track `json:"tracks,omitempty"`
 }
 
-// answer is what one agent said last.
-type answer struct {
+// Answer is what one agent said, and when: a round of questions takes as long as its slowest agent, and a rate over the time between
+// two rounds would be off by that.
+type Answer struct {
 	At      time.Time           `json:"at"`
 	Metrics agentclient.Metrics `json:"metrics"`
 }
@@ -117,23 +119,26 @@ func (t *track) check(name string) error {
 
 // Add takes what the agents of a fleet of so many pods said, by pod. A sum over some of the pods would look like a dip, so it
 // is a point only when all of them answered; what is counted meanwhile is in the next one's total all the same.
-func (r *Recorder) Add(at time.Time, pods int, said map[string]agentclient.Metrics) {
+func (r *Recorder) Add(pods int, said map[string]Answer) {
 	if r.Tracks == nil {
 		r.Tracks = map[string]*track{}
 	}
 	if r.Pods == nil {
-		r.Pods = map[string]answer{}
+		r.Pods = map[string]Answer{}
 	}
 	r.Samples++
 	complete := len(said) == pods
 	if !complete {
 		r.Incomplete++
 	}
-	second := at.Sub(r.StartedAt).Seconds()
+	second := 0.0
+	for _, answer := range said {
+		second = max(second, answer.At.Sub(r.StartedAt).Seconds())
+	}
 	for name, gauge := range gauges {
 		sum := 0.0
-		for _, metrics := range said {
-			sum += gauge.value(metrics)
+		for _, answer := range said {
+			sum += gauge.value(answer.Metrics)
 		}
 		if complete {
 			r.track(name).add(second, sum)
@@ -141,13 +146,13 @@ func (r *Recorder) Add(at time.Time, pods int, said map[string]agentclient.Metri
 	}
 	for name, counter := range counters {
 		rate, known := 0.0, 0
-		for pod, metrics := range said {
+		for pod, answer := range said {
 			last, found := r.Pods[pod]
-			elapsed := at.Sub(last.At).Seconds()
+			elapsed := answer.At.Sub(last.At).Seconds()
 			if !found || elapsed <= 0 {
 				continue
 			}
-			grown := growthOf(counter.value(last.Metrics), counter.value(metrics))
+			grown := growthOf(counter.value(last.Metrics), counter.value(answer.Metrics))
 			r.track(name).count(grown)
 			rate += grown / elapsed
 			known++
@@ -156,9 +161,7 @@ func (r *Recorder) Add(at time.Time, pods int, said map[string]agentclient.Metri
 			r.track(name).add(second, rate)
 		}
 	}
-	for pod, metrics := range said {
-		r.Pods[pod] = answer{at, metrics}
-	}
+	maps.Copy(r.Pods, said)
 }
 
 // Series are all series, thinned to what a report keeps. Empty when there was no point.

@@ -17,18 +17,48 @@ var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
+// hear adds what agents said at one moment.
+func hear(r *Recorder, at time.Time, pods int, said map[string]agentclient.Metrics) {
+	answers := map[string]Answer{}
+	for pod, metrics := range said {
+		answers[pod] = Answer{At: at, Metrics: metrics}
+	}
+	r.Add(pods, answers)
+}
+
+// An agent that answers a round of questions late has counted for longer. Its rate is what it was.
+func TestRatesAreOverTheTimeBetweenAnswers(t *testing.T) {
+	const rate = 1000.0
+	r := NewRecorder(start)
+	for _, answered := range []float64{0.1, 7, 10.2, 15, 23.5, 25} {
+		at := start.Add(time.Duration(answered * float64(time.Second)))
+		quick := at.Add(-time.Duration(answered/50) * time.Second)
+		r.Add(2, map[string]Answer{
+			"shop-0": {At: at, Metrics: agentclient.Metrics{HTTPIn: rate * answered}},
+			"shop-1": {At: quick, Metrics: agentclient.Metrics{HTTPIn: rate * quick.Sub(start).Seconds()}},
+		})
+	}
+	got := r.Series()[report.SeriesHTTPIn]
+	if len(got.Points) != 5 || math.Abs(got.Peak-2*rate) > 1e-6 {
+		t.Errorf("a steady %g bytes/s of two pods have a peak of %g: %v", rate, got.Peak, got.Points)
+	}
+	if at := got.Points[0][0]; math.Abs(at-7) > 1e-6 {
+		t.Errorf("the first point is at %g s, want when the answer was there", at)
+	}
+}
+
 func TestSeriesAreSumsOverPods(t *testing.T) {
 	r := NewRecorder(start)
 	pods := func(a, b agentclient.Metrics) map[string]agentclient.Metrics {
 		return map[string]agentclient.Metrics{"shop-0": a, "shop-1": b}
 	}
-	r.Add(after(0), 2, pods(agentclient.Metrics{Processes: 10, HTTPOut: 1000, CPUSeconds: 1}, agentclient.Metrics{Processes: 20, HTTPOut: 50}))
-	r.Add(after(5), 2, pods(agentclient.Metrics{Processes: 11, HTTPOut: 1500, CPUSeconds: 6}, agentclient.Metrics{Processes: 21, HTTPOut: 100}))
+	hear(r, after(0), 2, pods(agentclient.Metrics{Processes: 10, HTTPOut: 1000, CPUSeconds: 1}, agentclient.Metrics{Processes: 20, HTTPOut: 50}))
+	hear(r, after(5), 2, pods(agentclient.Metrics{Processes: 11, HTTPOut: 1500, CPUSeconds: 6}, agentclient.Metrics{Processes: 21, HTTPOut: 100}))
 	// A pod that does not answer makes no dip, and what it sends meanwhile is not forgotten.
-	r.Add(after(10), 2, map[string]agentclient.Metrics{"shop-0": {Processes: 12, HTTPOut: 1600, CPUSeconds: 6}})
-	r.Add(after(15), 2, pods(agentclient.Metrics{Processes: 13, HTTPOut: 1700, CPUSeconds: 6}, agentclient.Metrics{Processes: 23, HTTPOut: 300}))
+	hear(r, after(10), 2, map[string]agentclient.Metrics{"shop-0": {Processes: 12, HTTPOut: 1600, CPUSeconds: 6}})
+	hear(r, after(15), 2, pods(agentclient.Metrics{Processes: 13, HTTPOut: 1700, CPUSeconds: 6}, agentclient.Metrics{Processes: 23, HTTPOut: 300}))
 	// A virtual machine that was started anew counts from 0.
-	r.Add(after(20), 2, pods(agentclient.Metrics{Processes: 1, HTTPOut: 1700, CPUSeconds: 6}, agentclient.Metrics{Processes: 3, HTTPOut: 25}))
+	hear(r, after(20), 2, pods(agentclient.Metrics{Processes: 1, HTTPOut: 1700, CPUSeconds: 6}, agentclient.Metrics{Processes: 3, HTTPOut: 25}))
 
 	got := r.Series()
 	sent, used := 700.0+275, 5.0
@@ -59,7 +89,7 @@ func TestSeriesStaySmall(t *testing.T) {
 			if i == samples/2 {
 				metrics.Processes = 5000
 			}
-			r.Add(after(5*i), 1, map[string]agentclient.Metrics{"shop-0": metrics})
+			hear(r, after(5*i), 1, map[string]agentclient.Metrics{"shop-0": metrics})
 		}
 		series := r.Series()
 		processes, sent := series[report.SeriesProcesses], series[report.SeriesHTTPIn]
@@ -94,8 +124,8 @@ func TestRecorderIsKeptAsJSON(t *testing.T) {
 		for pod := range 3 {
 			metrics["shop-"+strconv.Itoa(pod)] = agentclient.Metrics{Processes: float64(i), RedisOut: float64(i * i), CPUSeconds: float64(i) / 3}
 		}
-		whole.Add(after(5*i), 3, metrics)
-		kept.Add(after(5*i), 3, metrics)
+		hear(whole, after(5*i), 3, metrics)
+		hear(kept, after(5*i), 3, metrics)
 		text, err := json.Marshal(kept)
 		if err != nil {
 			t.Fatal(err)

@@ -22,12 +22,16 @@ const ExitThresholdsFailed = 99
 
 // k6's other exit codes, as far as they are told apart.
 const (
-	exitPassed            = 0
-	exitInterrupted       = 105
-	reasonOutOfMemory     = "OOMKilled"
-	exhausted             = "exhausted"
-	thresholdP99          = "p99"
-	maxMessage            = 1024
+	exitPassed        = 0
+	exitInterrupted   = 105
+	reasonOutOfMemory = "OOMKilled"
+	exhausted         = "exhausted"
+	thresholdP99      = "p99"
+	maxMessage        = 1024
+	// defaultClientDelay is how late k6 itself may begin 99 % of the steps.
+	defaultClientDelay = 100 * time.Millisecond
+	// leastTogether is the share of a run in which all runners must be at work.
+	leastTogether         = 0.75
 	maxQuotedLine         = 300
 	millisecondsPerSecond = 1000.0
 )
@@ -52,6 +56,10 @@ type Judgement struct {
 	Message string
 	// Result are the figures of the runners that left a report. Nil when none did.
 	Result *Result
+	// ClientBound is whether the client was the bottleneck: times say nothing about the fleet, counts do.
+	ClientBound bool
+	// Note is what is worth knowing of a run that passed: what could not be judged.
+	Note string
 }
 
 // Errored is the judgement on a run that did not get as far as its runners' reports.
@@ -61,7 +69,9 @@ func Errored(sentence string) Judgement {
 
 // Judge decides on a run whose runners are over, in the order of their numbers. Nothing but the runners' own words count: a
 // TestRun that has `finished`, or a Job that is complete, may have measured nothing.
-func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []RunnerEnd) Judgement {
+//
+// restarted are the pods of the fleet that restarted while k6 ran, each in words.
+func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []RunnerEnd, restarted []string) Judgement {
 	var reports []RunnerReport
 	var problems []string
 	for number := range int(run.Runners) {
@@ -89,10 +99,55 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 		judged.Result = &result
 		return judged
 	}
-	if broken := brokenThresholds(run, limits, reports, result); len(broken) > 0 {
+	broken := brokenCounts(run, limits, reports, result)
+	if most := ptr.Deref(limits.MaxRestarts, 0); len(restarted) > int(most) {
+		broken = append(broken, fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(restarted), strings.Join(restarted, ", "), most))
+	}
+	if late := clientBound(limits, result); late != "" {
+		if len(broken) > 0 {
+			late += " The counts still stand: " + strings.Join(broken, "; ") + "."
+		}
+		judged := Errored(late)
+		judged.Result, judged.ClientBound = &result, true
+		return judged
+	}
+	if broken = append(broken, brokenTimes(limits, result)...); len(broken) > 0 {
 		return Judgement{Verdict: v1alpha1.VerdictFailed, Message: short(strings.Join(broken, "; "), maxMessage), Result: &result}
 	}
-	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result}
+	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result, Note: notJudged(run, limits, result)}
+}
+
+// clientBound says that k6 itself was too late for its times to mean anything. Empty when it was not.
+func clientBound(limits v1alpha1.BenchmarkThresholds, result Result) string {
+	most := defaultClientDelay
+	if limits.MaxClientDelay != nil {
+		most = limits.MaxClientDelay.Duration
+	}
+	if result.ClientDelay == nil {
+		return "A runner did not say how late it was itself (client_delay), so it is taken that the client was the bottleneck: use the library of loadtests/k6."
+	}
+	delay := time.Duration(*result.ClientDelay * float64(time.Millisecond))
+	if delay <= most {
+		return ""
+	}
+	return fmt.Sprintf("The client was the bottleneck: k6 itself began 1 %% of the steps more than %s late, and thresholds.maxClientDelay is %s. "+
+		"Its times say nothing about the fleet: give the runners more CPU, raise spec.parallelism, or take fewer users.", delay.Round(100*time.Microsecond), most)
+}
+
+// notJudged is what a run that passed says nothing about. Empty when there is nothing of the kind.
+func notJudged(run Run, limits v1alpha1.BenchmarkThresholds, result Result) string {
+	var notes []string
+	counts := result.Counts
+	if run.Scenario == v1alpha1.ScenarioVisits && store.Of(run.Adapter).Recovers() && counts.ExpiredRecovered+counts.ExpiredNotRecovered == 0 {
+		notes = append(notes, "Expiry was not judged: the run was too short for a visitor to come back after the TTL and the cleaner, which comes round once a minute.")
+	}
+	for _, limit := range p99Limits(limits) {
+		if measured := result.Durations[limit.name]; measured.P99 > limit.milliseconds {
+			notes = append(notes, fmt.Sprintf("%s.%s is %.1f ms of %d, over the limit of %.1f ms, but that few may be slow by chance: only %.1f ms are certain.",
+				thresholdP99, limit.field, measured.P99, measured.Count, limit.milliseconds, measured.P99AtLeast))
+		}
+	}
+	return strings.Join(notes, " ")
 }
 
 // Worst is the worst of verdicts; empty when there are none.
@@ -130,7 +185,7 @@ func readEnd(run Run, testID string, number int, end RunnerEnd) (*RunnerReport, 
 		return nil, problem
 	}
 	switch {
-	case end.ExitCode == exitInterrupted || !read.Completed:
+	case end.ExitCode == exitInterrupted || !read.Completed || read.RanSeconds < run.Duration.Seconds():
 		return &read, fmt.Sprintf("was stopped after %s of %s", time.Duration(read.RanSeconds*float64(time.Second)).Round(time.Second), run.Duration)
 	case end.ExitCode != exitPassed && end.ExitCode != ExitThresholdsFailed:
 		return &read, fmt.Sprintf("ended with exit code %d%s", end.ExitCode, because(RunnerEnd{Reason: end.Reason}))
@@ -146,6 +201,12 @@ func foreign(read RunnerReport, run Run, testID string, number int) string {
 	if read.Runner != number || read.Runners != int(run.Runners) || read.Users != int64(run.Users) || read.Adapter != store.Of(run.Adapter).Name() {
 		return fmt.Sprintf("ran another test than it should have: runner %d of %d, %d users, adapter %s", read.Runner+1, read.Runners, read.Users, read.Adapter)
 	}
+	if scenario := strings.ToLower(string(run.Scenario)); run.Scenario != v1alpha1.ScenarioScript && read.Scenario != scenario {
+		return fmt.Sprintf("ran the scenario %s instead of %s", read.Scenario, scenario)
+	}
+	if read.TTLSeconds != run.TTL.Seconds() || read.DurationSeconds != run.Duration.Seconds() {
+		return fmt.Sprintf("ran another test than it should have: %gs with a TTL of %gs instead of %s and %s", read.DurationSeconds, read.TTLSeconds, run.Duration, run.TTL)
+	}
 	return ""
 }
 
@@ -154,6 +215,10 @@ func unsound(run Run, limits v1alpha1.BenchmarkThresholds, result Result) []stri
 	counts := result.Counts
 	if counts.Planned != int64(run.Users) {
 		return []string{fmt.Sprintf("The runners had %d users instead of %d.", counts.Planned, run.Users)}
+	}
+	if together := result.Together; together.Seconds() < leastTogether*run.Duration.Seconds() {
+		return []string{fmt.Sprintf("The runners were at work together for %s of %s only, so the fleet never had the users of this run: "+
+			"see that they start at the same time, and that the clocks of their nodes agree.", together.Round(100*time.Millisecond), run.Duration)}
 	}
 	if counts.Cycles == 0 {
 		return []string{fmt.Sprintf("No user got as far as a stash: %d of %d connected, and %s.", counts.Connected, counts.Planned, errorsOf(counts.Error, counts.Errors))}
@@ -173,8 +238,8 @@ func unsound(run Run, limits v1alpha1.BenchmarkThresholds, result Result) []stri
 	return problems
 }
 
-// brokenThresholds are the thresholds that do not hold, each with its numbers.
-func brokenThresholds(run Run, limits v1alpha1.BenchmarkThresholds, runners []RunnerReport, result Result) []string {
+// brokenCounts are the thresholds that do not hold, each with its numbers, but those of times.
+func brokenCounts(run Run, limits v1alpha1.BenchmarkThresholds, runners []RunnerReport, result Result) []string {
 	var broken []string
 	fails := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 
@@ -194,10 +259,9 @@ func brokenThresholds(run Run, limits v1alpha1.BenchmarkThresholds, runners []Ru
 		fails("maxFailed: %s of %d steps failed (%s), at most %s may", percent(result.Failed.of()), result.Failed.total(),
 			errorsOf(result.Counts.Error, result.Counts.Errors), percent(most))
 	}
-	for _, limit := range p99Limits(limits) {
-		if p99 := result.Durations[limit.name].P99; p99 > limit.milliseconds {
-			fails("%s.%s: %.1f ms, at most %.1f ms is allowed", thresholdP99, limit.field, p99, limit.milliseconds)
-		}
+	if found := result.Counts.ExpiredRecovered; found > 0 && store.Of(run.Adapter).Recovers() {
+		fails("expiry: %d of %d visitors who came back after the TTL and the cleaner found their state: the target does not expire stashes after %s",
+			found, found+result.Counts.ExpiredNotRecovered, run.TTL)
 	}
 	// A script of the user's own may have thresholds of its own.
 	for place, one := range runners {
@@ -210,11 +274,23 @@ func brokenThresholds(run Run, limits v1alpha1.BenchmarkThresholds, runners []Ru
 	return broken
 }
 
+// brokenTimes are the limits of times that do not hold, for certain.
+func brokenTimes(limits v1alpha1.BenchmarkThresholds, result Result) []string {
+	var broken []string
+	for _, limit := range p99Limits(limits) {
+		if measured := result.Durations[limit.name]; measured.P99AtLeast > limit.milliseconds {
+			broken = append(broken, fmt.Sprintf("%s.%s: at least %.1f ms (measured: %.1f ms of %d), at most %.1f ms is allowed",
+				thresholdP99, limit.field, measured.P99AtLeast, measured.P99, measured.Count, limit.milliseconds))
+		}
+	}
+	return broken
+}
+
 // judgedHere is whether a threshold of k6 is one of those that are judged over all runners: what one runner thinks of its part
 // does not count then.
 func judgedHere(threshold string) bool {
 	metric, _, _ := strings.Cut(threshold, " ")
-	return slices.Contains([]string{"recovered", "wrong_count", "failed", "cycles", "error{reason:" + exhausted + "}"}, metric)
+	return slices.Contains([]string{"recovered", "wrong_count", "failed", "cycles", "expired_recovered", "client_delay", "error{reason:" + exhausted + "}"}, metric)
 }
 
 // p99Limit is one of spec.thresholds.p99.

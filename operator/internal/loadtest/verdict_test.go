@@ -55,6 +55,13 @@ func with(t *testing.T, message string, changes map[string]any) string {
 	return string(text)
 }
 
+// slowOnes is a histogram of so many durations of about 10 ms and of about a second.
+func slowOnes(t *testing.T, quick, slow int) map[string]any {
+	t.Helper()
+	// At scale 0, bucket 3 ends at 16 ms and bucket 9 at 1,024 ms.
+	return map[string]any{"count": quick + slow, "sum": 10*quick + 1000*slow, "min": 10, "max": 1000, "scale": 0, "offset": 3, "counts": []int{quick, -5, slow}}
+}
+
 func TestJudge(t *testing.T) {
 	first, second := captured(t, "runner-0.json"), captured(t, "runner-1.json")
 	well := func(message string) RunnerEnd { return RunnerEnd{Ended: true, Reason: "Completed", Message: message} }
@@ -62,6 +69,7 @@ func TestJudge(t *testing.T) {
 		return RunnerEnd{Ended: true, ExitCode: code, Reason: "Error", Message: message}
 	}
 	share := func(yes, no int) map[string]any { return map[string]any{"yes": yes, "no": no} }
+	late := func(ms float64) map[string]any { return map[string]any{"count": 400, "p99": ms} }
 	none := func(r Run) Run { r.Adapter = v1alpha1.AdapterNone; return r }
 	limit := func(set func(*v1alpha1.BenchmarkDurations)) v1alpha1.BenchmarkThresholds {
 		limits := v1alpha1.BenchmarkThresholds{P99: &v1alpha1.BenchmarkDurations{}}
@@ -71,11 +79,15 @@ func TestJudge(t *testing.T) {
 	const syntaxError = `time="2026-07-01T12:00:00Z" level=error msg="SyntaxError: file:///test/shop.js: Unexpected token (3:1)"`
 
 	cases := map[string]struct {
-		run     Run
-		limits  v1alpha1.BenchmarkThresholds
-		ends    []RunnerEnd
-		verdict v1alpha1.BenchmarkVerdict
-		says    []string
+		run    Run
+		limits v1alpha1.BenchmarkThresholds
+		ends   []RunnerEnd
+		// restarted are the fleet's pods that did.
+		restarted []string
+		verdict   v1alpha1.BenchmarkVerdict
+		says      []string
+		// notes are in what is said of a run that passed.
+		notes []string
 	}{
 		"all well": {run: visits(), ends: []RunnerEnd{well(first), well(second)}, verdict: v1alpha1.VerdictPassed},
 		"none, and nothing came back": {
@@ -161,8 +173,8 @@ func TestJudge(t *testing.T) {
 			says: []string{"Runner 2 of 2 ran another test than it should have: runner 1 of 2"},
 		},
 		"a report to come": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"version": 3}))}, verdict: v1alpha1.VerdictErrored,
-			says: []string{"its report has version 3, and this operator reads version 2", "use the k6 image that is released with the operator"},
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"version": 4}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"its report has version 4, and this operator reads version 3", "use the k6 image that is released with the operator"},
 		},
 		"users that nobody had": {
 			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"planned": 29}))}, verdict: v1alpha1.VerdictErrored,
@@ -183,7 +195,7 @@ func TestJudge(t *testing.T) {
 				well(with(t, first, map[string]any{"adapter": "none"})), well(with(t, second, map[string]any{"adapter": "none"})),
 			},
 			verdict: v1alpha1.VerdictFailed,
-			says:    []string{"64 of 64 returns brought the state back, and with adapter None none can"},
+			says:    []string{"60 of 60 returns brought the state back, and with adapter None none can"},
 		},
 		"a runner's own part does not count": {
 			run: visits(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0.9"},
@@ -208,9 +220,100 @@ func TestJudge(t *testing.T) {
 			verdict: v1alpha1.VerdictFailed,
 			says: []string{
 				"maxWrong: 2 recovered states were not the last acknowledged one, at most 1 may be",
-				"maxFailed: 8.13 % of 615 steps failed (50 errors: timeout 50), at most 5 % may",
-				"p99.stash: ", "at most 2.0 ms is allowed",
+				"maxFailed: ", "steps failed (50 errors: timeout 50), at most 5 % may",
+				"p99.stash: at least ", "at most 2.0 ms is allowed",
 			},
+		},
+		// Runs that measured something else than they should have.
+		"a script that ran for a second": {
+			run: visits(), ends: []RunnerEnd{well(with(t, first, map[string]any{"ran_s": 1})), well(with(t, second, map[string]any{"ran_s": 1}))},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"Runner 1 of 2 was stopped after 1s of 35s.", "Runner 2 of 2 was stopped after 1s of 35s."},
+		},
+		"a script that says that a second is enough": {
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"ran_s": 1, "duration_s": 1}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 ran another test than it should have: 1s with a TTL of 10s instead of 35s and 10s."},
+		},
+		"another TTL": {
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"ttl_s": 300}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"35s with a TTL of 300s instead of 35s and 10s"},
+		},
+		"another scenario": {
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"scenario": "reconnect"}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"Runner 2 of 2 ran the scenario reconnect instead of visits."},
+		},
+		"a scenario of a script's own": {
+			run:     func(r Run) Run { r.Scenario = v1alpha1.ScenarioScript; return r }(visits()),
+			ends:    []RunnerEnd{well(with(t, first, map[string]any{"scenario": "checkout"})), well(with(t, second, map[string]any{"scenario": "checkout"}))},
+			verdict: v1alpha1.VerdictPassed,
+		},
+		"runners one after the other": {
+			run: visits(), ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"started_at": "2026-07-01T12:00:00Z", "ended_at": "2026-07-01T12:00:35Z"})),
+				well(with(t, second, map[string]any{"started_at": "2026-07-01T12:00:20Z", "ended_at": "2026-07-01T12:00:55Z"})),
+			},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"The runners were at work together for 15s of 35s only"},
+		},
+
+		// The client's own delay.
+		"one of the runners was starved": {
+			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Stash = &metav1.Duration{Duration: time.Nanosecond} }),
+			ends:    []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"client_delay": late(250), "failed_thresholds": []string{"client_delay p(99)<=100"}}))},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"The client was the bottleneck: k6 itself began 1 % of the steps more than 250ms late, and thresholds.maxClientDelay is 100ms."},
+		},
+		"a starved runner, and counts that stand all the same": {
+			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"client_delay": late(250), "wrong_count": 7}))},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"The client was the bottleneck", "The counts still stand: maxWrong: 7 recovered states"},
+		},
+		"a client that may be as late as it was": {
+			run: visits(), limits: v1alpha1.BenchmarkThresholds{MaxClientDelay: &metav1.Duration{Duration: time.Minute}},
+			ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"client_delay": late(250)}))}, verdict: v1alpha1.VerdictPassed,
+		},
+		"a client that does not say": {
+			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"client_delay": map[string]any{}}))}, verdict: v1alpha1.VerdictErrored,
+			says: []string{"A runner did not say how late it was itself"},
+		},
+
+		// The fleet.
+		"a pod that crashed": {
+			run: visits(), ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1: container app ended with exit code 137, OOMKilled"},
+			verdict: v1alpha1.VerdictFailed,
+			says:    []string{"maxRestarts: 1 of the fleet's pods restarted during the run (shop-1: container app ended with exit code 137, OOMKilled), at most 0 may"},
+		},
+		"a pod that may crash": {
+			run: visits(), limits: v1alpha1.BenchmarkThresholds{MaxRestarts: ptr.To[int32](1)}, ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1"},
+			verdict: v1alpha1.VerdictPassed,
+		},
+		"a server that never expires": {
+			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
+				"expired": share(3, 0), "failed_thresholds": []string{"expired_recovered rate==0"},
+			}))},
+			verdict: v1alpha1.VerdictFailed,
+			says:    []string{"visitors who came back after the TTL and the cleaner found their state: the target does not expire stashes after 10s"},
+		},
+		"a run too short for the cleaner": {
+			run: visits(), ends: []RunnerEnd{well(with(t, first, map[string]any{"expired": share(0, 0)})), well(with(t, second, map[string]any{"expired": share(0, 0)}))},
+			verdict: v1alpha1.VerdictPassed,
+			notes:   []string{"Expiry was not judged"},
+		},
+		"a few slow ones of few": {
+			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Reconnect = &metav1.Duration{Duration: 100 * time.Millisecond} }),
+			ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"durations": map[string]any{"reconnect": slowOnes(t, 49, 1)}})), well(with(t, second, map[string]any{"durations": map[string]any{}})),
+			},
+			verdict: v1alpha1.VerdictPassed,
+			notes:   []string{"p99.reconnect is ", " of 50, over the limit of 100.0 ms, but that few may be slow by chance"},
+		},
+		"as many slow ones as chance does not make": {
+			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Reconnect = &metav1.Duration{Duration: 100 * time.Millisecond} }),
+			ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"durations": map[string]any{"reconnect": slowOnes(t, 42, 8)}})), well(with(t, second, map[string]any{"durations": map[string]any{}})),
+			},
+			verdict: v1alpha1.VerdictFailed,
+			says:    []string{"p99.reconnect: at least "},
 		},
 		"a limit for what was never measured": {
 			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.LateRejoin = &metav1.Duration{Duration: time.Second} }),
@@ -223,19 +326,27 @@ func TestJudge(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Judge(c.run, testID, c.limits, c.ends)
+			got := Judge(c.run, testID, c.limits, c.ends, c.restarted)
 			if got.Verdict != c.verdict {
 				t.Errorf("verdict %s, want %s: %s", got.Verdict, c.verdict, got.Message)
 			}
 			if (got.Message == "") != (c.verdict == v1alpha1.VerdictPassed) {
 				t.Errorf("message: %q", got.Message)
 			}
+			for _, part := range c.notes {
+				if !strings.Contains(got.Note, part) {
+					t.Errorf("the note does not say %q: %q", part, got.Note)
+				}
+			}
+			if got.ClientBound != strings.Contains(got.Message, "client was the bottleneck") || len(c.notes) == 0 && got.Note != "" {
+				t.Errorf("the client was the bottleneck: %v, and the note is %q", got.ClientBound, got.Note)
+			}
 			for _, part := range c.says {
 				if !strings.Contains(got.Message, part) {
 					t.Errorf("the message does not say %q:\n%s", part, got.Message)
 				}
 			}
-			if strings.Contains(got.Message, "..") || strings.Contains(got.Message, "p99.reconnect") {
+			if strings.Contains(got.Message, "..") || name != "as many slow ones as chance does not make" && strings.Contains(got.Message, "p99.reconnect") {
 				t.Errorf("message: %s", got.Message)
 			}
 		})
@@ -252,29 +363,35 @@ func TestMerge(t *testing.T) {
 		reports = append(reports, read)
 	}
 	got := Merge(reports)
-	want := report.Counts{Planned: 61, Connected: 61, Cycles: 303, Recovered: 64, LateNotRecovered: 73, Errors: map[string]int64{}}
+	want := report.Counts{Planned: 61, Connected: 61, Cycles: 290, Recovered: 60, LateNotRecovered: 31, ExpiredNotRecovered: 38, Errors: map[string]int64{}}
 	if diff := cmp.Diff(want, got.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	names := []string{"first_render", "join", "late_rejoin", "reconnect", "rejoin", "stash"}
+	names := []string{"first_render", "first_render_service", "join", "late_rejoin", "reconnect", "reconnect_service", "rejoin", "stash", "stash_service"}
 	if diff := cmp.Diff(names, slices.Sorted(maps.Keys(got.Durations))); diff != "" {
 		t.Errorf("durations (-want +got):\n%s", diff)
 	}
 	// Each runner said what its own p50 was: that of both lies between.
 	render := got.Durations["first_render"]
-	if render.Count != 180 || render.Min != 2.092 || render.Max != 49.767 || math.Abs(render.P50-3.3) > 0.1 {
+	if render.Count != 173 || render.Min != 2.602 || render.Max != 97.364 || math.Abs(render.P50-3.8) > 0.1 {
 		t.Errorf("first_render: %+v", render)
 	}
-	if share, returns := got.Recovered(); share != 1 || returns != 64 {
+	if got.ClientDelay == nil || *got.ClientDelay != 40.006 {
+		t.Errorf("the later of the runners was late by %v ms", got.ClientDelay)
+	}
+	if got.Together < 35*time.Second || got.Together > 36*time.Second {
+		t.Errorf("the runners were at work together for %s", got.Together)
+	}
+	if share, returns := got.Recovered(); share != 1 || returns != 60 {
 		t.Errorf("recovered: %v of %d", share, returns)
 	}
-	if diff := cmp.Diff(Share{No: 620}, got.Failed); diff != "" {
+	if diff := cmp.Diff(Share{No: 592}, got.Failed); diff != "" {
 		t.Errorf("failed (-want +got):\n%s", diff)
 	}
 }
 
 func TestParseRunnerReport(t *testing.T) {
-	for _, message := range []string{"", "level=error msg=broken", `{"version":2`} {
+	for _, message := range []string{"", "level=error msg=broken", `{"version":3`} {
 		if _, err := ParseRunnerReport(message); !errors.Is(err, ErrNoReport) {
 			t.Errorf("%q: %v, want %v", message, err, ErrNoReport)
 		}

@@ -52,6 +52,8 @@ type model struct {
 	surge    Surge
 	paused   string
 	canary   int32
+	// oneByOne: pods are not to come together.
+	oneByOne bool
 	service  service
 	users    []simUser
 	// closed is for how many steps the Service has led to nobody though a pod serves.
@@ -69,7 +71,7 @@ func newModel(t *testing.T, seed uint64, o observer) *model {
 	m := &model{
 		cluster: &cluster{rng: rng, lastAble: map[int32]int{}, touched: map[int32]int{}, withheld: map[int]bool{}}, observer: o, t: t,
 		desired: int32(1 + rng.IntN(4)), surge: []Surge{Auto, Stays, Always, Never}[rng.IntN(4)],
-		canary: int32(max(0, int(seed%5)-2)),
+		canary: int32(max(0, int(seed%5)-2)), oneByOne: seed%3 == 0,
 	}
 	m.kinds = []kind{good}
 	if rng.IntN(5) == 0 {
@@ -99,7 +101,7 @@ func (m *model) record() {
 
 // see is what the operator sees of a StatefulSet, pods and agents' answers of three moments.
 func (m *model) see(sets, pods, answers snapshot) Seen {
-	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused, Apart: m.service.apart}
+	seen := Seen{Desired: m.desired, Surge: m.surge, Paused: m.paused, Apart: m.service.apart, OneByOne: m.oneByOne}
 	if m.withheld[m.template] {
 		seen.Withheld = "withheld"
 	}
@@ -345,13 +347,18 @@ func (m *model) check(seen Seen, plan Plan) {
 		}
 		return
 	}
-	if !seen.Settled && (plan.Mode != seen.Mode && !seen.empty() || plan.Replicas != max(seen.Replicas, seen.Desired)) {
+	m.checkAdded(seen, plan)
+	least := seen.Desired
+	if seen.OneByOne && seen.Replicas > 0 {
+		least = min(seen.Desired, seen.Replicas)
+	}
+	if !seen.Settled && (plan.Mode != seen.Mode && !seen.empty() || plan.Replicas != max(seen.Replicas, least)) {
 		m.failf("not settled, and plan %+v of %+v", plan, seen)
 	}
 	if plan.Start < 0 || plan.Start > 1 || plan.Start > seen.Start && (plan.Replicas != seen.Replicas-1 || m.surge != Stays || seen.Paused != "" && plan.Phase != Moving && plan.Takes != "") {
 		m.failf("ordinals of plan %+v of %+v", plan, seen)
 	}
-	if plan.Replicas < seen.Replicas-1 || plan.Replicas < seen.Desired || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
+	if plan.Replicas < seen.Replicas-1 || plan.Replicas < least || plan.Replicas > max(seen.Replicas, seen.Desired+1) {
 		m.failf("replicas of plan %+v of %+v", plan, seen)
 	}
 	if len(plan.Delete) > 0 && (changes || !seen.Settled || plan.Phase != Moving && (seen.Mode != Replace && !seen.Back || seen.Paused != "")) {
@@ -369,6 +376,24 @@ func (m *model) check(seen Seen, plan Plan) {
 		if deleted && (stays || pod.Terminating || len(plan.Delete) > 1 && pod.Broken == "" || pod.Able && plan.Takes != pod.Name) {
 			m.failf("it deletes %+v with plan %+v of %+v", pod, plan, seen)
 		}
+	}
+}
+
+// checkAdded: where pods must not come together, one is added while all others are there and able.
+func (m *model) checkAdded(seen Seen, plan Plan) {
+	added := plan.Replicas - seen.Replicas
+	if !seen.OneByOne || seen.Replicas == 0 || added <= 0 {
+		return
+	}
+	here, coming := 0, false
+	for _, pod := range seen.Pods {
+		coming = coming || !pod.GivenUp && (!pod.Able || pod.Terminating)
+		if seen.has(pod.Ordinal) {
+			here++
+		}
+	}
+	if added > 1 || coming || here < int(seen.Replicas) {
+		m.failf("pods come together by plan %+v of %+v", plan, seen)
 	}
 }
 
@@ -604,7 +629,11 @@ func (m *model) play() {
 	} else {
 		m.ends(1500)
 	}
-	if writes := m.writes - before; writes > 12 {
+	most := 12
+	if m.oneByOne {
+		most += int(m.desired)
+	}
+	if writes := m.writes - before; writes > most {
 		m.failf("%d writes of the StatefulSet in one rollout", writes)
 	}
 }

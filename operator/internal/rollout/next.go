@@ -18,8 +18,12 @@ func Next(seen Seen) Plan {
 		return emptied(seen)
 	}
 	if !seen.Settled {
+		replicas := max(seen.Replicas, seen.Desired)
+		if seen.OneByOne && seen.Replicas > 0 {
+			replicas = seen.Replicas
+		}
 		plan := Plan{
-			Replicas: max(seen.Replicas, seen.Desired), Start: seen.Start, Mode: seen.Mode, Phase: Pending, Apart: seen.Apart,
+			Replicas: replicas, Start: seen.Start, Mode: seen.Mode, Phase: Pending, Apart: seen.Apart,
 			Waiting: "the StatefulSet controller has not acted yet on the last change",
 		}
 		plan.Surging = plan.Replicas > seen.Desired
@@ -164,11 +168,14 @@ func (f *fleet) plan() Plan {
 func (f *fleet) act() Plan {
 	plan := Plan{Replicas: f.Replicas, Start: f.Start, Mode: f.mode, Phase: f.phase(), Surging: f.surge || f.Replicas > f.Desired}
 	switch {
-	case f.Replicas < f.want:
-		plan.Replicas, plan.Start, plan.Phase = f.want, f.startWithMore(), Scaling
+	case f.Replicas < f.want && f.lacks() == "":
+		plan.Replicas, plan.Start, plan.Phase = f.more(), f.startWithMore(), Scaling
 		if f.surge {
 			plan.Phase = Surging
 		}
+		return plan
+	case f.Replicas < f.want && !f.moving && !f.outdated():
+		plan.Phase, plan.Waiting = Scaling, f.lacks()
 		return plan
 	case f.Replicas > f.want:
 		plan.Phase, plan.Waiting = Scaling, f.keepsLast()
@@ -187,6 +194,22 @@ func (f *fleet) act() Plan {
 	}
 	f.replace(&plan)
 	return plan
+}
+
+// lacks says who has to come or go before a pod may be added; "" when one may.
+func (f *fleet) lacks() string {
+	if !f.OneByOne || f.Replicas == 0 {
+		return ""
+	}
+	return f.onTheWay()
+}
+
+// more is how many pods there are to be next when there are too few.
+func (f *fleet) more() int32 {
+	if f.OneByOne && f.Replicas > 0 {
+		return f.Replicas + 1
+	}
+	return f.want
 }
 
 // replace deletes who is next, or says what keeps it from doing so.
@@ -225,10 +248,7 @@ func (f *fleet) hopeless() string {
 
 // replaceAble lets the highest able pod go that has to, or says why not.
 func (f *fleet) replaceAble(plan *Plan) {
-	plan.Waiting = f.unrest()
-	if starting, found := f.find(func(p Pod) bool { return !p.able() && !p.GivenUp }); found && plan.Waiting == "" {
-		plan.Waiting = starting.why()
-	}
+	plan.Waiting = f.onTheWay()
 	if plan.Waiting != "" {
 		plan.Phase = f.waitingPhase()
 		return
@@ -250,6 +270,17 @@ func (f *fleet) replaceAble(plan *Plan) {
 	default:
 		plan.Delete, plan.Takes = []string{next.Name}, next.Name
 	}
+}
+
+// onTheWay says who is on the way out or in, whatever template it has. Those that nobody waits for are not.
+func (f *fleet) onTheWay() string {
+	if unrest := f.unrest(); unrest != "" {
+		return unrest
+	}
+	if starting, found := f.find(func(p Pod) bool { return !p.able() && !p.GivenUp }); found {
+		return starting.why()
+	}
+	return ""
 }
 
 // unrest says who keeps all others from going: one who is on the way out or in. Those that nobody waits for do not.

@@ -62,6 +62,39 @@ func TestNext(t *testing.T) {
 			Seen{Exists: true, Desired: 5, Replicas: 3, Pods: fleetOf(old, old, old)},
 			Plan{Replicas: 5, Phase: Pending, Waiting: "the StatefulSet controller has not acted yet on the last change"},
 		},
+		"GrowsOneByOne": {
+			with(settled(6, 3, Replace, fleetOf(old, updated, updated)), oneByOne), Plan{Replicas: 4, Mode: Replace, Phase: Scaling},
+		},
+		"GrowsOneByOneBesideTheAdditionalOne": {
+			with(settled(6, 4, Replace, fleetOf(old, old, old, updated)), oneByOne, func(s *Seen) { s.Surge = Stays }),
+			Plan{Replicas: 5, Mode: Replace, Phase: Surging, Surging: true},
+		},
+		"GrowsOneByOneNotPastOneThatStarts": {
+			with(settled(6, 3, Replace, fleetOf(old, old, starting)), oneByOne), waits(3, Replace, Rolling, "shop-2 is starting", false),
+		},
+		"GrowsOneByOneNotPastAnOldOneThatStarts": {
+			with(settled(6, 3, Replace, fleetOf(old, oldStarting, updated)), oneByOne), waits(3, Replace, Rolling, "shop-1 is starting", false),
+		},
+		"GrowsOneByOneNotPastOneThatIsNotThere": {
+			with(settled(6, 3, Replace, fleetOf(old, old)), oneByOne), waits(3, Replace, Rolling, "the pod of ordinal 2 does not exist yet", false),
+		},
+		"GrowsOneByOneAfterTheRollout": {
+			with(settled(6, 3, Hold, fleetOf(updated, updated, starting)), oneByOne), waits(3, Hold, Scaling, "shop-2 is starting", false),
+		},
+		"GrowsOneByOneAndABrokenOneGoes": {
+			with(settled(6, 3, Replace, fleetOf(old, oldBroken, updated)), oneByOne),
+			Plan{Replicas: 3, Mode: Replace, Phase: Rolling, Delete: []string{"shop-1"}},
+		},
+		"GrowsOneByOneWithoutOneThatNobodyWaitsFor": {
+			with(settled(6, 3, Hold, fleetOf(updated, updated, newGivenUp)), oneByOne), Plan{Replicas: 4, Phase: Scaling},
+		},
+		"GrowsOneByOneUnsettled": {
+			Seen{Exists: true, Desired: 5, Replicas: 3, OneByOne: true, Pods: fleetOf(old, old, old)},
+			Plan{Replicas: 3, Phase: Pending, Waiting: "the StatefulSet controller has not acted yet on the last change"},
+		},
+		"FromZeroAtOnce": {
+			Seen{Exists: true, Settled: true, Desired: 3, OneByOne: true}, Plan{Replicas: 3, Mode: Replace, Phase: Scaling},
+		},
 		"MovesTheHighest":             {moving(3, 3, Auto, fleetOf(moves, moves, updated)), Plan{Replicas: 3, Delete: []string{"shop-1"}, Takes: "shop-1", Phase: Moving}},
 		"MovesOneAtATime":             {moving(3, 3, Auto, fleetOf(moves, movesStopping, updated)), Plan{Replicas: 3, Phase: Moving, Waiting: "shop-1 is stopping"}},
 		"MovesWhenTheOthersAreAble":   {moving(3, 3, Auto, fleetOf(moves, updated, starting)), Plan{Replicas: 3, Phase: Moving, Waiting: "shop-2 is starting"}},
@@ -339,8 +372,9 @@ func with(seen Seen, changes ...func(*Seen)) Seen {
 	return seen
 }
 
-func back(s *Seen)   { s.Back = true }
-func paused(s *Seen) { s.Paused = "paused by the user" }
+func back(s *Seen)     { s.Back = true }
+func paused(s *Seen)   { s.Paused = "paused by the user" }
+func oneByOne(s *Seen) { s.OneByOne = true }
 
 func onTrial(pods int32) func(*Seen) {
 	return func(s *Seen) { s.Canary, s.Trial = pods, "on trial" }

@@ -109,6 +109,9 @@ type Seen struct {
 	// Current: the wanted template is the one that the whole fleet was last rolled out to, so that Hold brings it back.
 	Current bool
 	Surge   Surge
+	// OneByOne: a pod is added only while every other one is able, unless there is none: of two that boot at the same moment, each
+	// might find the other alone.
+	OneByOne bool
 	// Refused: one of the pods that should be there is not made, as when a quota forbids it.
 	Refused bool
 	// Paused says why no pod may be replaced for its template now, "" when it may. Scaling goes on, and so does moving.

@@ -22,8 +22,10 @@ import (
 const (
 	// Name of every LiveStashCluster under test: each has a namespace of its own.
 	Name = "shop"
+	// Component is the label app.kubernetes.io/component of a fleet's pods.
+	Component = "fleet"
 	// Selector selects the pods of the fleet.
-	Selector = "livestash.dev/cluster=" + Name + ",app.kubernetes.io/component=fleet"
+	Selector = "livestash.dev/cluster=" + Name + ",app.kubernetes.io/component=" + Component
 	// AppContainer is the application's container.
 	AppContainer = "app"
 	// Beam is the name of the process in it.

@@ -57,6 +57,12 @@ func UninstallOperator(ctx context.Context) error {
 	return err
 }
 
+// OperatorReady waits until the operator is.
+func (c *Cluster) OperatorReady(ctx context.Context) error {
+	_, err := c.Kubectl(ctx, "", "--namespace", operatorNamespace, "rollout", "status", "deployment", "--selector", operatorPods, "--timeout=2m")
+	return err
+}
+
 // DeleteOperator deletes the operator's pod as a user does.
 func (c *Cluster) DeleteOperator(ctx context.Context, flags ...string) error {
 	args := []string{"--namespace", operatorNamespace, "delete", "pod", "--selector", operatorPods}

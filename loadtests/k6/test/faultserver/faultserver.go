@@ -39,6 +39,8 @@ const (
 	Stale Fault = "stale"
 	// Restart closes each socket with 1012 right after a stash was answered.
 	Restart Fault = "restart"
+	// DropIdle ends every second socket a moment after its stash was answered, while nobody waits for anything.
+	DropIdle Fault = "drop-idle"
 	// Crash answers each stash with phx_error.
 	Crash Fault = "crash"
 	// Garbage answers joins with text that is not JSON.
@@ -79,6 +81,9 @@ type Server struct {
 	// TTL is how long stashes live; 0 for ever. It is set before the first user comes.
 	TTL time.Duration
 
+	// awake is held to answer, and by Freeze so that nobody can.
+	awake sync.RWMutex
+
 	mu     sync.Mutex
 	store  map[string]stashed
 	spared map[string]int
@@ -89,6 +94,8 @@ type Server struct {
 	Refused atomic.Int64
 	// Disturbed counts reconnects of spared users that found nothing.
 	Disturbed atomic.Int64
+	// dropped counts the sockets of DropIdle, of which it spares every second one.
+	dropped atomic.Int64
 	// Stayed counts recoveries at the address where the stash was made: a client that does not go round.
 	Stayed atomic.Int64
 }
@@ -129,6 +136,19 @@ func (s *Server) Close() error {
 	return s.http.Close()
 }
 
+// Freeze answers nothing for a while, as a node without CPU time, and then everything that was asked meanwhile.
+func (s *Server) Freeze(d time.Duration) {
+	s.awake.Lock()
+	defer s.awake.Unlock()
+	time.Sleep(d)
+}
+
+// whenAwake waits until the server is not frozen.
+func (s *Server) whenAwake() {
+	s.awake.RLock()
+	defer s.awake.RUnlock()
+}
+
 // Spared returns how often each of the spared users has stashed.
 func (s *Server) Spared() []int {
 	s.mu.Lock()
@@ -158,6 +178,7 @@ func (s *Server) faultFor(user string) Fault {
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	s.whenAwake()
 	if status, found := statuses[s.fault]; found {
 		http.Error(w, "no", status)
 		return
@@ -182,6 +203,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
+	s.whenAwake()
 	fault := s.faultFor(cookie(r))
 	switch fault {
 	case SilentUpgrade:
@@ -209,6 +231,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return
 		}
+		s.whenAwake()
 		if err := v.handle(text); err != nil {
 			return
 		}
@@ -330,6 +353,12 @@ func (v *view) stash(frame [5]json.RawMessage) error {
 		return err
 	}
 	switch v.fault {
+	case DropIdle:
+		if v.dropped.Add(1)%2 == 0 {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond) // the answer is there before
+		return errEnd
 	case Restart:
 		if err := v.closeWith(1012, "service restart"); err != nil {
 			return err

@@ -46,7 +46,7 @@ var means = map[string]string{
 	v1alpha1.ConditionRolloutSafe:        "The next rollout loses stashes.",
 	v1alpha1.ConditionStashesFit:         "A stash is too large for a browser to bring back.",
 	v1alpha1.ConditionShadowsCurrent:     "If a pod is killed, stashes are lost that other pods should have copies of.",
-	v1alpha1.ConditionPlaced:             "A pod is on a machine that is to be emptied.",
+	v1alpha1.ConditionPlaced:             "A pod is on a machine that is to be emptied, or a machine has more than its share of them.",
 	v1alpha1.ConditionProgressing:        "Pods are being made, replaced or removed.",
 	v1alpha1.ConditionUpToDate:           "The pods are as another version of the operator made them.",
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
@@ -82,7 +83,7 @@ func TestEditedConfigMaps(t *testing.T) {
 		next := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
 		got, err := next.recordingOf(t.Context(), &pass{benchmark: b, row: row})
 		suite.Must(t, err)
-		got.recorder.Add(time.Now(), 1, map[string]agentclient.Metrics{"edited-0": {Processes: 1}})
+		got.recorder.Add(1, map[string]loadtest.Answer{"edited-0": {At: time.Now(), Metrics: agentclient.Metrics{Processes: 1}}})
 		if points := got.recorder.Series()[report.SeriesProcesses].Points; len(points) != 1 {
 			t.Errorf("after %s the points are %v", recorder, points)
 		}

@@ -56,7 +56,11 @@ func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
-	return r.end(ctx, p, loadtest.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen)))
+	restarted, err := r.restarts(ctx, p)
+	if err != nil {
+		return err
+	}
+	return r.end(ctx, p, loadtest.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen), restarted))
 }
 
 // endedBadly is whether a runner is over and its part of the run is not measured.
@@ -94,8 +98,11 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 		if share, returns := result.Recovered(); returns > 0 {
 			row.Recovered = strconv.FormatFloat(share, 'f', 4, 64)
 		}
-		if reconnect := result.Durations["reconnect"]; reconnect.Count > 0 {
-			row.ReconnectP95 = &metav1.Duration{Duration: time.Duration(reconnect.P95 * float64(time.Millisecond)).Round(100 * time.Microsecond)}
+		if reconnect := result.Durations["reconnect"]; reconnect.Count > 0 && !judged.ClientBound {
+			row.ReconnectP95 = millis(reconnect.P95)
+		}
+		if result.ClientDelay != nil {
+			row.ClientDelay = millis(*result.ClientDelay)
 		}
 	}
 	if err := r.reportRun(ctx, p, judged); err != nil {
@@ -106,6 +113,11 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	r.tellVerdict(p.benchmark, row)
 	p.DueIn(0)
 	return p.wait("%s is over: %s", row.Name, row.Verdict)
+}
+
+// millis is a time of so many ms, as exact as people read it.
+func millis(ms float64) *metav1.Duration {
+	return &metav1.Duration{Duration: time.Duration(ms * float64(time.Millisecond)).Round(100 * time.Microsecond)}
 }
 
 // giveUp ends all runs at once, before anything was started.

@@ -130,9 +130,10 @@ func endPod(t *testing.T, pod *corev1.Pod, exitCode int32, message string) {
 
 // reportOf is what a runner says when all went well.
 func reportOf(b *v1alpha1.LiveStashBenchmark, number, recovered, lost int) string {
-	return fmt.Sprintf(`{"version": 2, "testid": %q, "adapter": "ets", "runner": %d, "runners": 2, "users": 40, "duration_s": 30, "ran_s": 30.1,
+	return fmt.Sprintf(`{"version": 3, "testid": %q, "scenario": "reconnect", "adapter": "ets", "runner": %d, "runners": 2, "users": 40,
+		"ttl_s": 10, "duration_s": 30, "ran_s": 30.1, "started_at": "2026-07-01T12:00:00.000Z", "ended_at": "2026-07-01T12:00:30.100Z",
 		"completed": true, "failed_thresholds": [], "problem": null, "planned": 20, "connected": 20, "cycles": 100,
-		"recovered": {"yes": %d, "no": %d}, "late": {"yes": 0, "no": 0}, "failed": {"yes": 0, "no": 300},
+		"recovered": {"yes": %d, "no": %d}, "late": {"yes": 0, "no": 0}, "expired": {"yes": 0, "no": 0}, "dropped": 0, "client_delay": {"count": 900, "p99": 2.5}, "failed": {"yes": 0, "no": 300},
 		"not_found": %d, "wrong_count": 0, "unfinished": 0, "connect_failed": 0, "error": 0, "errors": {}, "durations": {}}`,
 		b.Status.Runs[0].Runner, number, recovered, lost, lost)
 }
@@ -162,6 +163,17 @@ func TestTestRunsThatGoWrong(t *testing.T) {
 			},
 			verdict: v1alpha1.VerdictFailed,
 			says:    "minRecovered: 75 % of 160 returns",
+		},
+		"k6 was starved": {
+			happens: func(t *testing.T, b *v1alpha1.LiveStashBenchmark, run *unstructured.Unstructured) {
+				for i := range 2 {
+					starved := strings.Replace(reportOf(b, i, 60, 20), `"p99": 2.5`, `"p99": 2500`, i)
+					endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 99, starved)
+				}
+				stage(t, run, "finished")
+			},
+			verdict: v1alpha1.VerdictErrored,
+			says:    "The client was the bottleneck",
 		},
 		"the script has a syntax error": {
 			happens: func(t *testing.T, b *v1alpha1.LiveStashBenchmark, run *unstructured.Unstructured) {
@@ -234,6 +246,9 @@ func TestTestRunsThatGoWrong(t *testing.T) {
 			written := savedReport(t, b)
 			if len(written.Runs) != 1 || string(written.Runs[0].Verdict) != string(c.verdict) || written.FinishedAt.IsZero() {
 				t.Errorf("the report says %+v", written)
+			}
+			if bound := strings.Contains(c.says, "bottleneck"); bound != written.Runs[0].ClientBound || bound && (row.ClientDelay == nil || row.ClientDelay.Duration != 2500*time.Millisecond) {
+				t.Errorf("the client's delay is %v, and the report says that it was the bottleneck: %v", row.ClientDelay, written.Runs[0].ClientBound)
 			}
 			if err := api.Get(t.Context(), client.ObjectKey{Namespace: b.Namespace, Name: row.Runner}, testRun(metav1.ObjectMeta{})); !apierrors.IsNotFound(err) {
 				t.Errorf("the TestRun is still there: %v", err)

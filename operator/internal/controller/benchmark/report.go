@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 		entry.Replicas = int(p.cluster.DesiredReplicas())
 	}
 	if judged.Result != nil {
-		entry.Counts, entry.Durations = &judged.Result.Counts, judged.Result.Durations
+		entry.Counts, entry.Durations, entry.ClientDelay = &judged.Result.Counts, judged.Result.Durations, judged.Result.ClientDelay
 	}
 	recorder, note, err := r.samplesOf(ctx, p)
 	if err != nil {
@@ -44,8 +45,9 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	if recorder != nil {
 		entry.Samples = recorder.Series()
 	}
+	entry.ClientBound = judged.ClientBound
 	if entry.Message == "" {
-		entry.Message = note
+		entry.Message = strings.TrimSpace(judged.Note + " " + note)
 	}
 	r.describe(ctx, &so, p)
 	place := slices.IndexFunc(so.Runs, func(other report.Run) bool { return other.Name == entry.Name })
@@ -156,7 +158,13 @@ func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
 }
 
 func thresholdsOf(limits v1alpha1.BenchmarkThresholds) map[string]string {
-	told := map[string]string{"maxWrong": strconv.FormatInt(ptr.Deref(limits.MaxWrong, 0), 10)}
+	told := map[string]string{
+		"maxWrong":    strconv.FormatInt(ptr.Deref(limits.MaxWrong, 0), 10),
+		"maxRestarts": strconv.Itoa(int(ptr.Deref(limits.MaxRestarts, 0))),
+	}
+	if limits.MaxClientDelay != nil {
+		told["maxClientDelay"] = limits.MaxClientDelay.Duration.String()
+	}
 	for name, limit := range map[string]string{"minRecovered": limits.MinRecovered, "maxFailed": limits.MaxFailed} {
 		if limit != "" {
 			told[name] = limit

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -44,11 +43,10 @@ type recording struct {
 
 // round is one question to each agent of a fleet, outside of the reconcile worker.
 type round struct {
-	// at is when it began, pods how many pods the fleet was to have.
-	at   time.Time
+	// pods is how many pods the fleet was to have.
 	pods int
 	// said gets the answers, by pod, when the round is over. It has room for them.
-	said chan map[string]agentclient.Metrics
+	said chan map[string]loadtest.Answer
 }
 
 // collect adds what the last round has brought, if it is over.
@@ -58,7 +56,7 @@ func (r *recording) collect() {
 	}
 	select {
 	case said := <-r.asking.said:
-		r.recorder.Add(r.asking.at, r.asking.pods, said)
+		r.recorder.Add(r.asking.pods, said)
 		r.asking = nil
 	default:
 	}
@@ -109,7 +107,7 @@ func (r *Reconciler) sample(ctx context.Context, p *pass) error {
 	p.DueIn(sampleInterval)
 	running.lastAt = now
 	if running.asking == nil {
-		running.asking, err = r.askAgents(ctx, p.cluster, now)
+		running.asking, err = r.askAgents(ctx, p.cluster)
 	}
 	if err != nil {
 		return err
@@ -159,12 +157,12 @@ func samplesName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-samp
 
 // askAgents begins to ask the agents of all pods that run, at the same time as far as there is room. Those that do not answer are
 // left out.
-func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster, now time.Time) (*round, error) {
+func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster) (*round, error) {
 	addresses, err := r.addresses(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	begun := &round{at: now, pods: int(c.DesiredReplicas()), said: make(chan map[string]agentclient.Metrics, 1)}
+	begun := &round{pods: int(c.DesiredReplicas()), said: make(chan map[string]loadtest.Answer, 1)}
 	go func() {
 		// It outlives the pass.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTime)
@@ -199,8 +197,8 @@ func (r *Reconciler) addresses(ctx context.Context, c *v1alpha1.LiveStashCluster
 }
 
 // answers are those of the agents at the addresses, by pod.
-func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, port int32) map[string]agentclient.Metrics {
-	said := map[string]agentclient.Metrics{}
+func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, port int32) map[string]loadtest.Answer {
+	said := map[string]loadtest.Answer{}
 	var mutex sync.Mutex
 	var asked sync.WaitGroup
 	for pod, address := range addresses {
@@ -209,9 +207,10 @@ func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, p
 			if err != nil {
 				return
 			}
+			answer := loadtest.Answer{At: r.Clock.Now(), Metrics: metrics}
 			mutex.Lock()
 			defer mutex.Unlock()
-			said[pod] = metrics
+			said[pod] = answer
 		})
 	}
 	asked.Wait()

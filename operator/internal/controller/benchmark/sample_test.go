@@ -30,7 +30,8 @@ func TestSamplesOutliveTheOperator(t *testing.T) {
 	began := time.Now().Add(-time.Minute)
 	before := &recording{test: "bench-01-ets-a", recorder: loadtest.NewRecorder(began)}
 	for i := range 3 {
-		before.recorder.Add(began.Add(time.Duration(i)*sampleInterval), 1, map[string]agentclient.Metrics{"pod": {Processes: float64(100 + i)}})
+		at := began.Add(time.Duration(i) * sampleInterval)
+		before.recorder.Add(1, map[string]loadtest.Answer{"pod": {At: at, Metrics: agentclient.Metrics{Processes: float64(100 + i)}}})
 	}
 	one := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
 	suite.Must(t, one.keepSamples(t.Context(), b, before))
@@ -153,12 +154,12 @@ func TestOnlyTheFleetsPodsAreAsked(t *testing.T) {
 	fleetPod(t, foreign, "intruder", "10.0.0.2")
 
 	r := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}, Agents: idleAgents{}}
-	asked := func() map[string]agentclient.Metrics {
-		begun, err := r.askAgents(t.Context(), cluster, time.Now())
+	asked := func() map[string]loadtest.Answer {
+		begun, err := r.askAgents(t.Context(), cluster)
 		suite.Must(t, err)
 		return <-begun.said
 	}
-	if said := asked(); len(said) != 1 || said["shop-0"].Processes == 0 {
+	if said := asked(); len(said) != 1 || said["shop-0"].Metrics.Processes == 0 {
 		t.Errorf("asked were %v", said)
 	}
 	cluster.UID = "another"

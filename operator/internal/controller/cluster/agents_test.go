@@ -288,6 +288,39 @@ func TestWhatAgentsSayReachesTheStatus(t *testing.T) {
 	eventSays(t, cluster.Namespace, v1alpha1.ReasonStashesLost, "the LiveStashCluster was deleted: the 10 stashes")
 }
 
+// TestAFleetsTroubleIsTold: by events when it first serves, when nodes miss each other or the store is away, and when that is over.
+func TestAFleetsTroubleIsTold(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](2) })
+	pods := []*corev1.Pod{fleetPod(t, cluster, 0, "a"), fleetPod(t, cluster, 1, "a")}
+	for _, pod := range pods {
+		serves(t, pod, wellAmong(2, pod.Name))
+	}
+	acted(t, cluster, "a", "a")
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonAllReady, "the fleet serves: 2 of 2 pods ready")
+	condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonComplete)
+
+	says := func(change func(*agentclient.Status)) {
+		status := wellAmong(2, pods[0].Name)
+		change(&status)
+		agents.say(pods[0].Status.PodIP, status)
+	}
+	says(func(status *agentclient.Status) {
+		status.Peers = agentclient.Peers{Expected: 1, Missing: 1, MissingNodes: []string{nodeName("shop-1")}}
+	})
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonNodesMissing, "shop-0 misses")
+	says(func(*agentclient.Status) {})
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonAllConnected, "each of 2 nodes sees every other")
+	says(func(status *agentclient.Status) { status.Store = agentclient.Store{Reason: "The table is gone."} })
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonStoreNotReady, "shop-0: The table is gone.")
+	says(func(*agentclient.Status) {})
+	eventSays(t, cluster.Namespace, v1alpha1.ReasonStoreAnswers, "the store of adapter ETS answers")
+
+	suite.Must(t, get(t, cluster))
+	if cluster.Status.PodsReady != "2/2" {
+		t.Errorf("status.podsReady is %q", cluster.Status.PodsReady)
+	}
+}
+
 func eventSays(t *testing.T, namespace, reason, says string) {
 	t.Helper()
 	suite.Eventually(t, func() error {

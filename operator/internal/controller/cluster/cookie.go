@@ -86,7 +86,7 @@ func (p *pass) rotates() bool {
 }
 
 // changesCookie is whether a rotation begins or is not over. Two pods that boot at the same time would find each other before their agents do,
-// and nobody else: so no pod is added until then.
+// and nobody else: so until then pods are added one by one.
 func (p *pass) changesCookie() bool {
 	has, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
 	return p.inputs.PreviousCookie != nil && has != nil && (p.rotates() || *has != fleet.CookieRef(p.cluster))

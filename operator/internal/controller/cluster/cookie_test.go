@@ -152,12 +152,6 @@ func TestCookieRotates(t *testing.T) {
 		}
 		return nil
 	})
-	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](3) })
-	reconciled(t, cluster)
-	if got := *fleetSet(t, cluster).Spec.Replicas; got != 2 {
-		t.Errorf("there are to be %d pods in mid-rotation", got)
-	}
-	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](2) })
 	// Two at once would leave pods that know nothing of each other's.
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](3) })
 	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
@@ -189,17 +183,47 @@ func TestCookieRotates(t *testing.T) {
 	if got := cookies(t, cluster); got != "shop-cookie-3/cookie after shop-cookie-2/cookie" {
 		t.Errorf("the template has changed for that, and pods with it: %s", got)
 	}
-	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](3) })
-	later(t, cluster, 2*time.Minute)
-	suite.Eventually(t, func() error {
-		if got := *fleetSet(t, cluster).Spec.Replicas; got != 3 {
-			return fmt.Errorf("there are to be %d pods after a rotation", got)
-		}
-		return nil
-	})
 	first, third := secretNamed(t, cluster, "shop-secrets"), secretNamed(t, cluster, "shop-cookie-3")
 	if len(third.Data["cookie"]) < 32 || cmp.Equal(first.Data["cookie"], third.Data["cookie"]) {
 		t.Error("the cookies are the same, or too short")
+	}
+}
+
+// Of two pods that boot at the same moment with the new cookie, each might find the other alone.
+func TestFleetGrowsOneByOneWhileItsCookieChanges(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 3, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Adapter, spec.Rollout.Surge = v1alpha1.AdapterMnesia, v1alpha1.SurgeStays
+	})
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Clustering.CookieGeneration, spec.Replicas = ptr.To[int32](2), ptr.To[int32](6)
+	})
+	becomes(t, cluster, "shop-cookie-2/cookie after shop-secrets/cookie")
+	// The additional pod of the rollout, which stays by default, is one of those that are added.
+	for ordinal := len(pods); ordinal < 7; ordinal++ {
+		suite.Eventually(t, func() error {
+			acted(t, cluster, "a", "b")
+			if got := *fleetSet(t, cluster).Spec.Replicas; got != int32(ordinal+1) {
+				return fmt.Errorf("there are to be %d pods, want %d", got, ordinal+1)
+			}
+			return nil
+		})
+		acted(t, cluster, "a", "b")
+		looks(t, cluster, fmt.Sprintf("while pod %d does not exist", ordinal))
+		pod := fleetPod(t, cluster, ordinal, "b")
+		looks(t, cluster, fmt.Sprintf("while pod %d boots", ordinal))
+		if cookie, previous := fleet.CookiesOf(&pod.Spec); cookie.Name != "shop-cookie-2" || previous == nil || previous.Name != "shop-secrets" {
+			t.Errorf("pod %d has the cookie of %v and knows that of %v", ordinal, cookie, previous)
+		}
+		pods = append(pods, pod)
+		for _, each := range pods {
+			suite.Must(t, get(t, each))
+			serves(t, each, wellAmong(len(pods), each.Name))
+		}
+	}
+	acted(t, cluster, "a", "b")
+	stops(t, cluster, "shop-2")
+	if got := *fleetSet(t, cluster).Spec.Replicas; got != 7 {
+		t.Errorf("there are to be %d pods while those of before are replaced", got)
 	}
 }
 

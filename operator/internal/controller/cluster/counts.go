@@ -72,7 +72,7 @@ func withoutDetails(status v1alpha1.LiveStashClusterStatus) v1alpha1.LiveStashCl
 	plain := *status.DeepCopy()
 	withoutReturns(plain.Rollouts)
 	plain.Stashes, plain.Pods, plain.Revision, plain.LargestStash = 0, nil, "", lastingStash(status.LargestStash)
-	plain.Replicas, plain.ReadyReplicas, plain.UpdatedReplicas = 0, 0, 0
+	plain.Replicas, plain.ReadyReplicas, plain.UpdatedReplicas, plain.PodsReady = 0, 0, 0, ""
 	for i := range plain.Conditions {
 		condition := &plain.Conditions[i]
 		condition.Message = ""

@@ -29,7 +29,11 @@ func (r *Reconciler) tellTransitions(before, c *v1alpha1.LiveStashCluster) {
 		if was.Status == now.Status && was.Reason == now.Reason {
 			continue
 		}
-		if told := transition(*was, now); told.reason != "" {
+		told := transition(*was, now)
+		if comesAndGoes(now.Type) && !replaces(before) && !replaces(c) {
+			told = comesOrGoes(*was, now)
+		}
+		if told.reason != "" {
 			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", shortened(told.message, mostNote))
 		}
 	}
@@ -59,16 +63,43 @@ func transition(was, now metav1.Condition) news {
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
 		}
 	case v1alpha1.ConditionPlaced:
-		if now.Reason == v1alpha1.ReasonLeavingNode {
+		if now.Reason != v1alpha1.ReasonNoOtherNode {
 			return news{corev1.EventTypeNormal, now.Reason, now.Message}
 		}
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
 	case v1alpha1.ConditionUpToDate:
 		return upgradeTransition(now)
 	case v1alpha1.ConditionAvailable:
-		if was.Status == metav1.ConditionTrue && now.Reason == v1alpha1.ReasonTooFewReady {
+		switch {
+		case was.Status == metav1.ConditionTrue && now.Reason == v1alpha1.ReasonTooFewReady:
 			return news{corev1.EventTypeWarning, now.Reason, now.Message}
+		case was.Status != metav1.ConditionTrue && now.Status == metav1.ConditionTrue:
+			return news{corev1.EventTypeNormal, now.Reason, "the fleet serves: " + now.Message}
 		}
+	}
+	return news{}
+}
+
+// comesAndGoes: the condition is False whenever a pod starts.
+func comesAndGoes(condition string) bool {
+	return condition == v1alpha1.ConditionClustered || condition == v1alpha1.ConditionStoreReady
+}
+
+// replaces: pods are being made, replaced or removed as somebody wants it, so that some are missing.
+func replaces(c *v1alpha1.LiveStashCluster) bool {
+	progressing := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionProgressing)
+	return progressing != nil && slices.Contains([]string{
+		v1alpha1.ReasonRollingOut, v1alpha1.ReasonScaling, v1alpha1.ReasonSurging, v1alpha1.ReasonLeavingNode, v1alpha1.ReasonCanaryRunning,
+		v1alpha1.ReasonStoreChanging,
+	}, progressing.Reason)
+}
+
+func comesOrGoes(was, now metav1.Condition) news {
+	switch {
+	case was.Status == metav1.ConditionTrue && now.Status == metav1.ConditionFalse:
+		return news{corev1.EventTypeWarning, now.Reason, now.Message}
+	case was.Status == metav1.ConditionFalse && now.Status == metav1.ConditionTrue:
+		return news{corev1.EventTypeNormal, now.Reason, now.Message}
 	}
 	return news{}
 }

@@ -4,7 +4,70 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
+
+// TestTransitions: what is told of a condition that changes while Progressing has the reasons before and after.
+func TestTransitions(t *testing.T) {
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	complete, rolling := v1alpha1.ReasonComplete, v1alpha1.ReasonRollingOut
+	waiting := v1alpha1.ReasonWaitingForPods
+	type states struct{ was, now metav1.ConditionStatus }
+	cases := map[string]struct {
+		condition string
+		states
+		reason        string
+		before, after string
+		want          string
+	}{
+		"first available":                 {"Available", states{no, yes}, "AllReady", waiting, waiting, "Normal AllReady the fleet serves: m"},
+		"available, nothing known before": {"Available", states{"", yes}, "EnoughReady", waiting, waiting, "Normal EnoughReady the fleet serves: m"},
+		"not available yet":               {"Available", states{"", no}, "TooFewReady", waiting, waiting, ""},
+		"no more available":               {"Available", states{yes, no}, "TooFewReady", complete, waiting, "Warning TooFewReady m"},
+		"stopped":                         {"Available", states{yes, no}, "ScaledToZero", complete, complete, ""},
+		"a pod less":                      {"Available", states{yes, yes}, "EnoughReady", complete, complete, ""},
+		"not clustered":                   {"Clustered", states{yes, no}, "NodesMissing", complete, waiting, "Warning NodesMissing m"},
+		"clustered again":                 {"Clustered", states{no, yes}, "AllConnected", waiting, complete, "Normal AllConnected m"},
+		"not clustered yet":               {"Clustered", states{"", no}, "NodesMissing", "", waiting, ""},
+		"a rollout begins":                {"Clustered", states{yes, no}, "NodesMissing", complete, rolling, ""},
+		"a rollout ends":                  {"Clustered", states{no, yes}, "AllConnected", rolling, complete, ""},
+		"in a rollout":                    {"StoreReady", states{yes, no}, "StoreNotReady", rolling, rolling, ""},
+		"the store goes":                  {"StoreReady", states{yes, no}, "StoreNotReady", complete, complete, "Warning StoreNotReady m"},
+		"the store comes back":            {"StoreReady", states{no, yes}, "StoreAnswers", complete, complete, "Normal StoreAnswers m"},
+		"the agent is switched off":       {"StoreReady", states{yes, unknown}, "AgentDisabled", complete, complete, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			fleet := func(progressing string, status metav1.ConditionStatus, reason string) *v1alpha1.LiveStashCluster {
+				told := &v1alpha1.LiveStashCluster{}
+				if progressing != "" {
+					told.Status.Conditions = append(told.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionProgressing, Reason: progressing})
+				}
+				if status != "" {
+					told.Status.Conditions = append(told.Status.Conditions, metav1.Condition{Type: c.condition, Status: status, Reason: reason, Message: "m"})
+				}
+				return told
+			}
+			recorder := events.NewFakeRecorder(10)
+			(&Reconciler{Recorder: recorder}).tellTransitions(fleet(c.before, c.was, "Before"), fleet(c.after, c.now, c.reason))
+			close(recorder.Events)
+			var got []string
+			for event := range recorder.Events {
+				if strings.HasSuffix(event, "m") { // else it is of Progressing
+					got = append(got, event)
+				}
+			}
+			if diff := cmp.Diff(c.want, strings.Join(got, "\n")); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
 
 func TestShortened(t *testing.T) {
 	cases := map[string]struct{ text, want string }{

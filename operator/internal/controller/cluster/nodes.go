@@ -125,6 +125,8 @@ type placement struct {
 	emptied map[string]string
 	// full says why the pods cannot go to another node. Empty: they can.
 	full string
+	// uneven says which node has more of the pods than it must. Empty: they are spread as evenly as the nodes allow.
+	uneven string
 }
 
 // observeNodes looks for pods on nodes that are to be emptied. It asks the cache only.
@@ -145,17 +147,55 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 			seen.emptied[node.Name] = whyEmptied(node)
 		}
 	}
-	if len(seen.emptied) == 0 {
+	fullest, most := seen.fullestNode()
+	if len(seen.emptied) == 0 && most < 2 {
 		return nil
 	}
 	all := &corev1.NodeList{}
 	if err := r.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	if !slices.ContainsFunc(all.Items, func(node corev1.Node) bool { return takes(&node, template) }) {
+	if len(template.TopologySpreadConstraints) > 0 {
+		seen.uneven = seen.notSpread(fullest, most, all.Items)
+	}
+	if len(seen.emptied) > 0 && !slices.ContainsFunc(all.Items, func(node corev1.Node) bool { return takes(&node, template) }) {
 		seen.full = "no other node is ready, not cordoned, and one that the pod's node selector, affinity and tolerations let it run on: add such a node, or uncordon one"
 	}
 	return nil
+}
+
+// onNode is how many of the fleet's pods are on a node.
+func (o *observation) onNode(name string) (n int) {
+	for i := range o.members {
+		if o.members[i].Spec.NodeName == name {
+			n++
+		}
+	}
+	return n
+}
+
+// fullestNode is the one with the most pods, by name where there are several.
+func (o *observation) fullestNode() (name string, pods int) {
+	for i := range o.members {
+		node := o.members[i].Spec.NodeName
+		if n := o.onNode(node); node != "" && (n > pods || n == pods && node < name) {
+			name, pods = node, n
+		}
+	}
+	return name, pods
+}
+
+// notSpread is what is wrong when the fullest node has two pods more than another one that would take some. Kubernetes looks at the spread
+// when it places a pod, and never again.
+func (o *observation) notSpread(fullest string, most int, nodes []corev1.Node) string {
+	for i := range nodes {
+		node := &nodes[i]
+		if n := o.onNode(node.Name); n+1 < most && takes(node, &o.statefulSet.Spec.Template.Spec) {
+			return fmt.Sprintf("%d of %d pods are on %s and %d on %s, so that one lost machine takes more of them than it must: "+
+				"a rollout spreads them, and so does kubectl livestash restart, if %[5]s has room", most, len(o.members), fullest, n, node.Name)
+		}
+	}
+	return ""
 }
 
 // comesBack is whether a pod would, to the node that it has left, and be taken off it again, for ever.
@@ -218,9 +258,15 @@ func (p *pass) moves() bool {
 	return p.plan.Phase == rollout.Moving || p.plan.Phase == rollout.Surging && pod != "" && !outdated
 }
 
-// placed: no pod is on a node that is to be emptied. It has no reason when that is so: nothing is told of it then.
+// placed: no pod is on a node that is to be emptied, and of a fleet at rest no node has more than its share. It has no reason when that
+// is so: nothing is told of it then.
 func placed(p *pass, outcome error) metav1.Condition {
 	pod, why := p.seen.misplaced()
+	if pod == "" && p.seen.uneven != "" && p.seen.settled() && p.plan.Phase == rollout.Complete {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSpread, Message: p.seen.uneven,
+		}
+	}
 	if pod == "" {
 		return metav1.Condition{}
 	}

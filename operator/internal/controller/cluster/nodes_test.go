@@ -125,6 +125,28 @@ func TestTheOnlyPodLeavesACordonedNode(t *testing.T) {
 	placedAgain(t, cluster)
 }
 
+// Kubernetes spreads pods when it places them. When a machine is lost and another takes its place they are not spread any more, and it is
+// said, once the fleet is at rest.
+func TestPodsThatAreNotSpreadAreToldOf(t *testing.T) {
+	node := newNode(t, "spread")
+	cluster, _ := fleetOn(t, 2, node.Name, inPool(t, "spread"))
+	placedAgain(t, cluster)
+	other := newNode(t, "spread")
+	looks(t, cluster, "with a second node")
+	conditionSays(t, cluster, v1alpha1.ConditionPlaced, v1alpha1.ReasonNotSpread, "2 of 2 pods are on "+node.Name+" and 0 on "+other.Name)
+	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllWell)
+
+	later(t, cluster, 0)
+	before := requestsAtRest(t)
+	looks(t, cluster, "with pods that are not spread")
+	if asked := requests.Load() - before; asked > 0 {
+		t.Errorf("%d requests", asked)
+	}
+	cordon(t, other, true)
+	looks(t, cluster, "when nothing better is to be had")
+	placedAgain(t, cluster)
+}
+
 // Without another node that would take them, pods stay where they are, and it is said. One is enough.
 func TestPodsStayWithoutAnotherNode(t *testing.T) {
 	node, other := newNode(t, "stays"), newNode(t, "stays")

@@ -63,16 +63,13 @@ func (p *pass) desired() int32 {
 	if p.storeChanging() && p.before.withholds() == "" {
 		return 0
 	}
-	if has := p.seen.replicas(); has > 0 && p.changesCookie() {
-		return min(has, p.cluster.DesiredReplicas())
-	}
 	return p.cluster.DesiredReplicas()
 }
 
 // rollout is what the engine is told of what was seen.
 func (p *pass) rollout(seen *observation) rollout.Seen {
 	told := seen.rollout(p.cluster, p.desired())
-	told.Withheld = p.before.withholds()
+	told.Withheld, told.OneByOne = p.before.withholds(), p.changesCookie()
 	return told
 }
 

@@ -59,6 +59,7 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	// An autoscaler must not see the pod that is there for a rollout only.
 	desired := c.DesiredReplicas()
 	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = min(set.Replicas, desired), min(set.ReadyReplicas, desired), min(set.UpdatedReplicas, desired)
+	status.PodsReady = fmt.Sprintf("%d/%d", status.ReadyReplicas, desired)
 	status.LargestStash = largestStash(c, &p.seen, p.drained)
 	if p.seen.heard() || len(status.Pods) == 0 {
 		status.Pods, status.Stashes = podStatuses(c, &p.seen)

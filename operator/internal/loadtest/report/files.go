@@ -19,7 +19,7 @@ const (
 // MaxBytes is what all files of a report may take together. A ConfigMap holds 1 MiB, its metadata included.
 const MaxBytes = 900 << 10
 
-// pointDigits is the precision of points in the JSON: more than a pixel shows, less than sixteen digits take.
+// pointDigits is the precision of points and quantiles in the JSON: more than a pixel shows, less than sixteen digits take.
 const pointDigits = 4
 
 // thinnedNote begins the sentence that says that points were left out.
@@ -63,6 +63,7 @@ func render(r Report) (map[string]string, int, error) {
 func thinned(r Report, n int) Report {
 	r.Runs = slices.Clone(r.Runs)
 	for i, run := range r.Runs {
+		r.Runs[i].Durations = roundedAll(run.Durations)
 		if run.Samples == nil {
 			continue
 		}
@@ -106,6 +107,21 @@ func Thin(points [][2]float64, n int) [][2]float64 {
 		kept = append(kept, highest)
 	}
 	return append(kept, points[len(points)-1])
+}
+
+// roundedAll is a copy with quantiles and bounds rounded: what they are known to be is less than that.
+func roundedAll(durations map[string]Duration) map[string]Duration {
+	if durations == nil {
+		return nil
+	}
+	all := make(map[string]Duration, len(durations))
+	for name, d := range durations {
+		for _, figure := range []*float64{&d.P50, &d.P95, &d.P99, &d.P99AtLeast, &d.ErrorBound, &d.RankBound} {
+			*figure = rounded(*figure)
+		}
+		all[name] = d
+	}
+	return all
 }
 
 // rounded keeps pointDigits significant digits.

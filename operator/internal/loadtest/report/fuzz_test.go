@@ -8,7 +8,7 @@ import (
 
 // A report is read back from a ConfigMap that a user may edit. What is taken of it can be drawn, in bounds, and read back again.
 func FuzzReport(f *testing.F) {
-	f.Add([]byte(`{"schemaVersion":1,"name":"n","runs":[{"name":"r","adapter":"ETS","verdict":"Passed","users":5,"ttlSeconds":60,"samples":{"memory":{"unit":"bytes","points":[[0,1],[5,2]],"peak":2}},"durations":{"join":{"count":1,"p50":3}},"counts":{"planned":3}}]}`))
+	f.Add([]byte(`{"schemaVersion":2,"name":"n","runs":[{"name":"r","adapter":"ETS","verdict":"Passed","users":5,"ttlSeconds":60,"samples":{"memory":{"unit":"bytes","points":[[0,1],[5,2]],"peak":2}},"durations":{"join":{"count":1,"p50":3}},"counts":{"planned":3}}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		read, err := Parse(text)
 		if err != nil || len(text) > 64<<10 {

@@ -44,7 +44,7 @@ func TestLongTimesHaveFewTicks(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	good := `{"schemaVersion":1,"name":"n","runs":[{"name":"r","ttlSeconds":60,"durationSeconds":120,"samples":{"memory":{"unit":"bytes","points":[[0,1],[5,2]],"peak":2}},"durations":{"join":{"count":1,"p50":3}},"counts":{"planned":3}}]}`
+	good := `{"schemaVersion":2,"name":"n","runs":[{"name":"r","ttlSeconds":60,"durationSeconds":120,"samples":{"memory":{"unit":"bytes","points":[[0,1],[5,2]],"peak":2}},"durations":{"join":{"count":1,"p50":3}},"counts":{"planned":3}}]}`
 	if read, err := Parse([]byte(good)); err != nil || len(read.Runs) != 1 || read.Runs[0].Samples["memory"].Peak != 2 {
 		t.Errorf("Parse(good) = %v, %v", read, err)
 	}
@@ -64,7 +64,7 @@ func TestParse(t *testing.T) {
 		"a machine out of fables":  {`"name":"n"`, `"name":"n","machine":{"nodes":[{"cpu":1e300}]}`},
 		"a replica for everybody":  {`"name":"r"`, `"name":"r","replicas":-1`},
 		"users who are too many":   {`"name":"r"`, `"name":"r","users":99999999999999999`},
-		"a format of another time": {`"schemaVersion":1`, `"schemaVersion":2`},
+		"a format of another time": {`"schemaVersion":2`, `"schemaVersion":1`},
 	} {
 		if _, err := Parse([]byte(strings.Replace(good, change[0], change[1], 1))); err == nil {
 			t.Errorf("%s is taken", name)

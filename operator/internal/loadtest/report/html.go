@@ -42,6 +42,8 @@ type tripRow struct {
 	Verdict Verdict
 	// Cells are p50, p95 and p99 of each trip, then the time that a user waits for a return.
 	Cells []string
+	// Untimed is whether the times say nothing about the fleet.
+	Untimed bool
 	// Note stands in place of the cells.
 	Note string
 }
@@ -73,8 +75,8 @@ type comparisonRow struct {
 type comparisonCell struct{ Ours, Published string }
 
 type runRow struct {
-	Name, Adapter, Load, Length, Pods, Recovered, Wrong, Errors, Message string
-	Verdict                                                              Verdict
+	Name, Adapter, Load, Length, Pods, Recovered, Wrong, Errors, Client, Message string
+	Verdict                                                                      Verdict
 }
 
 func newPage(r Report) page {
@@ -118,21 +120,38 @@ func newTripTable(l load) tripTable {
 		if !run.sound() {
 			row.Note = "no sound run: " + run.Verdict.String()
 		} else {
+			row.Untimed = !run.timed()
 			for _, trip := range trips {
-				row.Cells = append(row.Cells, cells(run.Durations[trip.duration])...)
+				row.Cells = append(row.Cells, cells(run, trip.duration)...)
 			}
-			row.Cells = append(row.Cells, cells(run.Durations["reconnect"])...)
+			row.Cells = append(row.Cells, cells(run, "reconnect")...)
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-func cells(d Duration) []string {
+// fewest is the number of durations of which one is above the p99 with 95 % certainty. Of fewer, none can be said to be the p99.
+const fewest = 299
+
+// cells are a duration's p50, p95 and p99: from when the step should have begun and, where that differs, in brackets from when it did.
+func cells(run Run, name string) []string {
+	d, service := run.Durations[name], run.Durations[name+serviceSuffix]
 	if d.Count == 0 {
 		return []string{"–", "–", "–"}
 	}
-	return []string{significant(d.P50), significant(d.P95), significant(d.P99)}
+	texts := make([]string, 0, len(quantiles))
+	for _, q := range quantiles {
+		text := significant(q.of(d))
+		if service.Count > 0 {
+			text += " (" + significant(q.of(service)) + ")"
+		}
+		texts = append(texts, text)
+	}
+	if d.Count < fewest {
+		texts[len(texts)-1] = "≥ " + significant(d.P99AtLeast)
+	}
+	return texts
 }
 
 func newFigureSection(f figure, all []load) figureSection {
@@ -211,7 +230,10 @@ func newRunRow(run Run) runRow {
 	if run.Replicas > 0 {
 		row.Pods = fmt.Sprintf("%d pods", run.Replicas)
 	}
-	row.Recovered, row.Wrong, row.Errors = "–", "–", "–"
+	row.Recovered, row.Wrong, row.Errors, row.Client = "–", "–", "–", "–"
+	if run.ClientDelay != nil {
+		row.Client = inUnit(*run.ClientDelay, "ms")
+	}
 	if c := run.Counts; c != nil {
 		row.Recovered = fmt.Sprintf("%s of %s (%s)", grouped(c.Recovered), grouped(c.Recovered+c.NotRecovered), share(c.Recovered, c.Recovered+c.NotRecovered))
 		row.Wrong, row.Errors = grouped(c.WrongCount), grouped(c.Error)

@@ -20,10 +20,10 @@ func Markdown(r Report) []byte {
 		beside(&b, l)
 	}
 	b.WriteString("\n## Runs\n\n")
-	rows := [][]string{{"run", "verdict", "adapter", "load", "recovered", "wrong", "errors", "message"}}
+	rows := [][]string{{"run", "verdict", "adapter", "load", "recovered", "wrong", "errors", "client late (p99)", "message"}}
 	for _, run := range r.Runs {
 		row := newRunRow(run)
-		rows = append(rows, []string{row.Name, row.Verdict.String(), row.Adapter, row.Load, row.Recovered, row.Wrong, row.Errors, row.Message})
+		rows = append(rows, []string{row.Name, row.Verdict.String(), row.Adapter, row.Load, row.Recovered, row.Wrong, row.Errors, row.Client, row.Message})
 	}
 	table(&b, rows)
 	b.WriteString("\n## Where and what\n\n")
@@ -42,7 +42,11 @@ func roundTrips(b *strings.Builder, l load) {
 				row = append(row, strings.ToLower(run.Verdict.String()))
 				continue
 			}
-			row = append(row, strings.Join(cells(run.Durations[name]), " / "))
+			times := strings.Join(cells(run, name), " / ")
+			if !run.timed() {
+				times = "not the fleet's: " + times
+			}
+			row = append(row, times)
 		}
 		rows = append(rows, row)
 	}

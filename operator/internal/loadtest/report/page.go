@@ -53,7 +53,7 @@ func badge(v Verdict) markup {
 func (p page) writeTrips(w *pageWriter) {
 	w.put(`<section>
 <h2>Round trips</h2>
-<p class="note">Milliseconds. First render, stash and reconnect go from a message to its reply, as in the published test. A return is what the user waits for: from the loss of the page to the view that is there again, failed attempts and the pauses between them included.</p>
+<p class="note">Milliseconds. First render and reconnect go from a message to its reply, as in the published test. Stash and return are what the user waits for, from when the step was to begin to its end: for a return to the view that is there again, failed attempts and the pauses between them included. In brackets, where it differs: from when the step began. ≥: of so few, no more is certain. Grey: the client was the bottleneck, so these times say nothing about the fleet.</p>
 `)
 	for _, table := range p.Trips {
 		w.put(`<h3>%s</h3>
@@ -73,6 +73,9 @@ func (r tripRow) write(w *pageWriter) {
 	class, failed := markup(""), markup("")
 	if r.Note != "" {
 		class = ` class="none"`
+	}
+	if r.Untimed {
+		class, failed = ` class="untimed"`, " "+badge(r.Verdict)
 	}
 	if r.Verdict == VerdictFailed {
 		failed = " " + badge(r.Verdict)
@@ -153,8 +156,8 @@ func (p page) writeRuns(w *pageWriter) {
 		if run.Pods != "" {
 			pods = ", " + run.Pods
 		}
-		w.put("<p class=\"detail\">%s, %s, %s%s. Recovered %s; wrong %s; errors %s.</p></li>\n",
-			run.Adapter, run.Load, run.Length, pods, run.Recovered, run.Wrong, run.Errors)
+		w.put("<p class=\"detail\">%s, %s, %s%s. Recovered %s; wrong %s; errors %s; the client late by %s (p99).</p></li>\n",
+			run.Adapter, run.Load, run.Length, pods, run.Recovered, run.Wrong, run.Errors, run.Client)
 	}
 	w.put("</ol>\n</section>\n")
 }

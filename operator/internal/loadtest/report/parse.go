@@ -47,7 +47,7 @@ func (r *Run) check() error {
 		return fmt.Errorf("it has %d users, %d replicas and %d runners", r.Users, r.Replicas, r.Runners)
 	}
 	if c := r.Counts; c != nil && !plausible.Counts(c.Planned, c.Connected, c.Cycles, c.Recovered, c.NotRecovered, c.LateRecovered,
-		c.LateNotRecovered, c.NotFound, c.WrongCount, c.Unfinished, c.ConnectFailed, c.Error) {
+		c.LateNotRecovered, c.ExpiredRecovered, c.ExpiredNotRecovered, c.Dropped, c.NotFound, c.WrongCount, c.Unfinished, c.ConnectFailed, c.Error) {
 		return fmt.Errorf("it has impossible counts: %+v", *c)
 	}
 	for _, count := range ptr.Deref(r.Counts, Counts{}).Errors {
@@ -55,8 +55,12 @@ func (r *Run) check() error {
 			return fmt.Errorf("it has %d errors", count)
 		}
 	}
+	if !plausible.Figure(ptr.Deref(r.ClientDelay, 0)) {
+		return fmt.Errorf("its client's delay is %g ms", *r.ClientDelay)
+	}
 	for name, d := range r.Durations {
-		err := plausible.Named{"min": d.Min, "max": d.Max, "p50": d.P50, "p95": d.P95, "p99": d.P99, "errorBound": d.ErrorBound, "rankBound": d.RankBound}.Check()
+		err := plausible.Named{"min": d.Min, "max": d.Max, "p50": d.P50, "p95": d.P95, "p99": d.P99, "p99AtLeast": d.P99AtLeast,
+			"errorBound": d.ErrorBound, "rankBound": d.RankBound}.Check()
 		if err != nil || !plausible.Counts(d.Count) {
 			return fmt.Errorf("its durations of %q: %d of them, %w", name, d.Count, err)
 		}

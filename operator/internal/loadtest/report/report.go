@@ -7,7 +7,7 @@ import "time"
 
 // SchemaVersion is the version of the report's JSON. It rises when a field changes its meaning or goes; a new field does
 // not raise it. docs/reference/benchmark-report.md describes every field.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // Verdict is how a run, or all of a benchmark, ended. It is empty for what has not ended.
 type Verdict string
@@ -121,10 +121,16 @@ type Run struct {
 	// StartedAt and FinishedAt are in UTC.
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// ClientDelay is how late k6 itself began 99 % of the steps at most, in ms: that of the latest of the runners. Left out when
+	// it was not measured.
+	ClientDelay *float64 `json:"clientDelay,omitempty"`
+	// ClientBound says that this was too late: the client was the bottleneck. Durations say nothing about the fleet then, and
+	// counts and samples still stand.
+	ClientBound bool `json:"clientBound,omitempty"`
 	// Counts of all runners together; left out when no runner reported.
 	Counts *Counts `json:"counts,omitempty"`
 	// Durations of all runners together, by the names that k6 knows them by: first_render, join, stash, reconnect, rejoin,
-	// late_rejoin (loadtests/k6/README.md).
+	// late_rejoin, and first_render_service, stash_service and reconnect_service where they differ (loadtests/k6/README.md).
 	Durations map[string]Duration `json:"durations,omitempty"`
 	// Samples of the fleet's agents by name: see the constants Series...; summed over the pods.
 	Samples map[string]Series `json:"samples,omitempty"`
@@ -140,9 +146,14 @@ type Counts struct {
 	// Recovered and NotRecovered are returns that had to bring the state back, and did or did not.
 	Recovered    int64 `json:"recovered"`
 	NotRecovered int64 `json:"notRecovered"`
-	// LateRecovered and LateNotRecovered are returns after the TTL: both outcomes are right.
+	// LateRecovered and LateNotRecovered are returns after the TTL that a stash may outlive until it is cleaned up: both outcomes are right.
 	LateRecovered    int64 `json:"lateRecovered"`
 	LateNotRecovered int64 `json:"lateNotRecovered"`
+	// ExpiredRecovered and ExpiredNotRecovered are returns after the cleaner: the first should have found nothing.
+	ExpiredRecovered    int64 `json:"expiredRecovered"`
+	ExpiredNotRecovered int64 `json:"expiredNotRecovered"`
+	// Dropped are sockets that the server ended while their users looked at the page. Each is a failed step.
+	Dropped int64 `json:"dropped"`
 	// NotFound are returns, in time, that were told that there is no stash.
 	NotFound int64 `json:"notFound"`
 	// WrongCount are recovered states that are not the last acknowledged one.
@@ -167,6 +178,9 @@ type Duration struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
+	// P99AtLeast is what the p99 of such a fleet is at least, for certain (19 times out of 20): a few slow ones among few durations
+	// may be chance.
+	P99AtLeast float64 `json:"p99AtLeast"`
 	// ErrorBound is by which share a quantile can be off: 0.011 is 1.1 % up or down.
 	ErrorBound float64 `json:"errorBound"`
 	// RankBound is by how much its rank can be off, to the slower side: 0.001 makes a p95 at most a p95.1.

@@ -91,6 +91,27 @@ func TestSummary(t *testing.T) {
 			t.Errorf("CPU time does not depend on waiting: %s", got)
 		}
 	})
+	t.Run("times of a client that was the bottleneck are not compared", func(t *testing.T) {
+		r := example(20, [2]int{1000, 60})
+		clientBound(&r.Runs[1])
+		page := html(r)
+		got, _, _ := strings.Cut(first(r), "BrowserMemory cost")
+		if !strings.Contains(got, "ETS cost") || !strings.Contains(got, "(4 %) more CPU time") || strings.Contains(got, "time for a return") {
+			t.Errorf("of ETS memory, CPU and bytes are known, and no times: %s", got)
+		}
+		if !strings.Contains(page, "In 1 of 5 runs the client was the bottleneck") || strings.Count(page, `<tr class="untimed">`) != 1 || !strings.Contains(page, "the client late by 340 ms (p99)") {
+			t.Errorf("the page does not say that the times of ETS say nothing: %s", page)
+		}
+		md := string(report.Markdown(r))
+		if !strings.Contains(md, "not the fleet's: ") {
+			t.Errorf("the Markdown does not say that the times of ETS say nothing: %s", md)
+		}
+		published := example(20, [2]int{25000, 300})
+		clientBound(&published.Runs[1])
+		if md := string(report.Markdown(published)); !strings.Contains(md, "| Stash, p50 | 1.64 ms (2.12 ms) | – (2.8 ms) | 1.72 ms (2.84 ms) |") {
+			t.Errorf("the times of ETS are compared with those that were published: %s", md)
+		}
+	})
 	t.Run("no samples", func(t *testing.T) {
 		r := example(0, [2]int{1000, 60})
 		for i := range r.Runs {
@@ -113,6 +134,35 @@ func TestSummary(t *testing.T) {
 			t.Errorf("promises figures: %s", got)
 		}
 	})
+}
+
+// clientBound makes the client the bottleneck of a run.
+func clientBound(run *report.Run) {
+	late := 340.0
+	run.Verdict, run.ClientBound, run.ClientDelay = report.VerdictErrored, true, &late
+	run.Message = "The client was the bottleneck."
+}
+
+// Times count from when a step was to begin. What was published counts from when it began, and is compared with that.
+func TestBothTimesWhereTheyDiffer(t *testing.T) {
+	r := example(20, [2]int{25000, 300})
+	r.Runs[0].Durations["stash"] = report.Duration{Count: 5000, P50: 7, P95: 6300, P99: 8100, Max: 9000}
+	r.Runs[0].Durations["stash_service"] = report.Duration{Count: 5000, P50: 1.1, P95: 2.2, P99: 3.3, Max: 9000}
+	md := string(report.Markdown(r))
+	for _, want := range []string{"7 (1.1) / 6,300 (2.2) / 8,100 (3.3)", "| Stash, p99 | 3.3 ms ("} {
+		if !strings.Contains(md, want) {
+			t.Errorf("%q is not in the Markdown: %s", want, md)
+		}
+	}
+}
+
+// Of 50 durations none is the p99.
+func TestFewDurationsHaveNoP99(t *testing.T) {
+	r := example(20, [2]int{50, 60})
+	r.Runs[0].Durations["stash"] = report.Duration{Count: 50, P50: 1, P95: 2, P99: 9, P99AtLeast: 1.5, Max: 9}
+	if md := string(report.Markdown(r)); !strings.Contains(md, "1 / 2 / ≥ 1.5") {
+		t.Errorf("a p99 of 50 durations is claimed: %s", md)
+	}
 }
 
 func TestUnsoundRunsAreShown(t *testing.T) {

@@ -82,7 +82,7 @@ func costs(r Report) string {
 }
 
 // starved says that a run without LiveStash shows machines that had no time left.
-func starved(base Run) bool { return base.Durations["reconnect"].P95 >= overloaded }
+func starved(base Run) bool { return base.timed() && base.Durations["reconnect"].P95 >= overloaded }
 
 // absolute is what a fleet took: memory, CPU time, the time of a return.
 func absolute(run Run) string {
@@ -93,7 +93,7 @@ func absolute(run Run) string {
 	if total, ok := total(run, SeriesCPU); ok {
 		words = append(words, significant(total)+" s of CPU time")
 	}
-	if d := run.Durations["reconnect"]; d.Count > 0 {
+	if d := run.Durations["reconnect"]; d.Count > 0 && run.timed() {
 		words = append(words, inUnit(d.P95, "ms")+" for a return (p95)")
 	}
 	if len(words) == 0 {
@@ -117,7 +117,7 @@ func relative(run, base Run) string {
 	}
 	words = append(words, traffic(run)...)
 	d, b := run.Durations["reconnect"], base.Durations["reconnect"]
-	if d.Count > 0 && b.Count > 0 && !starved(base) {
+	if d.Count > 0 && b.Count > 0 && run.timed() && base.timed() && !starved(base) {
 		words = append(words, difference(d.P95, b.P95, "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }))
 	}
 	if len(words) == 0 {
@@ -196,13 +196,15 @@ func returns(r Report) string {
 
 // unsound says which runs do not count, and which did not meet their thresholds.
 func unsound(r Report) string {
-	var failed, errored, open int
+	var failed, errored, bound, open int
 	for _, run := range r.Runs {
-		switch run.Verdict {
-		case VerdictPassed:
-		case VerdictFailed:
+		switch {
+		case run.ClientBound:
+			bound++
+		case run.Verdict == VerdictPassed:
+		case run.Verdict == VerdictFailed:
 			failed++
-		case VerdictErrored:
+		case run.Verdict == VerdictErrored:
 			errored++
 		default:
 			open++
@@ -211,6 +213,9 @@ func unsound(r Report) string {
 	var words []string
 	if errored > 0 {
 		words = append(words, fmt.Sprintf("%s errored: their figures are in no chart and no comparison", of(errored, len(r.Runs))))
+	}
+	if bound > 0 {
+		words = append(words, fmt.Sprintf("in %s the client was the bottleneck: their times say nothing and are grey, what was counted stands", of(bound, len(r.Runs))))
 	}
 	if failed > 0 {
 		words = append(words, fmt.Sprintf("%s failed a threshold: their figures count, and are marked", of(failed, len(r.Runs))))

@@ -72,9 +72,26 @@ func (l load) sound() []Run {
 	return slices.DeleteFunc(slices.Clone(l.runs), func(r Run) bool { return !r.sound() })
 }
 
+// sound is whether the run's counts and samples mean something, timed whether its times do, too: a client that is the bottleneck
+// measures itself.
 func (r Run) sound() bool {
+	return r.timed() || r.ClientBound
+}
+
+func (r Run) timed() bool {
 	return r.Verdict == VerdictPassed || r.Verdict == VerdictFailed
 }
+
+// once is a duration from when the step began, as the published test counts it, not from when it should have begun.
+func (r Run) once(name string) Duration {
+	if service, differs := r.Durations[name+serviceSuffix]; differs {
+		return service
+	}
+	return r.Durations[name]
+}
+
+// serviceSuffix is that of a duration's counterpart from when the step began.
+const serviceSuffix = "_service"
 
 // loads in the order of the runs; in each, the runs in the order of the adapters.
 func loads(r Report) []load {
@@ -121,9 +138,9 @@ func comparisons(l load) []comparison {
 		for _, q := range quantiles {
 			row := comparison{title: t.title + ", " + q.name}
 			for _, run := range l.sound() {
-				d := run.Durations[t.duration]
+				d := run.once(t.duration)
 				ours := ""
-				if d.Count > 0 {
+				if d.Count > 0 && run.timed() {
 					ours = inUnit(q.of(d), "ms")
 				}
 				row.add(run, t.published+"_"+q.name, ours)

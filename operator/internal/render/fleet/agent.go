@@ -33,6 +33,9 @@ const (
 	plainGracePeriod = 30 * time.Second
 )
 
+// agentVolumes are those that the application has because of the agent.
+var agentVolumes = []string{agentVolume, crashVolume}
+
 // AgentContainers are those beside the application that serve the agent.
 var AgentContainers = []string{initContainer, probeContainer}
 
@@ -46,12 +49,16 @@ func withAgent(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster, in render.Inp
 	app := &spec.Containers[0]
 	app.Ports = append(app.Ports, corev1.ContainerPort{Name: AgentPort, ContainerPort: c.Spec.Agent.Port, Protocol: corev1.ProtocolTCP})
 	app.VolumeMounts = append(app.VolumeMounts, corev1.VolumeMount{Name: agentVolume, MountPath: agentDir, ReadOnly: true})
-	spec.InitContainers = append(spec.InitContainers, agentInit(c, in))
-	spec.Containers = append(spec.Containers, agentProbe(c, in))
 	spec.Volumes = append(spec.Volumes, corev1.Volume{
 		Name:         agentVolume,
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 	})
+	probe := agentProbe(c, in)
+	if dumps := c.Spec.BEAM.CrashDumps; dumps != nil {
+		spec.Volumes = append(spec.Volumes, withCrashDumps(app, &probe, dumps))
+	}
+	spec.InitContainers = append(spec.InitContainers, agentInit(c, in))
+	spec.Containers = append(spec.Containers, probe)
 }
 
 // agentEnvironment is what the agent reads besides the rest of the contract.

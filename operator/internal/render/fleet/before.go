@@ -111,11 +111,11 @@ func commandPod(template corev1.PodTemplateSpec, c *v1alpha1.LiveStashCluster) c
 		spec.Affinity = &corev1.Affinity{NodeAffinity: spec.Affinity.NodeAffinity} // the others are about the fleet's pods
 	}
 	spec.InitContainers = slices.DeleteFunc(spec.InitContainers, func(one corev1.Container) bool { return one.Name == initContainer })
-	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(one corev1.Volume) bool { return one.Name == agentVolume })
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(one corev1.Volume) bool { return slices.Contains(agentVolumes, one.Name) })
 
 	app := spec.Containers[0]
 	app.Env = commandEnvironment(app.Env, c)
-	app.VolumeMounts = slices.DeleteFunc(app.VolumeMounts, func(one corev1.VolumeMount) bool { return one.Name == agentVolume })
+	app.VolumeMounts = slices.DeleteFunc(app.VolumeMounts, func(one corev1.VolumeMount) bool { return slices.Contains(agentVolumes, one.Name) })
 	app.Ports, app.StartupProbe, app.ReadinessProbe, app.LivenessProbe, app.Lifecycle = nil, nil, nil, nil, nil
 	// The kubelet tells the last lines of its log in the pod's status.
 	app.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
@@ -128,6 +128,9 @@ func commandEnvironment(env []corev1.EnvVar, c *v1alpha1.LiveStashCluster) []cor
 	env = slices.DeleteFunc(env, func(one corev1.EnvVar) bool {
 		return slices.Contains([]string{"PHX_SERVER", "RELEASE_NODE", "DNS_CLUSTER_QUERY"}, one.Name) || strings.HasPrefix(one.Name, "LIVESTASH_")
 	})
+	if c.Spec.BEAM.CrashDumps != nil {
+		env = withVariables(env, []corev1.EnvVar{render.Value(crashDumpVariable, scratchDir+crashDump)})
+	}
 	return withVariables(env, []corev1.EnvVar{
 		render.Value("RELEASE_DISTRIBUTION", "none"),
 		render.Value("ERL_AFLAGS", joined(machineFlags(c), c.Spec.BEAM.ExtraFlags)),

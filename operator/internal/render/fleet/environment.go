@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -58,10 +57,7 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 		contract = append(contract, previousCookie(in)...)
 	}
 
-	// A crash dump in the working directory would fail: that directory belongs to the image.
-	if !slices.ContainsFunc(c.Spec.Env, func(e corev1.EnvVar) bool { return e.Name == "ERL_CRASH_DUMP" }) {
-		contract = append(contract, render.Value("ERL_CRASH_DUMP", scratchDir+"/erl_crash.dump"))
-	}
+	contract = append(contract, crashDumpEnvironment(c)...)
 	return append(contract, c.Spec.Env...)
 }
 

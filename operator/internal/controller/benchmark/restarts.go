@@ -1,0 +1,69 @@
+package benchmark
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/internal/render"
+)
+
+// restarts are the pods of the fleet, and of its own Redis, that are not what they were when k6 began, each in words. What they say of
+// themselves is enough for that, so an operator that was away meanwhile has missed nothing. Read from the API server: the cache leaves
+// out when containers ended.
+func (r *Reconciler) restarts(ctx context.Context, p *pass) ([]string, error) {
+	since := cmp.Or(p.row.LoadStartedAt, p.row.StartedAt)
+	if p.cluster == nil || since == nil {
+		return nil, nil
+	}
+	pods := &corev1.PodList{}
+	if err := r.Live.List(ctx, pods, client.InNamespace(p.benchmark.Namespace), client.MatchingLabels{render.ClusterLabel: p.cluster.Name}); err != nil {
+		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
+	}
+	return restartedSince(pods.Items, int(p.cluster.DesiredReplicas()), since.Time), nil
+}
+
+// restartedSince are those of a fleet's pods that were made, or had a container end, at that time or later, in the order of their names,
+// and how many are missing at all.
+func restartedSince(pods []corev1.Pod, replicas int, since time.Time) []string {
+	var all []string
+	for i := range pods {
+		pod := &pods[i]
+		switch pod.Labels[render.ComponentLabel] {
+		case render.FleetComponent:
+			replicas--
+		case render.RedisComponent:
+		default:
+			continue
+		}
+		if !pod.CreationTimestamp.Time.Before(since) {
+			all = append(all, pod.Name+": another pod took its place")
+			continue
+		}
+		if why := endedSince(pod, since); why != "" {
+			all = append(all, pod.Name+": "+why)
+		}
+	}
+	slices.Sort(all)
+	if replicas > 0 {
+		all = append(all, fmt.Sprintf("%d missing", replicas))
+	}
+	return all
+}
+
+// endedSince says which container of the pod ended since then, and how. Empty: none did.
+func endedSince(pod *corev1.Pod, since time.Time) string {
+	for _, container := range pod.Status.ContainerStatuses {
+		for _, ended := range []*corev1.ContainerStateTerminated{container.State.Terminated, container.LastTerminationState.Terminated} {
+			if ended != nil && !ended.FinishedAt.Time.Before(since) {
+				return fmt.Sprintf("container %s ended with exit code %d, %s", container.Name, ended.ExitCode, cmp.Or(ended.Reason, "reason unknown"))
+			}
+		}
+	}
+	return ""
+}
