@@ -20,7 +20,7 @@ func intervalOf(values []float64) (of interval, known bool) {
 	if len(values) < fewestRounds {
 		return interval{}, false
 	}
-	random := rand.New(rand.NewPCG(uint64(len(values)), resamples))
+	random := rand.New(rand.NewPCG(uint64(len(values)), resamples)) //nolint:gosec // chance that must be the same each time
 	means := make([]float64, resamples)
 	for i := range means {
 		sum := 0.0
