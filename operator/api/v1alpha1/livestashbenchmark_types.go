@@ -168,8 +168,19 @@ type BenchmarkPreset string
 // PresetLiveStash2026 is the matrix of LiveStash's published test.
 const PresetLiveStash2026 BenchmarkPreset = "livestash-2026"
 
-// BenchmarkMatrix is adapters x runs.
+// BenchmarkMatrix is adapters x runs, as often as repeat says.
+//
+// +kubebuilder:validation:XValidation:rule="self.repeat == 1 || self.repeat * self.runs.size() * (has(self.adapters) ? self.adapters.size() : 5) <= 99",message="repeat x runs x adapters is more than 99 runs: a smaller repeat, fewer runs or fewer adapters"
 type BenchmarkMatrix struct {
+	// repeat is how often each size is run with every adapter: one run after another of all adapters, and then all of them again, so that
+	// what changes in the course of the hours meets all alike. Of 5 rounds and more the report tells how sure a difference is.
+	// At most 20. Default 1.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	// +optional
+	Repeat int32 `json:"repeat,omitempty"`
+
 	// adapters to compare. Default: all, None first, as the baseline.
 	// +kubebuilder:validation:MaxItems=5
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="adapters must name at least one adapter (None, ETS, BrowserMemory, Redis, Mnesia), or be left out for all of them"

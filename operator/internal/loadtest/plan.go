@@ -39,6 +39,8 @@ type Run struct {
 	// Scenario is what the users do.
 	Scenario v1alpha1.BenchmarkScenario
 	Adapter  v1alpha1.Adapter
+	// Round is the how manieth run of this size and adapter it is, from 1.
+	Round int32
 	// Users over all Runners.
 	Users   int32
 	Runners int32
@@ -77,22 +79,24 @@ func published(users int32, ttl, ramp time.Duration) v1alpha1.BenchmarkRun {
 	return v1alpha1.BenchmarkRun{Users: users, TTL: metav1.Duration{Duration: ttl}, Ramp: &metav1.Duration{Duration: ramp}}
 }
 
-// Plan is all runs of a benchmark, in their order: for each size, every adapter.
+// Plan is all runs of a benchmark, in their order: for each size, every adapter, as often as the matrix says.
 func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
-	sizes, wanted := presets[b.Spec.Preset], adapters
+	sizes, wanted, rounds := presets[b.Spec.Preset], adapters, int32(1)
 	if matrix := b.Spec.Matrix; matrix != nil {
-		sizes = matrix.Runs
+		sizes, rounds = matrix.Runs, max(1, matrix.Repeat)
 		if len(matrix.Adapters) > 0 {
 			wanted = matrix.Adapters
 		}
 	}
 	var runs []Run
 	for _, size := range sizes {
-		for _, adapter := range wanted {
-			run := planned(&b.Spec, size)
-			run.Adapter = adapter
-			run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)+1, shortName(adapter))
-			runs = append(runs, run)
+		for round := range rounds {
+			for _, adapter := range wanted {
+				run := planned(&b.Spec, size)
+				run.Adapter, run.Round = adapter, round+1
+				run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)+1, shortName(adapter))
+				runs = append(runs, run)
+			}
 		}
 	}
 	return runs

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,11 +109,29 @@ func TestPlan(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := benchmarkOf(c.spec)
-			c.want.Name, c.want.Adapter, c.want.Scenario = "shop-01-ets", v1alpha1.AdapterETS, b.Spec.Scenario
+			c.want.Name, c.want.Adapter, c.want.Scenario, c.want.Round = "shop-01-ets", v1alpha1.AdapterETS, b.Spec.Scenario, 1
 			if diff := cmp.Diff([]Run{c.want}, Plan(b)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What is repeated is interleaved: what changes meanwhile meets all adapters alike.
+func TestRepeatedMatrix(t *testing.T) {
+	var names []string
+	for _, run := range Plan(benchmarkOf(v1alpha1.LiveStashBenchmarkSpec{Matrix: &v1alpha1.BenchmarkMatrix{
+		Repeat: 2, Adapters: []v1alpha1.Adapter{v1alpha1.AdapterNone, v1alpha1.AdapterETS},
+		Runs: []v1alpha1.BenchmarkRun{{Users: 10, TTL: *duration(time.Minute)}, {Users: 20, TTL: *duration(time.Minute)}},
+	}})) {
+		names = append(names, fmt.Sprintf("%s: %d users, round %d", run.Name, run.Users, run.Round))
+	}
+	want := []string{
+		"shop-01-none: 10 users, round 1", "shop-02-ets: 10 users, round 1", "shop-03-none: 10 users, round 2", "shop-04-ets: 10 users, round 2",
+		"shop-05-none: 20 users, round 1", "shop-06-ets: 20 users, round 1", "shop-07-none: 20 users, round 2", "shop-08-ets: 20 users, round 2",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

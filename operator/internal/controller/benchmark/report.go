@@ -81,6 +81,7 @@ func (*Reconciler) entry(row *v1alpha1.BenchmarkRunStatus, run *loadtest.Run) re
 	return report.Run{
 		Name:            row.Name,
 		Adapter:         string(row.Adapter),
+		Round:           int(run.Round),
 		Users:           int(row.Users),
 		TTLSeconds:      run.TTL.Seconds(),
 		DurationSeconds: run.Duration.Seconds(),

@@ -38,8 +38,8 @@ type tripTable struct {
 }
 
 type tripRow struct {
-	Adapter string
-	Verdict Verdict
+	Adapter, Label string
+	Verdict        Verdict
 	// Cells are p50, p95 and p99 of each trip, then the time that a user waits for a return.
 	Cells []string
 	// Untimed is whether the times say nothing about the fleet.
@@ -116,7 +116,7 @@ func newPage(r Report) page {
 func newTripTable(l load) tripTable {
 	t := tripTable{Title: l.title()}
 	for _, run := range l.runs {
-		row := tripRow{Adapter: run.Adapter, Verdict: run.Verdict}
+		row := tripRow{Adapter: run.Adapter, Label: run.label(), Verdict: run.Verdict}
 		if !run.sound() {
 			row.Note = "no sound run: " + run.Verdict.String()
 		} else {
@@ -163,9 +163,9 @@ func newFigureSection(f figure, all []load) figureSection {
 			series := run.Samples[f.series]
 			switch {
 			case !run.sound():
-				missing = append(missing, run.Adapter+" ("+strings.ToLower(run.Verdict.String())+")")
+				missing = append(missing, run.label()+" ("+strings.ToLower(run.Verdict.String())+")")
 			case len(series.Points) == 0:
-				missing = append(missing, run.Adapter+" (no samples)")
+				missing = append(missing, run.label()+" (no samples)")
 			default:
 				lines = append(lines, line{run.Adapter, run.Verdict == VerdictFailed, series.Points})
 				if !slices.Contains(s.Adapters, run.Adapter) {

@@ -36,7 +36,7 @@ func Markdown(r Report) []byte {
 func roundTrips(b *strings.Builder, l load) {
 	rows := [][]string{{"ms: p50 / p95 / p99", "first render", "stash", "reconnect", "return"}}
 	for _, run := range l.runs {
-		row := []string{run.Adapter}
+		row := []string{run.label()}
 		for _, name := range []string{"join", "stash", "rejoin", "reconnect"} {
 			if !run.sound() {
 				row = append(row, strings.ToLower(run.Verdict.String()))
@@ -60,7 +60,7 @@ func peaks(b *strings.Builder, l load) {
 		rows[0] = append(rows[0], f.title)
 	}
 	for _, run := range l.sound() {
-		row := []string{run.Adapter}
+		row := []string{run.label()}
 		for _, f := range figures {
 			value := "–"
 			if s, ok := run.Samples[f.series]; ok {

@@ -80,7 +80,7 @@ func (r tripRow) write(w *pageWriter) {
 	if r.Verdict == VerdictFailed {
 		failed = " " + badge(r.Verdict)
 	}
-	w.put(`<tr%s><th class="l"><span class="nowrap">%s %s</span>%s</th>`, class, legendMark(r.Adapter), r.Adapter, failed)
+	w.put(`<tr%s><th class="l"><span class="nowrap">%s %s</span>%s</th>`, class, legendMark(r.Adapter), r.Label, failed)
 	if r.Note != "" {
 		w.put(`<td colspan="12" class="l">%s</td>`, r.Note)
 	} else {

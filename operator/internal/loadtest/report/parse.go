@@ -43,7 +43,7 @@ func (r *Run) check() error {
 	if !plausible.Seconds(r.TTLSeconds) || !plausible.Seconds(r.DurationSeconds) || !plausible.Seconds(r.RampSeconds) {
 		return fmt.Errorf("its times are %g, %g and %g seconds", r.TTLSeconds, r.DurationSeconds, r.RampSeconds)
 	}
-	if !plausible.Counts(int64(r.Users), int64(r.Replicas), int64(r.Runners)) {
+	if !plausible.Counts(int64(r.Users), int64(r.Replicas), int64(r.Runners), int64(r.Round)) {
 		return fmt.Errorf("it has %d users, %d replicas and %d runners", r.Users, r.Replicas, r.Runners)
 	}
 	if c := r.Counts; c != nil && !plausible.Counts(c.Planned, c.Connected, c.Cycles, c.Recovered, c.NotRecovered, c.LateRecovered,

@@ -102,6 +102,8 @@ type Run struct {
 	Name string `json:"name"`
 	// Adapter is None, ETS, BrowserMemory, Redis or Mnesia.
 	Adapter string `json:"adapter"`
+	// Round is the how manieth run with this adapter and this load it is, from 1.
+	Round int `json:"round,omitempty"`
 	// Users of the whole run, as it was made (after division by the scale).
 	Users int `json:"users"`
 	// TTLSeconds is the stashes' time to live, DurationSeconds the length of the run with its ramp, and RampSeconds the time

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -110,6 +111,36 @@ func TestSummary(t *testing.T) {
 		clientBound(&published.Runs[1])
 		if md := string(report.Markdown(published)); !strings.Contains(md, "| Stash, p50 | 1.64 ms (2.12 ms) | – (2.8 ms) | 1.72 ms (2.84 ms) |") {
 			t.Errorf("the times of ETS are compared with those that were published: %s", md)
+		}
+	})
+	t.Run("rounds", func(t *testing.T) {
+		// CPU time grows by 4 % with ETS. What varies from run to run by more than that hides it.
+		rounds := func(n int, spread float64) string {
+			var r report.Report
+			for round := range n {
+				of := example(20, [2]int{1000, 60})
+				for i := range of.Runs[:2] {
+					run := &of.Runs[i]
+					run.Name, run.Round = fmt.Sprintf("%s-%d", run.Name, round), round+1
+					cpu := run.Samples[report.SeriesCPU]
+					total := *cpu.Total * (1 + spread*float64(round%3-1))
+					cpu.Total = &total
+					run.Samples[report.SeriesCPU] = cpu
+				}
+				r.Runs = append(r.Runs, of.Runs[:2]...)
+			}
+			return first(r)
+		}
+		for want, got := range map[string]string{
+			"One run each":           rounds(1, 0),
+			"Means of 3 runs":        rounds(3, 0.001),
+			"(4 %) more CPU time":    rounds(6, 0.01),
+			"about the same CPU":     rounds(6, 0.2),
+			"Means of 6 runs at lea": rounds(6, 0.2),
+		} {
+			if !strings.Contains(got, want) || strings.Count(got, "ETS cost") != 1 {
+				t.Errorf("%q is not in: %s", want, got)
+			}
 		}
 	})
 	t.Run("no samples", func(t *testing.T) {

@@ -35,11 +35,11 @@ func heaviest(r Report) (load, bool) {
 	var best load
 	var found bool
 	for _, l := range loads(r) {
-		n := len(l.sound())
+		n := len(l.repeated())
 		if n == 0 {
 			continue
 		}
-		m := len(best.sound())
+		m := len(best.repeated())
 		if !found || n > m || n == m && (l.users > best.users || l.users == best.users && l.ttl > best.ttl) {
 			best, found = l, true
 		}
@@ -52,49 +52,96 @@ func costs(r Report) string {
 	if !ok {
 		return "There is no sound run yet, so this report says nothing about what any adapter costs."
 	}
-	runs := l.sound()
-	baseline := slices.IndexFunc(runs, func(run Run) bool { return run.Adapter == "None" })
+	all := l.repeated()
+	baseline := slices.IndexFunc(all, func(s series) bool { return s.adapter() == "None" })
 	opening := fmt.Sprintf("With %s users and a TTL of %s", grouped(int64(l.users)), span(l.ttl))
 	if baseline < 0 {
 		var words []string
-		for _, run := range runs {
-			words = append(words, "with "+run.Adapter+" the fleet took "+absolute(run))
+		for _, runs := range all {
+			words = append(words, "with "+runs.adapter()+" the fleet took "+absolute(runs))
 		}
 		return opening + ", " + strings.Join(words, "; ") + ". There is no sound run without LiveStash at this load, so these figures hold what the application itself costs."
 	}
-	base := runs[baseline]
+	base := all[baseline]
 	sentence := fmt.Sprintf("%s, the fleet without LiveStash (None) took %s.", opening, absolute(base))
+	fewest := len(base)
 	var words []string
-	for _, run := range runs {
-		if run.Adapter != "None" {
-			words = append(words, run.Adapter+" cost "+relative(run, base))
+	for _, runs := range all {
+		fewest = min(fewest, len(runs))
+		if runs.adapter() != "None" {
+			words = append(words, runs.adapter()+" cost "+relative(runs, base))
 		}
 	}
 	if len(words) == 0 {
 		return sentence + " No adapter has a sound run at this load, so there is nothing to compare."
 	}
-	sentence += " Over that, " + strings.Join(words, "; ") + ". One run each: differences of a few percent mean nothing."
+	sentence += " Over that, " + strings.Join(words, "; ") + ". " + certainty(fewest)
 	if starved(base) {
 		sentence += fmt.Sprintf(" Times are not compared: %s for a return without LiveStash means that the fleet or the runners waited,"+
-			" most often for CPU. Give them more, or take fewer users.", inUnit(base.Durations["reconnect"].P95, "ms"))
+			" most often for CPU. Give them more, or take fewer users.", inUnit(mean(base.values(returnP95)), "ms"))
 	}
 	return sentence
 }
 
-// starved says that a run without LiveStash shows machines that had no time left.
-func starved(base Run) bool { return base.timed() && base.Durations["reconnect"].P95 >= overloaded }
+// certainty says what differences between means of so many runs at least are worth.
+func certainty(runs int) string {
+	switch {
+	case runs >= fewestRounds:
+		return fmt.Sprintf("Means of %d runs at least: a difference is told only where the 95 %% intervals of both do not overlap.", runs)
+	case runs > 1:
+		return fmt.Sprintf("Means of %d runs at least, fewer than the %d that show what is chance: differences of a few percent mean nothing.", runs, fewestRounds)
+	}
+	return "One run each: differences of a few percent mean nothing."
+}
+
+// starved says that runs without LiveStash show machines that had no time left.
+func starved(base series) bool { return mean(base.values(returnP95)) >= overloaded }
+
+// returnP95 is within what time 95 % of the returns were over, in ms.
+func returnP95(run Run) (float64, bool) {
+	d := run.Durations["reconnect"]
+	return d.P95, d.Count > 0 && run.timed()
+}
+
+func memoryPeak(run Run) (float64, bool) {
+	s, ok := run.Samples[SeriesMemory]
+	return s.Peak, ok
+}
+
+// totalOf is the growth of what is counted over a whole run, added up over several series.
+func totalOf(names ...string) func(Run) (float64, bool) {
+	return func(run Run) (float64, bool) {
+		sum := 0.0
+		for _, name := range names {
+			s, ok := run.Samples[name]
+			if !ok || s.Total == nil {
+				return 0, false
+			}
+			sum += *s.Total
+		}
+		return sum, true
+	}
+}
+
+// costsOf are the figures in which fleets are compared.
+var costsOf = []struct {
+	of func(Run) (float64, bool)
+	// absolute follows a figure, and difference what is more or less than that of the baseline.
+	absolute, difference string
+	write                func(float64) string
+}{
+	{memoryPeak, " of memory at its peak", "memory", func(v float64) string { return inUnit(v, "bytes") }},
+	{totalOf(SeriesCPU), " of CPU time", "CPU time", func(v float64) string { return significant(v) + " s" }},
+	{returnP95, " for a return (p95)", "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }},
+}
 
 // absolute is what a fleet took: memory, CPU time, the time of a return.
-func absolute(run Run) string {
+func absolute(runs series) string {
 	var words []string
-	if s, ok := run.Samples[SeriesMemory]; ok {
-		words = append(words, inUnit(s.Peak, "bytes")+" of memory at its peak")
-	}
-	if total, ok := total(run, SeriesCPU); ok {
-		words = append(words, significant(total)+" s of CPU time")
-	}
-	if d := run.Durations["reconnect"]; d.Count > 0 && run.timed() {
-		words = append(words, inUnit(d.P95, "ms")+" for a return (p95)")
+	for _, cost := range costsOf {
+		if values := runs.values(cost.of); len(values) > 0 {
+			words = append(words, cost.write(mean(values))+cost.absolute)
+		}
 	}
 	if len(words) == 0 {
 		return "an unknown amount (no samples)"
@@ -102,23 +149,20 @@ func absolute(run Run) string {
 	return listed(words)
 }
 
-// relative is what a run took more than the baseline.
-func relative(run, base Run) string {
+// relative is what a fleet took more than the baseline, and what it moved.
+func relative(runs, base series) string {
 	var words []string
-	mine, ok := run.Samples[SeriesMemory]
-	theirs, also := base.Samples[SeriesMemory]
-	if ok && also {
-		words = append(words, difference(mine.Peak, theirs.Peak, "memory", func(v float64) string { return inUnit(v, "bytes") }))
-	}
-	cpu, ok := total(run, SeriesCPU)
-	baseCPU, also := total(base, SeriesCPU)
-	if ok && also {
-		words = append(words, difference(cpu, baseCPU, "CPU time", func(v float64) string { return significant(v) + " s" }))
-	}
-	words = append(words, traffic(run)...)
-	d, b := run.Durations["reconnect"], base.Durations["reconnect"]
-	if d.Count > 0 && b.Count > 0 && run.timed() && base.timed() && !starved(base) {
-		words = append(words, difference(d.P95, b.P95, "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }))
+	for i, cost := range costsOf {
+		if i == len(costsOf)-1 {
+			words = append(words, traffic(runs)...)
+			if starved(base) {
+				break
+			}
+		}
+		mine, theirs := runs.values(cost.of), base.values(cost.of)
+		if len(mine) > 0 && len(theirs) > 0 {
+			words = append(words, difference(mine, theirs, cost.difference, cost.write))
+		}
 	}
 	if len(words) == 0 {
 		return "an unknown amount (no samples)"
@@ -127,31 +171,24 @@ func relative(run, base Run) string {
 }
 
 // traffic is what an adapter moved over the network.
-func traffic(run Run) []string {
+func traffic(runs series) []string {
 	var words []string
-	if moved, ok := total(run, SeriesDistributionIn); ok && moved > 0 && (run.Adapter == "ETS" || run.Adapter == "Mnesia") {
-		words = append(words, inUnit(moved, "bytes")+" between the nodes")
+	between := mean(runs.values(totalOf(SeriesDistributionIn)))
+	if between > 0 && (runs.adapter() == "ETS" || runs.adapter() == "Mnesia") {
+		words = append(words, inUnit(between, "bytes")+" between the nodes")
 	}
-	in, ok := total(run, SeriesRedisIn)
-	out, also := total(run, SeriesRedisOut)
-	if ok && also && in+out > 0 {
-		words = append(words, inUnit(in+out, "bytes")+" to and from Redis")
+	if moved := mean(runs.values(totalOf(SeriesRedisIn, SeriesRedisOut))); moved > 0 {
+		words = append(words, inUnit(moved, "bytes")+" to and from Redis")
 	}
 	return words
 }
 
-func total(run Run, series string) (float64, bool) {
-	s, ok := run.Samples[series]
-	if !ok || s.Total == nil {
-		return 0, false
-	}
-	return *s.Total, true
-}
-
 // difference in words: "12 MB (8 %) more memory".
-func difference(value, base float64, what string, write func(float64) string) string {
-	delta := value - base
-	if delta == 0 || base > 0 && math.Abs(delta) < noise*base {
+func difference(values, bases []float64, what string, write func(float64) string) string {
+	base := mean(bases)
+	delta := mean(values) - base
+	told := compareRuns(values, bases)
+	if delta == 0 || told == alike || told == tooFew && base > 0 && math.Abs(delta) < noise*base {
 		return "about the same " + what
 	}
 	word := "more"

@@ -78,6 +78,43 @@ func (r Run) sound() bool {
 	return r.timed() || r.ClientBound
 }
 
+// label tells a run from the others of its load: an adapter, and of those after the first their round.
+func (r Run) label() string {
+	if r.Round > 1 {
+		return fmt.Sprintf("%s, round %d", r.Adapter, r.Round)
+	}
+	return r.Adapter
+}
+
+// series are the runs of one adapter under one load.
+type series []Run
+
+func (s series) adapter() string { return s[0].Adapter }
+
+// values are a figure of the runs that have it.
+func (s series) values(of func(Run) (float64, bool)) []float64 {
+	var values []float64
+	for _, run := range s {
+		if value, known := of(run); known {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// repeated are the sound runs by adapter, in the order of the adapters.
+func (l load) repeated() []series {
+	var all []series
+	for _, run := range l.sound() {
+		if n := len(all); n > 0 && all[n-1].adapter() == run.Adapter {
+			all[n-1] = append(all[n-1], run)
+			continue
+		}
+		all = append(all, series{run})
+	}
+	return all
+}
+
 func (r Run) timed() bool {
 	return r.Verdict == VerdictPassed || r.Verdict == VerdictFailed
 }
@@ -179,7 +216,7 @@ func (c *comparison) add(run Run, name, ours string) {
 	if q, ok := published(name, run); ok {
 		theirs = inUnit(q.value, q.unit)
 	}
-	c.cells = append(c.cells, compared{run.Adapter, ours, theirs})
+	c.cells = append(c.cells, compared{run.label(), ours, theirs})
 }
 
 // facts about the benchmark and where it ran: a name and a value each, without those that are not known.
