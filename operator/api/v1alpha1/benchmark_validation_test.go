@@ -22,7 +22,7 @@ func TestBenchmarkDefaults(t *testing.T) {
 		"target": map[string]any{"template": map[string]any{"spec": map[string]any{"image": "a", "replicas": int64(2)}}},
 		"matrix": map[string]any{"runs": []any{map[string]any{"users": int64(100), "ttl": "1m"}}},
 		"scale":  int64(1), "scenario": "Visits", "routing": "RoundRobin", "runner": "Auto", "runnerTemplate": map[string]any{}, "cooldown": "10s",
-		"thresholds": map[string]any{"minRecovered": "0.99", "maxWrong": int64(0), "maxFailed": "0.01"},
+		"thresholds": map[string]any{"minRecovered": "0.99", "maxWrong": int64(0), "maxFailed": "0.01", "maxClientDelay": "100ms", "maxRestarts": int64(0)},
 	}
 	if diff := cmp.Diff(want, created.Object["spec"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
