@@ -102,14 +102,14 @@ read(Variable, Type, Default) ->
 
 read_file(Variable, File, Default) ->
     case file:read_file(File) of
-        {ok, <<_, _/binary>> = Text} ->
+        {ok, Text} when byte_size(Text) > 0 ->
             binary_to_list(Text);
         Other ->
             logger:warning("livestash agent: the file in ~ts_FILE cannot be used (~ts).", [Variable, problem(Other)]),
             Default
     end.
 
-problem({ok, <<>>}) -> "it is empty";
+problem({ok, _Nothing}) -> "it is empty";
 problem({error, Reason}) -> file:format_error(Reason).
 
 parse({Min, Max}, Text) ->

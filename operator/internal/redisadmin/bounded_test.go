@@ -95,3 +95,13 @@ func TestBoundsOfAnswers(t *testing.T) {
 		}
 	}
 }
+
+// Figures that no server has are none: they are told in the status.
+func TestAbsurdFiguresAreNone(t *testing.T) {
+	for _, absurd := range []string{"-5", "9223372036854775807", "99999999999999999999", "many"} {
+		seen := readInfo("used_memory:" + absurd + "\r\nmaxmemory:" + absurd + "\r\ndb0:keys=" + absurd + ",expires=0\r\n")
+		if seen.Used != 0 || seen.Max != 0 || seen.Stashes != 0 {
+			t.Errorf("%s is read as %+v", absurd, seen)
+		}
+	}
+}
