@@ -13,9 +13,9 @@ import (
 // What most charts have under these names, so that nobody has to look them up.
 
 // imagesOf are the images of an operator's installation: its own, and by the names of its flags those that it makes pods with.
-func imagesOf(t *testing.T, found objects, key string) map[string]string {
+func imagesOf(t *testing.T, found objects) map[string]string {
 	t.Helper()
-	container := typed[appsv1.Deployment](t, found, key).Spec.Template.Spec.Containers[0]
+	container := typed[appsv1.Deployment](t, found, deploymentKey).Spec.Template.Spec.Containers[0]
 	images := map[string]string{"": container.Image}
 	for _, argument := range container.Args {
 		name, image, _ := strings.Cut(argument, "=")
@@ -41,7 +41,7 @@ func TestGlobalImageRegistry(t *testing.T) {
 		"--runner-image":         "mirror.example:5000/hub/livestash-dev/livestash-k6:" + chartVersion(t),
 		"--starter-image":        "mirror.example:5000/hub/grafana/k6-operator:starter-v1.6.0",
 	}
-	if diff := cmp.Diff(want, imagesOf(t, found, deploymentKey)); diff != "" {
+	if diff := cmp.Diff(want, imagesOf(t, found)); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
 	if pod := typed[corev1.Pod](t, found, "Pod livestash-system/livestash-operator-test-ready"); pod.Spec.Containers[0].Image != want[""] {
@@ -55,7 +55,7 @@ func TestGlobalImageRegistry(t *testing.T) {
 		"registry:5000/a/valkey:9": "mirror.example/a/valkey:9",
 	} {
 		found := render(t, operatorChart, "global: {imageRegistry: mirror.example}\nredis: {image: '"+image+"'}")
-		if got := imagesOf(t, found, deploymentKey)["--redis-image"]; got != want {
+		if got := imagesOf(t, found)["--redis-image"]; got != want {
 			t.Errorf("%s becomes %s, want %s", image, got, want)
 		}
 	}

@@ -75,7 +75,7 @@ func TestReadmeKustomization(t *testing.T) {
 	}
 	found := kustomize(t, func(config string) string { return published.ReplaceAllString(shown, config+"$1") })
 	want := "registry.example/you/livestash-operator:" + chartVersion(t)
-	images := imagesOf(t, found, deploymentKey)
+	images := imagesOf(t, found)
 	if images[""] != want || images["--agent-image"] != want {
 		t.Errorf("the operator's image is %s, the agent's %s", images[""], images["--agent-image"])
 	}

@@ -81,7 +81,7 @@ func TestMetadata(t *testing.T) {
 
 // TestOperatorMetadata: the images, definitions and examples in the annotations are those that the chart has.
 func TestOperatorMetadata(t *testing.T) {
-	images := slices.Compact(slices.Sorted(maps.Values(imagesOf(t, render(t, operatorChart, ""), deploymentKey))))
+	images := slices.Compact(slices.Sorted(maps.Values(imagesOf(t, render(t, operatorChart, "")))))
 	for _, chart := range []string{root, operatorChart} {
 		m := metadataOf(t, chart)
 		var told []struct{ Name, Image string }

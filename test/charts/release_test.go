@@ -22,7 +22,7 @@ func TestPackageHasDigests(t *testing.T) {
 	}
 	for _, name := range []string{"livestash", "livestash-operator"} {
 		found := render(t, filepath.Join(folder, name+"-"+chartVersion(t)+".tgz"), "")
-		images := imagesOf(t, found, deploymentKey)
+		images := imagesOf(t, found)
 		if len(images) != 6 {
 			t.Errorf("%s names %d images: %q", name, len(images), images)
 		}

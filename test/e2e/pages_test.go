@@ -30,10 +30,10 @@ type walk struct {
 }
 
 const (
-	noInternet   = "needs the internet"
-	noPrometheus = "needs prometheus-operator, which is not here"
-	needsRoom    = "builds what is here already, or runs for an hour"
-	forEver      = "does not end by itself"
+	noInternet   = "it needs the internet"
+	noPrometheus = "it needs prometheus-operator, which is not here"
+	longWork     = "it builds what is here already, or runs for an hour"
+	forEver      = "it does not end by itself"
 )
 
 // workload is the image of the small application, which stands for the reader's.
@@ -43,18 +43,18 @@ func workload() string { return fmt.Sprintf("%s/livestash-workload-otp:%s", regi
 func walks() []walk {
 	return []walk{
 		{page: "README.md", replaced: map[string]string{"registry.example/you": registry, "ghcr.io/acme/shop:1.4.2": workload()},
-			left: map[string]string{"make demo": needsRoom, "make test": needsRoom}},
+			left: map[string]string{"make demo": longWork, "make test": longWork}},
 		{page: "docs/quickstart.md", replaced: map[string]string{"registry.example/you": registry, "ghcr.io/acme/shop:1.4.2": workload(), "bin/shop": "bin/workload"}},
 		{page: "docs/how-to/kubectl-plugin.md", fleet: true,
-			left: map[string]string{"make kubectl-livestash": needsRoom, "cp bin/kubectl*livestash": "the plugin is found in bin/"}},
+			left: map[string]string{"make kubectl-livestash": longWork, "cp bin/kubectl*livestash": "the plugin is found in bin/"}},
 		{page: "docs/how-to/troubleshooting.md", fleet: true,
-			left: map[string]string{"kubectl logs statefulset/shop -c app --previous": "nothing has crashed"}},
+			left: map[string]string{"kubectl logs statefulset/shop -c app --previous": "nothing has crashed here"}},
 		{page: "docs/how-to/prepare-your-app.md", fleet: true, replaced: map[string]string{"bin/my_app": "bin/workload"},
 			left: map[string]string{"kubectl port-forward": forEver}},
 		{page: "docs/how-to/move-a-deployment.md", before: deployment, replaced: map[string]string{"ghcr.io/acme/shop:1.4.2": workload()}},
-		{page: "docs/how-to/deploys.md", fleet: true},
+		{page: "docs/how-to/deploys.md", fleet: true, before: restored},
 		{page: "docs/how-to/secrets.md", fleet: true, replaced: map[string]string{"USER": "user", "PASSWORD": "password"},
-			left: map[string]string{`kubectl create secret generic shop-keys --from-literal=secret-key-base="$(jq`: "is for another cluster; here the Secret is there"}},
+			left: map[string]string{`kubectl create secret generic shop-keys --from-literal=secret-key-base="$(jq`: "it is for another cluster: here the Secret is there"}},
 		{page: "docs/how-to/monitoring.md", fleet: true, replaced: map[string]string{"NAMESPACE": "e2e-pages-monitoring", "NAME": "prometheus"},
 			left: map[string]string{"helm dependency build": noInternet, "helm install platform": noInternet, "helm upgrade": noPrometheus,
 				"kubectl get podmonitor": noPrometheus, "kubectl port-forward -n monitoring service/platform-grafana": noPrometheus,
@@ -72,6 +72,16 @@ func walks() []walk {
 func deployment(s space) {
 	s.must("", "create", "deployment", "shop", "--image="+workload())
 	s.must("", "create", "secret", "generic", "shop-environment", "--from-literal=GREETING=hello")
+}
+
+// restored takes back what a page does to the operator's release.
+func restored(s space) {
+	s.t.Cleanup(func() {
+		args := append([]string{"upgrade", release, repository(), "--namespace", releaseNamespace, "--wait", "--reset-values"}, chartValues()...)
+		if out, err := run("", "helm", args...); err != nil {
+			s.t.Errorf("helm upgrade: %v\n%s", err, out)
+		}
+	})
 }
 
 // TestPages walks a newcomer's path: every command block of these pages, as it stands. README.md and the quickstart install the operator and take it
@@ -226,7 +236,7 @@ func (w walk) without(text string, t *testing.T, used map[string]bool) string {
 			}
 		}
 		if reason != "" {
-			t.Logf("not run, because it %s: %s", reason, command)
+			t.Logf("not run, because %s: %s", reason, command)
 			continue
 		}
 		kept.WriteString(command + "\n")
@@ -267,7 +277,7 @@ func TestBlocks(t *testing.T) {
 		t.Fatalf("blocks %q", blocks)
 	}
 	used := map[string]bool{}
-	w := walk{left: map[string]string{"c": "is not wanted"}, replaced: map[string]string{"b": "B"}}
+	w := walk{left: map[string]string{"c": "it is not wanted"}, replaced: map[string]string{"b": "B"}}
 	if got := w.replace(w.without(blocks[0].text, t, used), used); got != "a \\\n  B    # why\n" || !used["c"] || !used["b"] {
 		t.Errorf("%q, used %v", got, used)
 	}
