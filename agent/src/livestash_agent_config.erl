@@ -69,15 +69,21 @@ variables() ->
         {shadow_max_bytes, "LIVESTASH_SHADOW_MAX_BYTES", {0, ?MOST_BYTES}, 268435456},
         {app_port, "PORT", {1, 65535}, undefined},
         {adapter, "LIVE_STASH_ADAPTER", adapter, none},
-        {redis_url, "LIVE_STASH_REDIS_URL", text, undefined},
+        {redis_url, "LIVE_STASH_REDIS_URL", secret, undefined},
         {redis_cacertfile, "LIVE_STASH_REDIS_CACERTFILE", text, undefined},
-        {dns_query, "DNS_CLUSTER_QUERY", text, undefined},
+        {dns_query, "LIVESTASH_PEERS_QUERY", text, undefined},
         {app_name, "LIBCLUSTER_APP", text, undefined},
         {pod_name, "POD_NAME", text, undefined},
         {previous_cookie, "LIVESTASH_PREVIOUS_COOKIE", text, undefined},
         {release_node, "RELEASE_NODE", text, undefined}
     ].
 
+%% The value is in a file where one is named, by spec.secretsAs.
+read(Variable, secret, Default) ->
+    case os:getenv(Variable ++ "_FILE", "") of
+        "" -> read(Variable, text, Default);
+        File -> read_file(Variable, File, Default)
+    end;
 read(Variable, Type, Default) ->
     case os:getenv(Variable, "") of
         "" ->
@@ -93,6 +99,18 @@ read(Variable, Type, Default) ->
                     Default
             end
     end.
+
+read_file(Variable, File, Default) ->
+    case file:read_file(File) of
+        {ok, <<_, _/binary>> = Text} ->
+            binary_to_list(Text);
+        Other ->
+            logger:warning("livestash agent: the file in ~ts_FILE cannot be used (~ts).", [Variable, problem(Other)]),
+            Default
+    end.
+
+problem({ok, <<>>}) -> "it is empty";
+problem({error, Reason}) -> file:format_error(Reason).
 
 parse({Min, Max}, Text) ->
     case string:to_integer(Text) of

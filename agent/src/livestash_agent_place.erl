@@ -47,7 +47,7 @@ warn(Node) ->
 
 %% RELEASE_NODE is not enough: env.sh may have changed it.
 expected_name() ->
-    case [os:getenv(Variable, "") || Variable <- ["LIBCLUSTER_APP", "POD_NAME", "DNS_CLUSTER_QUERY"]] of
+    case [os:getenv(Variable, "") || Variable <- ["LIBCLUSTER_APP", "POD_NAME", "LIVESTASH_PEERS_QUERY"]] of
         [[_ | _] = Name, [_ | _] = Pod, [_ | _] = Query] -> Name ++ "@" ++ Pod ++ "." ++ string:trim(Query, trailing, ".");
         _ -> os:getenv("RELEASE_NODE", "")
     end.

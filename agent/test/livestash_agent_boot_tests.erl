@@ -90,7 +90,7 @@ release_without_a_name() ->
 %% RELEASE_NODE is what the release's own env.sh has made of it, and nobody looks for that.
 node_that_peers_do_not_look_for() ->
     Log = log_file(),
-    Operators = #{"LIBCLUSTER_APP" => "app", "POD_NAME" => "app-0", "DNS_CLUSTER_QUERY" => "app-nodes.test"},
+    Operators = #{"LIBCLUSTER_APP" => "app", "POD_NAME" => "app-0", "LIVESTASH_PEERS_QUERY" => "app-nodes.test"},
     Vm = start(#{environment => Operators#{"LIVESTASH_READY_GRACE_MS" => "600000"}, log => "warning", flags => logged_to(Log)}),
     eventually(fun() -> answers(Vm) end),
     eventually(fun() -> length(lines_with("its peers look for app@app-0.app-nodes.test", Log)) =:= 1 end),

@@ -19,7 +19,7 @@ given_test() ->
         {"LIVE_STASH_ADAPTER", "browser_memory"},
         {"LIVE_STASH_REDIS_URL", "redis://:secret@shop-redis"},
         {"LIVE_STASH_REDIS_CACERTFILE", "/livestash-redis/ca.crt"},
-        {"DNS_CLUSTER_QUERY", "shop-nodes.ns.svc.cluster.local"}
+        {"LIVESTASH_PEERS_QUERY", "shop-nodes.ns.svc.cluster.local"}
     ],
     with(Given, fun() ->
         ?assertEqual(1234, livestash_agent_config:get(port)),
@@ -28,6 +28,20 @@ given_test() ->
         ?assertEqual("/livestash-redis/ca.crt", livestash_agent_config:get(redis_cacertfile)),
         ?assertEqual("shop-nodes.ns.svc.cluster.local", livestash_agent_config:get(dns_query))
     end).
+
+%% Where a file is named, nobody should be told by the environment besides.
+secret_in_a_file_test() ->
+    File = filename:join("/tmp", "livestash_agent_config_tests." ++ os:getpid()),
+    Named = {"LIVE_STASH_REDIS_URL_FILE", File},
+    ok = file:write_file(File, "redis://:s%C3%BC@shop-redis"),
+    with([Named], fun() -> ?assertEqual("redis://:s%C3%BC@shop-redis", livestash_agent_config:get(redis_url)) end),
+    with([Named, {"LIVE_STASH_REDIS_URL", "redis://other"}], fun() ->
+        ?assertEqual("redis://:s%C3%BC@shop-redis", livestash_agent_config:get(redis_url))
+    end),
+    ok = file:write_file(File, ""),
+    with([Named], fun() -> ?assertEqual(undefined, livestash_agent_config:get(redis_url)) end),
+    ok = file:delete(File),
+    with([Named], fun() -> ?assertEqual(undefined, livestash_agent_config:get(redis_url)) end).
 
 bad_values_become_defaults_test_() ->
     [

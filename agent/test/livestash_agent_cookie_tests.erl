@@ -151,7 +151,7 @@ connect(Vm, #{node := Peer} = PeerVm) ->
 
 %% DNS names a new pod some seconds after it boots.
 pods_to_come_are_expected() ->
-    Pod = #{"POD_NAME" => "shop-2", "LIBCLUSTER_APP" => "shop", "DNS_CLUSTER_QUERY" => "shop-nodes.web.", "LIVESTASH_PREVIOUS_COOKIE" => "old"},
+    Pod = #{"POD_NAME" => "shop-2", "LIBCLUSTER_APP" => "shop", "LIVESTASH_PEERS_QUERY" => "shop-nodes.web.", "LIVESTASH_PREVIOUS_COOKIE" => "old"},
     Vm = started(#{cookie => "new", environment => Pod}),
     Cookie = fun(Name) -> call(Vm, erlang, get_cookie, [Name]) end,
     ok = call(Vm, livestash_agent_cookie, expect, [[]]),

@@ -22,7 +22,7 @@ serve(Answer, AppName) ->
     Inetrc = filename:join(os:getenv("TESTS"), "inetrc." ++ integer_to_list(Port)),
     Lines = "{resolv_conf, \"\"}.~n{nameserver, {127,0,0,1}, ~b}.~n{timeout, 300}.~n{retry, 1}.~n",
     ok = file:write_file(Inetrc, io_lib:format(Lines, [Port])),
-    {Server, #{"DNS_CLUSTER_QUERY" => "nodes.test", "LIBCLUSTER_APP" => AppName, "ERL_INETRC" => Inetrc}}.
+    {Server, #{"LIVESTASH_PEERS_QUERY" => "nodes.test", "LIBCLUSTER_APP" => AppName, "ERL_INETRC" => Inetrc}}.
 
 server(Answer) ->
     Parent = self(),

@@ -73,14 +73,16 @@ var placesOfSecrets = map[string]placed{
 	"url-nobody":     {ownURL, "redis://u:" + marked + "@nobody", reached, "DNS does not know the host"},
 	"url-wrong":      {ownURL, "redis://u:" + marked + "wrong@other", reached, wrong},
 	"url-plain":      {ownURL, "rediss://:" + marked + "@other", reached, "TLS"},
-	"password-wrong": {ownPassword, "\xff" + marked, reached, wrong},
+	"password":       {ownPassword, "\xff" + marked, written, refused},
+	"password-wrong": {ownPassword, marked + "wrong", reached, wrong},
 	"authorities":    {ownCA, marked, written, refused},
 	"pull":           {ownPull, marked, "Progressing", "True PodFailing "},
 	"before-fails":   {ownBefore, marked, "Stalled", "True BeforeFailed "},
 }
 
 // goodPlaces is a fleet with good values in every place of its pods; KEY is that of the cookie.
-const goodPlaces = `adapter: Redis
+const goodPlaces = `secretsAs: Files
+adapter: Redis
 replicas: 2
 clustering: {cookie: {secretRef: {name: good, key: KEY}}, tls: {enabled: true}}
 secretKeyBase: {secretRef: {name: good, key: base}}
@@ -122,6 +124,10 @@ func TestNoSecretIsLeftBehind(t *testing.T) {
 		})
 	}
 	s.settled()
+	const told = `{System.get_env("SECRET_KEY_BASE"), System.get_env("LIVE_STASH_REDIS_URL"), File.stat!(System.fetch_env!("SECRET_KEY_BASE_FILE")).access}`
+	if answer, err := s.rpc("shop-0", told); err != nil || answer != "{nil, nil, :read}" {
+		t.Errorf("the application was told %s, %v", answer, err)
+	}
 
 	s.benchmark("marked", fmt.Sprintf(`matrix: {adapters: [ETS], runs: [{users: 10, ttl: 10s, ramp: 1s, duration: 10s}]}
 runnerTemplate: {imagePullSecrets: [{name: own-pull}]}

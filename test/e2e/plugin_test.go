@@ -207,6 +207,34 @@ spec:
 	s.must("", "delete", "deployment", "cart")
 }
 
+// A virtual machine that crashes leaves its dump where the plugin finds it, once more than the pod keeps.
+func TestPluginCrashdump(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "plugin-crash")
+	s.apply("adapter: ETS\nreplicas: 1\nbeam: {crashDumps: {keep: 1, maxSize: 2Mi}}")
+	s.settled()
+	s.plugin("crashdump", "shop-0", "-")
+	for _, slogan := range []string{"the first of the test", "the second of the test"} {
+		// The answer to who asks for that is an end of the connection.
+		out, err := s.livestash("rpc", "shop", `:erlang.halt(~c"`+slogan+`")`)
+		t.Logf("%v\n%s", err, out)
+		s.plugin("crashdump", "shop-0", "erl_crash-", slogan)
+		s.settled()
+	}
+	if out, err := s.livestash("crashdump"); err != nil || strings.Contains(out, "the first") {
+		t.Errorf("after a second crash: %v\n%s", err, out)
+	}
+	file := filepath.Join(t.TempDir(), "dump")
+	s.plugin("crashdump get shop-0 --out "+file, file, "secrets included")
+	text, err := os.ReadFile(file)
+	if err != nil || !bytes.HasPrefix(text, []byte("=erl_crash_dump:")) || len(text) > 3<<20 {
+		t.Errorf("the dump has %d bytes, %v: %.100s", len(text), err, text)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v: others may read it", info.Mode(), err)
+	}
+}
+
 // The verbs around load tests: one is run, watched, and its report fetched.
 func TestPluginBench(t *testing.T) {
 	s := newSpace(t, "plugin-bench")

@@ -19,7 +19,7 @@ func cookieEvents() []event {
 	}{
 		{"cookie", inTurn(rotateCookie)},
 		{"cookie-delete", inTurn(rotateHalf, deleteLowest)},
-		{"cookie-scale-up", inTurn(rotateHalf, scaleTo(4))},
+		{"cookie-scale-up", inTurn(rotateHalf, scaleTo(6))},
 	}
 	var all []event
 	for _, kind := range kinds {

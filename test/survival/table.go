@@ -86,7 +86,8 @@ func printTabs(out io.Writer, results []result) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\n| adapter | event | tabs | how many | cut | lost | reloads | p50 / worst ms |\n|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
+	_, err := fmt.Fprintf(out, "\n| adapter | event | tabs | how many | cut | moves | lost | reloads | p50 / worst ms |\n"+
+		"|---|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(lines, "\n"))
 	return err
 }
 
@@ -98,7 +99,8 @@ func (r *result) tabLines() []string {
 		if row.Times != nil {
 			times = fmt.Sprintf("%.0f / %.0f", row.Times.P50, row.Times.Max)
 		}
-		lines[i] = fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %d | %s |", r.Adapter, r.Event, row.Kind, row.Tabs, row.Cut, row.Lost, row.Reloads, times)
+		lines[i] = fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %d | %d | %s |",
+			r.Adapter, r.Event, row.Kind, row.Tabs, row.Cut, row.Moves, row.Lost, row.Reloads, times)
 	}
 	return lines
 }

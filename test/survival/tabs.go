@@ -269,6 +269,8 @@ func tabReport(all []*tab) crowd.Report {
 			r.Closed++
 		}
 		times = append(times, t.outages()...)
+		r.Moves += len(t.seen.Outages)
+		r.MostMoves = max(r.MostMoves, len(t.seen.Outages))
 		wrong := t.found()
 		switch {
 		case wrong == "":
@@ -295,9 +297,11 @@ func (t *tab) outages() []time.Duration {
 
 // tabRow is what the tabs of a kind have found.
 type tabRow struct {
-	Kind    string         `json:"kind"`
-	Tabs    int            `json:"tabs"`
+	Kind string `json:"kind"`
+	Tabs int    `json:"tabs"`
+	// Cut is how many lost their connection at least once, Moves how often all of them together came back.
 	Cut     int            `json:"cut"`
+	Moves   int            `json:"moves"`
 	Lost    int            `json:"lost"`
 	Reloads int            `json:"reloads"`
 	Times   *browser.Times `json:"times"`
@@ -314,6 +318,7 @@ func tabRows(all []*tab) []tabRow {
 			}
 			row.Tabs++
 			row.Cut += min(1, t.seen.Cuts)
+			row.Moves += len(t.seen.Outages)
 			row.Reloads += max(0, t.seen.Loads-1)
 			if t.found() != "" {
 				row.Lost++

@@ -51,8 +51,8 @@ func TestTabReport(t *testing.T) {
 		return browser.TimesOf(ms)
 	}
 	rows := []tabRow{
-		{Kind: "WebSocket", Tabs: 2, Cut: 1, Times: times(40, 200)},
-		{Kind: "long polling, nginx", Tabs: 3, Cut: 3, Lost: 3, Reloads: 2, Times: times(900, 60)},
+		{Kind: "WebSocket", Tabs: 2, Cut: 1, Moves: 2, Times: times(40, 200)},
+		{Kind: "long polling, nginx", Tabs: 3, Cut: 3, Moves: 2, Lost: 3, Reloads: 2, Times: times(900, 60)},
 	}
 	if diff := cmp.Diff(rows, tabRows(all)); diff != "" {
 		t.Errorf("by kind (-want +got):\n%s", diff)
@@ -62,13 +62,20 @@ func TestTabReport(t *testing.T) {
 		t.Errorf("the notes are %q", got.Notes)
 	}
 	got.Notes = nil
-	want := crowd.Report{Phase: crowd.Verified, Sessions: 5, Closed: 4, Recovered: 2, Stale: 1, Lost: 2, Times: times(40, 200, 900, 60)}
+	want := crowd.Report{
+		Phase: crowd.Verified, Sessions: 5, Closed: 4, Recovered: 2, Stale: 1, Lost: 2, Moves: 4, MostMoves: 2,
+		Times: times(40, 200, 900, 60),
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
 	}
 	d := &driver{options: options{Options: fleet.Options{Agent: true}}}
 	r := newResult("ETS", "eviction", crowd.Report{Recovered: 3})
-	if r.Tabs = rows; d.judge(event{judge: planned}, r) != "long polling, nginx: 2 reloads" {
+	r.Tabs = rows
+	if line := "| ETS | eviction | WebSocket | 2 | 1 | 2 | 0 | 0 | 40 / 200 |"; r.tabLines()[0] != line {
+		t.Errorf("the line is %q, want %q", r.tabLines()[0], line)
+	}
+	if d.judge(event{judge: planned}, r) != "long polling, nginx: 2 reloads" {
 		t.Errorf("the verdict is %q", d.judge(event{judge: planned}, r))
 	}
 }

@@ -239,9 +239,11 @@ export class User {
       metrics.reconnect.add(ms);
       metrics.reconnect_service.add(service);
       metrics.rejoin.add(this.view.joinMs);
-      metrics.not_found.add(status === 'not_found' ? 1 : 0);
     } else if (when !== 'nothing') {
       metrics.late_rejoin.add(this.view.joinMs);
+    }
+    if (status === 'not_found' && when === 'in time') {
+      metrics.not_found.add(1);
     }
     if (status === 'error') {
       this.report('stash_error', 'the LiveView says that its stash could not be read');

@@ -54,11 +54,8 @@ func run(args []string) error {
 		return errUsage
 	}
 	dumps := podagent.Dumps{File: *crashDump, Keep: *keep}
-	if args[0] == "dumps" && *crashDump != "" && flags.NArg() <= 1 {
-		if flags.NArg() == 1 {
-			return dumps.Copy(os.Stdout, flags.Arg(0))
-		}
-		return dumps.List(os.Stdout)
+	if args[0] == "dumps" {
+		return show(dumps, flags.Args())
 	}
 	if flags.NArg() > 0 || (*keep > 0) != (*crashDump != "") {
 		return errUsage
@@ -92,6 +89,17 @@ func run(args []string) error {
 	default:
 		return errUsage
 	}
+}
+
+// show lists the crash dumps, or writes the one that is named.
+func show(dumps podagent.Dumps, names []string) error {
+	switch {
+	case dumps.File == "" || len(names) > 1:
+		return errUsage
+	case len(names) == 1:
+		return dumps.Copy(os.Stdout, names[0])
+	}
+	return dumps.List(os.Stdout)
 }
 
 // beSmall trades speed, of which next to none is needed, for memory: there is one of this program in every pod.

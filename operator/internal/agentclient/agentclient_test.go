@@ -149,6 +149,26 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// An application may answer in the agent's place, and would lead the operator to places that the application cannot reach.
+func TestAgentsDoNotSendTheOperatorElsewhere(t *testing.T) {
+	var reached atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		reached.Add(1)
+		w.Header().Set(Header, "0.1.0")
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(elsewhere.Close)
+	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		ip, port := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(Header, "0.1.0")
+			http.Redirect(w, r, elsewhere.URL, code)
+		})
+		if _, err := ask(t, ip, port); err == nil || reached.Load() > 0 {
+			t.Errorf("%d: it went %d times where it was sent: %v", code, reached.Load(), err)
+		}
+	}
+}
+
 func TestStatusFails(t *testing.T) {
 	const (
 		unreachable = "unreachable"

@@ -24,3 +24,11 @@ func (c *Client) Wrap(wrap func(net.Conn) net.Conn) {
 
 // ReadAtOnce is how many answers are read at the same time.
 func (c *Client) ReadAtOnce() int { return cap(c.reading) }
+
+// ReadWith asks as every question does, and has the answer read by that.
+func (c *Client) ReadWith(ctx context.Context, ip string, port int32, read func()) {
+	_, _ = get(ctx, c, ip, port, "/metrics", func([]byte) (bool, error) {
+		read()
+		return true, nil
+	})
+}

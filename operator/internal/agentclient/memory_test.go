@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -133,6 +134,28 @@ func TestAnswersAreReadAFewAtATime(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	each := int(after.TotalAlloc - before.TotalAlloc)
 	t.Logf("reading one takes %d bytes", each)
+	var mutex sync.Mutex
+	reading, most := 0, 0
+	enter := func(by int) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		reading += by
+		most = max(most, reading)
+	}
+	var asking sync.WaitGroup
+	for range 4 * agents.ReadAtOnce() {
+		asking.Go(func() {
+			agents.ReadWith(t.Context(), at.IP.String(), int32(at.Port), func() {
+				enter(1)
+				time.Sleep(20 * time.Millisecond)
+				enter(-1)
+			})
+		})
+	}
+	asking.Wait()
+	if most != agents.ReadAtOnce() {
+		t.Errorf("%d answers were read at once, want %d", most, agents.ReadAtOnce())
+	}
 	if most := each * agents.ReadAtOnce(); most > held {
 		t.Errorf("%d answers are read at once, of %d bytes each: %d bytes, want at most %d", agents.ReadAtOnce(), each, most, held)
 	}

@@ -217,6 +217,22 @@ func TestSessions(t *testing.T) {
 	refused(t, err, "needs a terminal")
 }
 
+// What a pod says of its dumps needs a kubelet: the end-to-end tests ask one.
+func TestCrashdump(t *testing.T) {
+	c := newFleet(t, v1alpha1.LiveStashClusterStatus{})
+	_, err := run(t, c.Namespace, "crashdump")
+	refused(t, err, "set spec.beam.crashDumps")
+
+	c.Spec.BEAM.CrashDumps = &v1alpha1.CrashDumpsSpec{}
+	suite.Must(t, api.Update(t.Context(), c))
+	pod := newPod(t, c, "shop-0")
+	wants(t, must(t, c.Namespace, "crashdump"), "shop-0", "made without spec.beam.crashDumps")
+	_, err = run(t, c.Namespace, "crashdump", "get", pod.Name, "--out", filepath.Join(t.TempDir(), "dump"))
+	refused(t, err, "made without spec.beam.crashDumps")
+	_, err = run(t, c.Namespace, "crashdump", "get", "other-0")
+	refused(t, err, "other-0")
+}
+
 func TestBench(t *testing.T) {
 	c := newFleet(t, v1alpha1.LiveStashClusterStatus{})
 	must(t, c.Namespace, "bench", "run", "evening", "--users", "40", "--duration", "10m")

@@ -24,6 +24,7 @@ func TestHostileRunnerReports(t *testing.T) {
 		"an absurd share":        {`"yes":5`, `"yes":9223372036854775807`},
 		"absurd errors":          {`"timeout":1`, `"timeout":9223372036854775807`},
 		"an absurd time":         {`"ran_s":60`, `"ran_s":1e300`},
+		"an absurd length":       {`"duration_s":60`, `"duration_s":1e300`},
 		"buckets beyond numbers": {`"offset":0`, `"offset":99999999`},
 		"a gap beyond numbers":   {`-3`, `-9223372036854775808`},
 		"an absurd TTL":          {`"ttl_s":20`, `"ttl_s":-20`},

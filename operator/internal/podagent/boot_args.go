@@ -103,7 +103,7 @@ func (b *bootArgs) refreshOnce(ctx context.Context) {
 	b.failing = err != nil
 }
 
-var errNoQuery = errors.New("DNS_CLUSTER_QUERY or LIBCLUSTER_APP is not set")
+var errNoQuery = errors.New("LIVESTASH_PEERS_QUERY or LIBCLUSTER_APP is not set")
 
 // peers are the nodes of the pods that SRV records name, sorted, without this one.
 func (b *bootArgs) peers(ctx context.Context) ([]string, error) {

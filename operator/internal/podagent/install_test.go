@@ -3,8 +3,10 @@ package podagent
 import (
 	"errors"
 	"io/fs"
+	"log"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -69,7 +71,7 @@ func TestFromEnvironment(t *testing.T) {
 		"nothing": {nil, defaults},
 		"everything": {
 			map[string]string{
-				"RELEASE_NODE": "shop@shop-0", "LIBCLUSTER_APP": "shop", "DNS_CLUSTER_QUERY": "shop-nodes",
+				"RELEASE_NODE": "shop@shop-0", "LIBCLUSTER_APP": "shop", "LIVESTASH_PEERS_QUERY": "shop-nodes",
 				"LIVESTASH_NET_TICKTIME": "60", "LIVESTASH_SYNC_TIMEOUT_MS": "1", "PORT": "80",
 				"LIVESTASH_AGENT_PORT": "7000", "LIVESTASH_READINESS_PATH": "/up?deep=1",
 			},
@@ -91,6 +93,30 @@ func TestFromEnvironment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := FromEnvironment(func(name string) string { return c.env[name] }, quiet); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRedisURLIsReadFromTheFileThatIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "LIVE_STASH_REDIS_URL")
+	if err := os.WriteFile(file, []byte("redis://:secret@shop-redis"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		env       map[string]string
+		want, log string
+	}{
+		"a variable":         {map[string]string{"LIVE_STASH_REDIS_URL": "redis://other"}, "redis://other", ""},
+		"a file":             {map[string]string{"LIVE_STASH_REDIS_URL_FILE": file}, "redis://:secret@shop-redis", ""},
+		"both":               {map[string]string{"LIVE_STASH_REDIS_URL": "redis://other", "LIVE_STASH_REDIS_URL_FILE": file}, "redis://:secret@shop-redis", ""},
+		"a file that is not": {map[string]string{"LIVE_STASH_REDIS_URL_FILE": file + "2"}, "", "LIVE_STASH_REDIS_URL_FILE cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said strings.Builder
+			got := FromEnvironment(func(name string) string { return c.env[name] }, log.New(&said, "", 0)).RedisURL
+			if got != c.want || (c.log == "") != (said.Len() == 0) || !strings.Contains(said.String(), c.log) {
+				t.Errorf("got %q and the log %q", got, said.String())
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package podagent
 
 import (
 	"log"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -10,7 +11,7 @@ import (
 type Settings struct {
 	// Node is the name of this pod's node, App what stands before the @ in every node's name (RELEASE_NODE, LIBCLUSTER_APP).
 	Node, App string
-	// Query is the DNS name whose SRV records list the pods (DNS_CLUSTER_QUERY).
+	// Query is the DNS name whose SRV records list the pods (LIVESTASH_PEERS_QUERY).
 	Query string
 
 	// NetTickTime is the kernel's net_ticktime in seconds (LIVESTASH_NET_TICKTIME, default 20).
@@ -24,8 +25,8 @@ type Settings struct {
 	ReadinessPath string
 	// AgentPort is where the agent listens (LIVESTASH_AGENT_PORT, default 9568).
 	AgentPort int
-	// RedisURL is the fleet's Redis, RedisCACertFile the file with the authorities of its certificate (LIVE_STASH_REDIS_URL,
-	// LIVE_STASH_REDIS_CACERTFILE); empty with other adapters.
+	// RedisURL is the fleet's Redis (LIVE_STASH_REDIS_URL, or the content of the file that LIVE_STASH_REDIS_URL_FILE names),
+	// RedisCACertFile the file with the authorities of its certificate (LIVE_STASH_REDIS_CACERTFILE); empty with other adapters.
 	RedisURL, RedisCACertFile string
 	// Version is this program's own, which is the agent's.
 	Version string
@@ -55,20 +56,33 @@ func FromEnvironment(getenv func(string) string, logger *log.Logger) Settings {
 	settings := Settings{
 		Node:        getenv("RELEASE_NODE"),
 		App:         getenv("LIBCLUSTER_APP"),
-		Query:       getenv("DNS_CLUSTER_QUERY"),
+		Query:       getenv("LIVESTASH_PEERS_QUERY"),
 		NetTickTime: number("LIVESTASH_NET_TICKTIME", 20, day),
 		SyncTimeout: number("LIVESTASH_SYNC_TIMEOUT_MS", 3000, day*1000),
 		AppPort:     number("PORT", 4000, highestPort),
 		AgentPort:   number("LIVESTASH_AGENT_PORT", 9568, highestPort-1),
 	}
 	settings.ProbePort = number("LIVESTASH_PROBE_PORT", settings.AgentPort+1, highestPort)
-	settings.RedisURL, settings.RedisCACertFile = getenv("LIVE_STASH_REDIS_URL"), getenv("LIVE_STASH_REDIS_CACERTFILE")
+	settings.RedisURL, settings.RedisCACertFile = redisURL(getenv, logger), getenv("LIVE_STASH_REDIS_CACERTFILE")
 	settings.ReadinessPath = getenv("LIVESTASH_READINESS_PATH")
 	if !isPath(settings.ReadinessPath) {
 		logger.Printf("LIVESTASH_READINESS_PATH is %q, but must start with / and hold no spaces; not asking it", settings.ReadinessPath)
 		settings.ReadinessPath = ""
 	}
 	return settings
+}
+
+// redisURL is from a file, where one is named.
+func redisURL(getenv func(string) string, logger *log.Logger) string {
+	file := getenv("LIVE_STASH_REDIS_URL_FILE")
+	if file == "" {
+		return getenv("LIVE_STASH_REDIS_URL")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		logger.Printf("The file in LIVE_STASH_REDIS_URL_FILE cannot be read, so Redis is not looked at: %v", err)
+	}
+	return string(text)
 }
 
 // isPath is whether text can stand in a request line as it is.

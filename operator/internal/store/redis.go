@@ -12,6 +12,8 @@ const (
 	// RedisCAFile is, in RedisDir, the certificates that the server's is checked against.
 	RedisCAFile = "ca.crt"
 
+	// RedisURLVariable is the environment variable with the URL, unless that is in a file.
+	RedisURLVariable = "LIVE_STASH_REDIS_URL"
 	// RedisURLKey is the URL in the Secret that RedisSecretName names.
 	RedisURLKey = "url"
 )
@@ -31,7 +33,7 @@ func (redis) Recovers() bool { return true }
 func (redis) Renewed() bool { return true }
 
 func (redis) Env(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
-	env := []corev1.EnvVar{FromSecret("LIVE_STASH_REDIS_URL", redisURL(c))}
+	env := []corev1.EnvVar{FromSecret(RedisURLVariable, redisURL(c))}
 	if external := ExternalRedis(c); external != nil && external.CASecretRef != nil {
 		env = append(env, corev1.EnvVar{Name: "LIVE_STASH_REDIS_CACERTFILE", Value: RedisDir + "/" + RedisCAFile})
 	}

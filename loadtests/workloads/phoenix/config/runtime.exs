@@ -47,9 +47,17 @@ mode = if adapter == LiveStash.Adapters.BrowserMemory, do: [security_mode: :sign
 config :live_stash, adapters: List.wrap(adapter)
 config :stash_workload, :stash, [adapter: adapter, ttl: ttl] ++ mode
 
+# With spec.secretsAs: Files, secrets are in files that variables name.
+secret = fn name ->
+  case System.get_env(name <> "_FILE") do
+    nil -> System.get_env(name)
+    file -> File.read!(file)
+  end
+end
+
 if adapter == LiveStash.Adapters.Redis do
   url =
-    System.get_env("LIVE_STASH_REDIS_URL") ||
+    secret.("LIVE_STASH_REDIS_URL") ||
       raise("LIVE_STASH_REDIS_URL is missing; LIVE_STASH_ADAPTER=redis needs it")
 
   # Without a file Redix trusts the system's CAs. A connection without TLS does not know the option.
@@ -92,7 +100,7 @@ config :stash_workload, payload_keys: payload_keys
 
 if config_env() == :prod do
   secret_key_base =
-    System.get_env("SECRET_KEY_BASE") ||
+    secret.("SECRET_KEY_BASE") ||
       raise """
       environment variable SECRET_KEY_BASE is missing.
       You can generate one by calling: mix phx.gen.secret

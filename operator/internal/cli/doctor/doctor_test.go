@@ -136,6 +136,7 @@ func TestSeeded(t *testing.T) {
 		{"no pull secret", func(f *Facts) { f.Objects["Secret registry"] = Object{} }, "pull-secret", Broken, "Secret registry", "create secret docker-registry registry"},
 		{"a pull secret of another type", func(f *Facts) { f.Objects["Secret registry"] = Object{Exists: true, Type: corev1.SecretTypeOpaque} }, "pull-secret", Broken, "the type Opaque", "docker-registry"},
 		{"a SECRET_KEY_BASE that has no effect", func(f *Facts) { f.Cluster.Spec.SecretKeyBase = nil }, "contract-variable", Risky, "SECRET_KEY_BASE, which has no effect", "spec.secretKeyBase.secretRef"},
+		{"dns_cluster is switched on", func(f *Facts) { f.Objects["Secret shop-env"].Keys["DNS_CLUSTER_QUERY"] = Value{Bytes: 9} }, "contract-variable", Broken, "starts dns_cluster", "Remove the key"},
 		{"the tag latest", func(f *Facts) { f.Cluster.Spec.Image = "localhost:5000/shop:latest" }, "tag-moves", Risky, "no fixed tag", "spec.image"},
 		{"no tag", func(f *Facts) { f.Cluster.Spec.Image = "localhost:5000/shop" }, "tag-moves", Risky, "no fixed tag", "spec.image"},
 		{"no host behind an Ingress", func(f *Facts) { f.Cluster.Spec.HTTP.Host = "" }, "host", Broken, "check_origin", "spec.http.host: shop.example.com"},

@@ -110,9 +110,12 @@ func pullSecret(f *Facts) []Finding {
 // contract are the variables of the operator's contract that users have in Secrets of their own, and what to set instead.
 var contract = map[string]string{
 	"SECRET_KEY_BASE": "spec.secretKeyBase.secretRef", "RELEASE_COOKIE": "spec.clustering.cookie.secretRef", "PHX_HOST": "spec.http.host", "PORT": "spec.http.port",
-	"RELEASE_NODE": "nothing: nodes are named by the operator", "RELEASE_DISTRIBUTION": "nothing: it is always name", "DNS_CLUSTER_QUERY": "nothing: it is set",
+	"RELEASE_NODE": "nothing: nodes are named by the operator", "RELEASE_DISTRIBUTION": "nothing: it is always name",
 	"LIVE_STASH_ADAPTER": "spec.adapter", "LIVE_STASH_TTL": "spec.ttl", "LIVE_STASH_REDIS_URL": "spec.redis.external",
 }
+
+// dnsCluster is the one variable that starts dns_cluster.
+const dnsCluster = "DNS_CLUSTER_QUERY"
 
 // contractVariable are variables in ConfigMaps and Secrets that have no effect, because the operator's own win.
 func contractVariable(f *Facts) []Finding {
@@ -123,6 +126,11 @@ func contractVariable(f *Facts) []Finding {
 				continue
 			}
 			for _, key := range slices.Sorted(maps.Keys(f.Objects[ref.Kind+" "+ref.Name].Keys)) {
+				if use.Variable+key == dnsCluster {
+					found = append(found, broken(fmt.Sprintf("The %s %s of spec.envFrom has %s, which starts dns_cluster: it looks for nodes by their IP addresses, which none has here.",
+						ref.Kind, ref.Name, dnsCluster), "Remove the key: the agent connects the nodes."))
+					continue
+				}
 				instead := contract[use.Variable+key]
 				if instead == "" || isSecretKeyBase(f.Cluster, v1alpha1.SecretKeyReference{Name: ref.Name, Key: key}) || key == "RELEASE_COOKIE" && f.Cluster.Spec.Clustering.Cookie.Ref() != nil {
 					continue

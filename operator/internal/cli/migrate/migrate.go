@@ -120,7 +120,7 @@ const secretKeyBase = "SECRET_KEY_BASE"
 // dropped are variables that the operator sets in each pod.
 var dropped = []string{"PHX_SERVER", "RELEASE_DISTRIBUTION", "RELEASE_NODE", "RELEASE_TMP", "DNS_CLUSTER_QUERY", "POD_IP", "POD_NAME", "POD_NAMESPACE",
 	"LIBCLUSTER_SERVICE", "LIBCLUSTER_NAMESPACE", "LIBCLUSTER_APP", "CLUSTER_DOMAIN", "ERL_AFLAGS", "ERL_FULLSWEEP_AFTER", "LIVE_STASH_ADAPTER", "LIVE_STASH_TTL",
-	"LIVE_STASH_REDIS_URL", "LIVE_STASH_REDIS_CACERTFILE"}
+	"LIVE_STASH_REDIS_URL", "LIVE_STASH_REDIS_URL_FILE", "LIVE_STASH_REDIS_CACERTFILE", "SECRET_KEY_BASE_FILE"}
 
 // environment is the variables, each where the spec has it.
 func (m *migration) environment(app *corev1.Container) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -60,6 +61,20 @@ func broken() *v1alpha1.LiveStashCluster {
 	return c
 }
 
+// crashed is a pod whose application ended two minutes ago, and runs again.
+func crashed(reason string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop-1"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+		}}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "app", RestartCount: 3,
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, FinishedAt: ago(2 * time.Minute)}},
+		}}},
+	}
+}
+
 func TestGoldens(t *testing.T) {
 	moving := broken()
 	moving.Status.Conditions = []metav1.Condition{condition("Ready", "False", "RollingOut", ""), condition("Progressing", "True", "RollingOut", "1 of 3 pods have the new template; waiting for shop-2")}
@@ -88,6 +103,16 @@ func TestGoldens(t *testing.T) {
 				SessionsOf(pod("shop-1"), agentclient.Status{Draining: true, StashBytes: 2000}, nil),
 				SessionsOf(pod("shop-2"), agentclient.Status{}, errors.New("the pod is Pending")),
 			})
+		},
+		"crashes": func(w io.Writer, p text.Paint) error {
+			return WriteCrashes(w, p, []Crashes{
+				CrashesOf(pod("shop-0"), "app", nil, nil),
+				CrashesOf(crashed("OOMKilled"), "app", []CrashDump{
+					{Name: "erl_crash-20260722T115500.000Z.dump", Time: now.Add(-5 * time.Minute), Bytes: 6 << 20, Complete: true, Slogan: "eheap_alloc: Cannot allocate 1024 bytes"},
+					{Name: "erl_crash-20260722T105500.000Z.dump", Time: now.Add(-65 * time.Minute), Bytes: 256 << 20, Slogan: "no next heap size found"},
+				}, nil),
+				CrashesOf(crashed("Error"), "app", nil, errors.New("the pod was made without spec.beam.crashDumps")),
+			}, now)
 		},
 		"doctor": func(w io.Writer, p text.Paint) error {
 			return Examination{Name: "shop", Checks: 24, Unread: []string{"Nodes"}, Findings: []doctor.Finding{

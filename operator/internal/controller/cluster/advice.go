@@ -38,7 +38,7 @@ func crashAdvice(pod *corev1.Pod, container corev1.ContainerStatus) string {
 	case neverStarted(ended):
 		return startAdvice(pod, ended.Message)
 	case ended != nil && ended.Reason == "OOMKilled" && container.Name == fleet.AppContainer:
-		return "it took more memory than it may: raise spec.resources.limits.memory"
+		return "it took more memory than it may, and the kernel ended it, which leaves no crash dump: raise spec.resources.limits.memory"
 	case ended != nil && container.Name == fleet.AppContainer && slices.Contains(stopCodes, ended.ExitCode):
 		return fmt.Sprintf("it ended with exit code %d, which is no crash: a probe that fails has it stopped (spec.probes.liveness, spec.probes.startup), "+
 			"or its command is no server; %s", ended.ExitCode, seePod(pod))

@@ -298,6 +298,8 @@ func TestAFleetsTroubleIsTold(t *testing.T) {
 	acted(t, cluster, "a", "a")
 	eventSays(t, cluster.Namespace, v1alpha1.ReasonAllReady, "the fleet serves: 2 of 2 pods ready")
 	condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonComplete)
+	condition(t, cluster, v1alpha1.ConditionClustered, metav1.ConditionTrue, v1alpha1.ReasonAllConnected)
+	condition(t, cluster, v1alpha1.ConditionStoreReady, metav1.ConditionTrue, v1alpha1.ReasonStoreAnswers)
 
 	says := func(change func(*agentclient.Status)) {
 		status := wellAmong(2, pods[0].Name)

@@ -63,7 +63,7 @@ func TestPodTrouble(t *testing.T) {
 		"killed after a probe": {endedWith("Error", 137), false,
 			"pod shop-0, container app: CrashLoopBackOff; it ended with exit code 137, which is no crash: a probe that fails has it stopped (spec.probes.liveness, spec.probes.startup), or its command is no server; see `kubectl describe pod -n web shop-0`"},
 		"too little memory": {endedWith("OOMKilled", 137), false,
-			"pod shop-0, container app: CrashLoopBackOff; it took more memory than it may: raise spec.resources.limits.memory"},
+			"pod shop-0, container app: CrashLoopBackOff; it took more memory than it may, and the kernel ended it, which leaves no crash dump: raise spec.resources.limits.memory"},
 		"crashing, with a last word": {restarting("Error", "no such file or directory"), false,
 			"pod shop-0, container app: CrashLoopBackOff; see `kubectl logs -n web shop-0 -c app --previous`"},
 	}

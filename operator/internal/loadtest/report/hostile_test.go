@@ -35,6 +35,13 @@ func TestChartsEnd(t *testing.T) {
 	}
 }
 
+// That no figure is absurd was checked before. Ticks are counted all the same.
+func TestTicksAreCounted(t *testing.T) {
+	if places := ticks(1, 1e-5); len(places) > mostTicks {
+		t.Errorf("an axis to 1 in steps of 0.00001 has %d ticks", len(places))
+	}
+}
+
 // A run of two weeks still has a time axis that can be read.
 func TestLongTimesHaveFewTicks(t *testing.T) {
 	svg := string(chart("Memory", "bytes", []line{{adapter: "ETS", points: [][2]float64{{0, 1}, {60 * 86400, 2}}}}))
@@ -59,6 +66,7 @@ func TestParse(t *testing.T) {
 		"a run of ages":            {`"durationSeconds":120`, `"durationSeconds":1e18`},
 		"an absurd duration":       {`"p50":3`, `"p50":1e300`},
 		"a negative count":         {`"planned":3`, `"planned":-3`},
+		"absurd errors":            {`"planned":3`, `"planned":3,"errors":{"timeout":-1}`},
 		"more runs than can be":    {`"runs":[`, `"runs":[` + strings.Repeat(`{},`, 5000)},
 		"no JSON":                  {"{", "<"},
 		"a machine out of fables":  {`"name":"n"`, `"name":"n","machine":{"nodes":[{"cpu":1e300}]}`},

@@ -62,6 +62,9 @@ func TestRunnersAnswersAreNotQuoted(t *testing.T) {
 		"of another shape": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"data":{"attributes":"`+secret+`"}}`)
 		},
+		"more than k6 ever says": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"data":`+strings.Repeat(" ", 2*maxAnswer)+`{"attributes":{"paused":true}}}`)
+		},
 		"a place elsewhere": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://"+secret, http.StatusFound) },
 		"no HTTP at all": func(w http.ResponseWriter, _ *http.Request) {
 			connection, _, err := w.(http.Hijacker).Hijack()

@@ -62,10 +62,11 @@ func withAgent(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster, in render.Inp
 }
 
 // agentEnvironment is what the agent reads besides the rest of the contract.
-func agentEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
+func agentEnvironment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar {
 	drain := c.Spec.Drain
 	keepBytes := ptr.Deref(drain.KeepBytes, resource.Quantity{})
 	variables := []corev1.EnvVar{
+		peersQuery(c, in),
 		render.Value("LIVESTASH_AGENT_PORT", strconv.Itoa(int(c.Spec.Agent.Port))),
 		milliseconds("LIVESTASH_READY_GRACE_MS", c.Spec.Agent.ReadyGrace),
 		milliseconds("LIVESTASH_DRAIN_ENDPOINT_WAIT_MS", drain.EndpointWait),
@@ -93,13 +94,20 @@ func shadowEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	}
 }
 
+// peersQuery is what DNS is asked for the peers. Not under the name that applications of `mix phx.new` read: dns_cluster, which they have,
+// would look for nodes by their IP addresses, and find none.
+func peersQuery(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.EnvVar {
+	return render.Value("LIVESTASH_PEERS_QUERY", render.ServiceHost(c, in, render.HeadlessName(c)))
+}
+
 // agentInit copies the agent's code into the pod and writes the list of peers, which a node must know before its
 // applications start.
 func agentInit(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container {
 	container := agentHelper(c, in, initContainer, "install")
 	// For Redis, it waits until the login is accepted.
-	container.Env = append(container.Env, store.For(c).Env(c)...)
+	container.Env = append(container.Env, variablesOfSecrets(c, store.For(c).Env(c))...)
 	container.VolumeMounts = append(container.VolumeMounts, redis.CertificateMounts(c)...)
+	container.VolumeMounts = append(container.VolumeMounts, secretMounts(c)...)
 	return container
 }
 
@@ -120,7 +128,7 @@ func agentHelper(c *v1alpha1.LiveStashCluster, in render.Inputs, name, command s
 			fromField("POD_NAME", "metadata.name"),
 			render.Value("RELEASE_NODE", NodeName(c, in, "$(POD_NAME)")),
 			render.Value("LIBCLUSTER_APP", c.Name),
-			render.Value("DNS_CLUSTER_QUERY", render.ServiceHost(c, in, render.HeadlessName(c))),
+			peersQuery(c, in),
 			render.Value("PORT", strconv.Itoa(int(c.Spec.HTTP.Port))),
 			render.Value("LIVESTASH_AGENT_PORT", strconv.Itoa(int(c.Spec.Agent.Port))),
 			render.Value("LIVESTASH_NET_TICKTIME", strconv.FormatInt(int64(netTickTime(c)/time.Second), 10)),

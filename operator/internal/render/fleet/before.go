@@ -126,7 +126,7 @@ func commandPod(template corev1.PodTemplateSpec, c *v1alpha1.LiveStashCluster) c
 // commandEnvironment is the application's without what makes it a node, lets it serve, or is the agent's.
 func commandEnvironment(env []corev1.EnvVar, c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	env = slices.DeleteFunc(env, func(one corev1.EnvVar) bool {
-		return slices.Contains([]string{"PHX_SERVER", "RELEASE_NODE", "DNS_CLUSTER_QUERY"}, one.Name) || strings.HasPrefix(one.Name, "LIVESTASH_")
+		return slices.Contains([]string{"PHX_SERVER", "RELEASE_NODE"}, one.Name) || strings.HasPrefix(one.Name, "LIVESTASH_")
 	})
 	if c.Spec.BEAM.CrashDumps != nil {
 		env = withVariables(env, []corev1.EnvVar{render.Value(crashDumpVariable, scratchDir+crashDump)})

@@ -32,7 +32,7 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 		render.Value("PORT", strconv.Itoa(int(c.Spec.HTTP.Port))),
 		render.Value("PHX_SERVER", "true"),
 		render.Value("PHX_HOST", publicHost(c, in)),
-		store.FromSecret("SECRET_KEY_BASE", secretKeyBaseRef(c)),
+		store.FromSecret(secretKeyBaseVariable, secretKeyBaseRef(c)),
 
 		store.FromSecret(cookieVariable, CookieRef(c)),
 		render.Value("RELEASE_DISTRIBUTION", "name"),
@@ -44,16 +44,15 @@ func environment(c *v1alpha1.LiveStashCluster, in render.Inputs) []corev1.EnvVar
 		render.Value("LIBCLUSTER_APP", c.Name),
 		// libcluster reads the domain from here alone, whatever its configuration says, and wants the final dot.
 		render.Value("CLUSTER_DOMAIN", in.ClusterDomain+"."),
-		render.Value("DNS_CLUSTER_QUERY", render.ServiceHost(c, in, render.HeadlessName(c))),
 
 		render.Value("ERL_AFLAGS", erlangFlags(c)),
 	}
 	if sweep := c.Spec.BEAM.FullsweepAfter; sweep != nil {
 		contract = append(contract, render.Value("ERL_FULLSWEEP_AFTER", strconv.Itoa(int(*sweep))))
 	}
-	contract = append(contract, adapter.Env(c)...)
+	contract = variablesOfSecrets(c, append(contract, adapter.Env(c)...))
 	if c.AgentEnabled() {
-		contract = append(contract, agentEnvironment(c)...)
+		contract = append(contract, agentEnvironment(c, in)...)
 		contract = append(contract, previousCookie(in)...)
 	}
 

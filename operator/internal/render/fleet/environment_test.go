@@ -43,6 +43,25 @@ func TestContractIsRefusedByTheAPIAndDocumented(t *testing.T) {
 	}
 }
 
+// What `mix phx.new` writes starts dns_cluster where DNS_CLUSTER_QUERY is set. It makes names from IP addresses, which no node of a fleet has: each pod
+// would fail to reach itself for seconds before it starts, and say so for ever.
+func TestDNSClusterStaysOut(t *testing.T) {
+	for _, agent := range []bool{true, false} {
+		cluster := rendertest.Cluster(t, "smallest")
+		cluster.Spec.Agent.Enabled = &agent
+		names := map[string]string{}
+		for _, variable := range environment(cluster, rendertest.Inputs) {
+			names[variable.Name] = variable.Value
+		}
+		if query, set := names["DNS_CLUSTER_QUERY"]; set {
+			t.Errorf("agent %t: DNS_CLUSTER_QUERY is %q", agent, query)
+		}
+		if query := names["LIVESTASH_PEERS_QUERY"]; agent != (query == "shop-nodes.web.svc.cluster.local") {
+			t.Errorf("agent %t: LIVESTASH_PEERS_QUERY is %q", agent, query)
+		}
+	}
+}
+
 // Copies of stashes change these variables alone, so that a fleet without them is rendered as ever.
 func TestShadow(t *testing.T) {
 	plain, shadowed := rendertest.Cluster(t, "smallest"), rendertest.Cluster(t, "smallest")

@@ -127,6 +127,7 @@ func podTemplate(c *v1alpha1.LiveStashCluster, in render.Inputs) (corev1.PodTemp
 	if in.StoreDigest != "" {
 		template.Annotations[StoreAnnotation] = in.StoreDigest
 	}
+	addSecretFiles(&template.Spec, c)
 	redis.AddCertificates(&template.Spec, c)
 	if c.TLSEnabled() {
 		tls.AddCertificate(&template.Spec, c)

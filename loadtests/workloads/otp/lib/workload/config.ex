@@ -12,6 +12,7 @@ defmodule Workload.Config do
   | STASH_PAYLOAD_KEYS | keys of the map that each user stashes, see `Workload.Payload` | 150 |
   | STASH_VERSION | version of the pages, as LiveStash's option `version`: they refuse what others have stashed; only ets reads it | none |
   | LIVE_STASH_REDIS_URL | where redis stores, see `Workload.Redis.Url` | none, redis cannot be started |
+  | SECRET_KEY_BASE_FILE, LIVE_STASH_REDIS_URL_FILE | files to read these two from, instead | none |
   | LIVE_STASH_REDIS_CACERTFILE | PEM file of who may have signed the certificate of a rediss:// server | the system's |
   | LIBCLUSTER_SERVICE, LIBCLUSTER_NAMESPACE, LIBCLUSTER_APP | whom to cluster with, see `Workload.Cluster` | not clustered |
   """
@@ -43,7 +44,8 @@ defmodule Workload.Config do
   @doc "Reads the configuration from an environment, or says in one sentence what is wrong with it."
   @spec read(%{String.t() => String.t()}) :: {:ok, t()} | {:error, String.t()}
   def read(env) do
-    with {:ok, port} <- integer(env, "PORT", "4000", 0..65_535),
+    with {:ok, env} <- files(env),
+         {:ok, port} <- integer(env, "PORT", "4000", 0..65_535),
          {:ok, secret} <- secret(env),
          {:ok, redis} <- redis(env),
          {:ok, adapters} <- adapters(env, redis),
@@ -83,6 +85,23 @@ defmodule Workload.Config do
       _other ->
         {:error, "#{name} must be a whole number from #{range.first} to #{range.last}, but it is #{inspect(text)}."}
     end
+  end
+
+  # What spec.secretsAs: Files gives in files.
+  defp files(env) do
+    Enum.reduce_while(~w(SECRET_KEY_BASE LIVE_STASH_REDIS_URL), {:ok, env}, fn name, {:ok, env} ->
+      case file(present(env, name <> "_FILE")) do
+        nil -> {:cont, {:ok, env}}
+        {:ok, text} -> {:cont, {:ok, Map.put(env, name, text)}}
+        {:error, reason} -> {:halt, {:error, "#{name}_FILE names a file that cannot be read: #{reason}."}}
+      end
+    end)
+  end
+
+  defp file(nil), do: nil
+
+  defp file(path) do
+    with {:error, reason} <- File.read(path), do: {:error, :file.format_error(reason)}
   end
 
   defp secret(env) do

@@ -85,4 +85,21 @@ defmodule Workload.ConfigTest do
       assert String.ends_with?(sentence, ".")
     end
   end
+
+  @tag :tmp_dir
+  test "secrets are read from files that are named", %{tmp_dir: folder} do
+    write = fn name, text ->
+      path = Path.join(folder, name)
+      File.write!(path, text)
+      {name <> "_FILE", path}
+    end
+
+    env = Map.new([write.("SECRET_KEY_BASE", @secret), write.("LIVE_STASH_REDIS_URL", "redis://stash")])
+    assert {:ok, config} = Config.read(Map.put(env, "SECRET_KEY_BASE", "another"))
+    assert {config.secret_key_base, config.redis.host} == {@secret, "stash"}
+
+    File.rm!(env["SECRET_KEY_BASE_FILE"])
+    assert {:error, sentence} = Config.read(env)
+    assert sentence =~ "SECRET_KEY_BASE_FILE names a file that cannot be read: no such file"
+  end
 end
