@@ -108,6 +108,10 @@ bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processe
 bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYTES=published|tiny PEERS= TLS=1 WITHIN=).
 	@agent/test/bench-handover .cache/agent/ebin
 
+.PHONY: bench-shadows
+bench-shadows: $(AGENT) ## What copies of ETS stashes cost, and how fast they are taken over (ROWS= PEERS=).
+	@agent/test/bench-shadows .cache/agent/ebin
+
 .PHONY: test-charts
 test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator kubectl-livestash $(BIN)/k6 ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
 	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./rights/... ./licenses/... ./dashboards/... ./docs/...'

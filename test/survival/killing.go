@@ -70,7 +70,7 @@ func killTwo(ctx context.Context, s *subject) error {
 }
 
 // killInRollout kills the chosen pod when the first pod of a rollout was replaced.
-func killInRollout(choose func(before map[string]bool, s *subject, ctx context.Context) (string, error)) act {
+func killInRollout(choose func(ctx context.Context, s *subject, before map[string]bool) (string, error)) act {
 	return func(ctx context.Context, s *subject) error {
 		before, err := s.Lives(ctx)
 		if err != nil {
@@ -87,7 +87,7 @@ func killInRollout(choose func(before map[string]bool, s *subject, ctx context.C
 		if err := s.midway(ctx, before); err != nil {
 			return err
 		}
-		name, err := choose(names, s, ctx)
+		name, err := choose(ctx, s, names)
 		if err != nil {
 			return err
 		}
@@ -100,10 +100,10 @@ func killInRollout(choose func(before map[string]bool, s *subject, ctx context.C
 }
 
 // oldPod is the one that a rollout replaces last.
-func oldPod(_ map[string]bool, s *subject, _ context.Context) (string, error) { return s.lowest, nil }
+func oldPod(_ context.Context, s *subject, _ map[string]bool) (string, error) { return s.lowest, nil }
 
 // additionalPod is the one that was made for the rollout.
-func additionalPod(before map[string]bool, s *subject, ctx context.Context) (string, error) {
+func additionalPod(ctx context.Context, s *subject, before map[string]bool) (string, error) {
 	pods, err := s.ListPods(ctx)
 	if err != nil {
 		return "", err
