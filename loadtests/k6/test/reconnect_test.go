@@ -399,7 +399,9 @@ func TestDroppedSockets(t *testing.T) {
 			if err := wantErrors("closed", "failed")(out); err != nil || out.exit != thresholdsFailed {
 				t.Errorf("%v; exit code %d", err, out.exit)
 			}
-			if out.Dropped == 0 || out.Dropped != out.Errors["closed"] || out.Recovered.Yes < out.Dropped/2 || out.Recovered.No != 0 {
+			// A socket that goes while a step waits for its answer is that step's failure, and the last users may run out of time.
+			few := 2 + out.Dropped/50
+			if inSteps := out.Errors["closed"] - out.Dropped; out.Dropped == 0 || inSteps < 0 || inSteps > few || out.Recovered.Yes < out.Dropped/2 || out.Recovered.No > few {
 				t.Errorf("%d dropped, errors %v, recovered %+v; want each dropped socket counted, and its user back at the stash", out.Dropped, out.Errors, out.Recovered)
 			}
 			if t.Failed() {
