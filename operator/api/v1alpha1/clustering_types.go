@@ -33,7 +33,7 @@ type ClusteringSpec struct {
 	// netTickTime is after how long a silent peer is given up (kernel's net_ticktime): until then a lookup on a frozen
 	// peer waits. Whole seconds, 5s to 1h; the BEAM's own default of a minute blocked lookups for 70 s. Needs the agent.
 	// Default 20s; with adapter Mnesia 8s, because there each stash waits for the silent peer, and LiveView's client takes
-	// a server that is silent for 10 s for gone.
+	// a server that is silent for 10 s for gone; with spec.shadow 8s, because copies are taken over then.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="netTickTime must be whole seconds from 5s to 1h, for example 20s"
