@@ -11,11 +11,11 @@ import (
 const (
 	// maxRequestsOverChildren is how many requests a cluster may cost besides the one that makes each of its children.
 	maxRequestsOverChildren = 5
-	// maxRequestsWithAgents is the same when pods run: six events (the Secret is made, the fleet serves, its nodes see each other, the
-	// store answers, all pods are ready, some agents are silent) and nine writes of the status. Conditions change six times: the fleet is new, its StatefulSet is there, its pods are, the agents
-	// have been asked, nearly all pods are ready, all are. The other three are for what changes more slowly than that, five seconds
-	// or more apart.
-	maxRequestsWithAgents = 15
+	// maxRequestsWithAgents is the same when pods run: four events (the Secret is made, the fleet serves, all pods are ready, some agents
+	// are silent) and nine writes of the status. Conditions change six times: the fleet is new, its StatefulSet is there, its pods are,
+	// the agents have been asked, nearly all pods are ready, all are. The other three are for what changes more slowly than that, five
+	// seconds or more apart.
+	maxRequestsWithAgents = 13
 	// maxPeak is the most memory that the operator may hold, in bytes.
 	maxPeak = 80 << 20
 	// maxRestingMemory is the most that it may hold at rest with a thousand clusters of ten pods with agents, and maxRestingCores

@@ -97,7 +97,7 @@ func TestBrokenBounds(t *testing.T) {
 		return func(m *measurement) {
 			m.after = usage{resident: maxRestingMemory, peak: 2 * maxRestingMemory, cpu: 18 * time.Second}
 			m.agents = &agentFigures{changes: []time.Duration{time.Millisecond, maxReaction}}
-			m.requests = make([]request, 44)
+			m.requests = make([]request, 40)
 			change(m)
 		}
 	}
@@ -112,7 +112,7 @@ func TestBrokenBounds(t *testing.T) {
 		"not idle":                     {func(m *measurement) { m.idle = make([]request, 1) }, "1 requests while there was nothing to do"},
 		"too much memory":              {func(m *measurement) { m.after.peak += 1 << 20 }, "81.0 MiB of memory, at most 80"},
 		"agents, to the limit":         {withAgents(func(*measurement) {}), ""},
-		"agents, one request too many": {withAgents(func(m *measurement) { m.requests = make([]request, 45) }), "22.50 requests per cluster, at most 22.00"},
+		"agents, one request too many": {withAgents(func(m *measurement) { m.requests = make([]request, 41) }), "20.50 requests per cluster, at most 20.00"},
 		"agents, too much memory":      {withAgents(func(m *measurement) { m.after.resident += 1 << 20 }), "151.0 MiB of memory at rest, at most 150"},
 		"agents, too busy":             {withAgents(func(m *measurement) { m.after.cpu += time.Second }), "0.32 cores at rest, at most 0.3"},
 		"agents, too slow":             {withAgents(func(m *measurement) { m.agents.changes[0] = 2 * time.Second }), "after 2s, at most 1s"},

@@ -31,7 +31,7 @@ func (r *Reconciler) tellTransitions(before, c *v1alpha1.LiveStashCluster) {
 		}
 		told := transition(*was, now)
 		if comesAndGoes(now.Type) && !replaces(before) && !replaces(c) {
-			told = comesOrGoes(*was, now)
+			told = comesOrGoes(*was, now, meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionAvailable))
 		}
 		if told.reason != "" {
 			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", shortened(told.message, mostNote))
@@ -94,11 +94,13 @@ func replaces(c *v1alpha1.LiveStashCluster) bool {
 	}, progressing.Reason)
 }
 
-func comesOrGoes(was, now metav1.Condition) news {
+// comesOrGoes tells that something is back only of a fleet that has lost it: one that did not serve before it was gone is coming up.
+func comesOrGoes(was, now metav1.Condition, available *metav1.Condition) news {
+	lost := available != nil && available.Status == metav1.ConditionTrue && !was.LastTransitionTime.Before(&available.LastTransitionTime)
 	switch {
 	case was.Status == metav1.ConditionTrue && now.Status == metav1.ConditionFalse:
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}
-	case was.Status == metav1.ConditionFalse && now.Status == metav1.ConditionTrue:
+	case lost && was.Status == metav1.ConditionFalse && now.Status == metav1.ConditionTrue:
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}
 	}
 	return news{}

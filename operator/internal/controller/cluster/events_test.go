@@ -23,28 +23,35 @@ func TestTransitions(t *testing.T) {
 		states
 		reason        string
 		before, after string
-		want          string
+		// new: the fleet did not serve before.
+		new  bool
+		want string
 	}{
-		"first available":                 {"Available", states{no, yes}, "AllReady", waiting, waiting, "Normal AllReady the fleet serves: m"},
-		"available, nothing known before": {"Available", states{"", yes}, "EnoughReady", waiting, waiting, "Normal EnoughReady the fleet serves: m"},
-		"not available yet":               {"Available", states{"", no}, "TooFewReady", waiting, waiting, ""},
-		"no more available":               {"Available", states{yes, no}, "TooFewReady", complete, waiting, "Warning TooFewReady m"},
-		"stopped":                         {"Available", states{yes, no}, "ScaledToZero", complete, complete, ""},
-		"a pod less":                      {"Available", states{yes, yes}, "EnoughReady", complete, complete, ""},
-		"not clustered":                   {"Clustered", states{yes, no}, "NodesMissing", complete, waiting, "Warning NodesMissing m"},
-		"clustered again":                 {"Clustered", states{no, yes}, "AllConnected", waiting, complete, "Normal AllConnected m"},
-		"not clustered yet":               {"Clustered", states{"", no}, "NodesMissing", "", waiting, ""},
-		"a rollout begins":                {"Clustered", states{yes, no}, "NodesMissing", complete, rolling, ""},
-		"a rollout ends":                  {"Clustered", states{no, yes}, "AllConnected", rolling, complete, ""},
-		"in a rollout":                    {"StoreReady", states{yes, no}, "StoreNotReady", rolling, rolling, ""},
-		"the store goes":                  {"StoreReady", states{yes, no}, "StoreNotReady", complete, complete, "Warning StoreNotReady m"},
-		"the store comes back":            {"StoreReady", states{no, yes}, "StoreAnswers", complete, complete, "Normal StoreAnswers m"},
-		"the agent is switched off":       {"StoreReady", states{yes, unknown}, "AgentDisabled", complete, complete, ""},
+		"first available":                 {"Available", states{no, yes}, "AllReady", waiting, waiting, false, "Normal AllReady the fleet serves: m"},
+		"available, nothing known before": {"Available", states{"", yes}, "EnoughReady", waiting, waiting, false, "Normal EnoughReady the fleet serves: m"},
+		"not available yet":               {"Available", states{"", no}, "TooFewReady", waiting, waiting, false, ""},
+		"no more available":               {"Available", states{yes, no}, "TooFewReady", complete, waiting, false, "Warning TooFewReady m"},
+		"stopped":                         {"Available", states{yes, no}, "ScaledToZero", complete, complete, false, ""},
+		"a pod less":                      {"Available", states{yes, yes}, "EnoughReady", complete, complete, false, ""},
+		"not clustered":                   {"Clustered", states{yes, no}, "NodesMissing", complete, waiting, false, "Warning NodesMissing m"},
+		"clustered again":                 {"Clustered", states{no, yes}, "AllConnected", waiting, complete, false, "Normal AllConnected m"},
+		"clustered at first":              {"Clustered", states{no, yes}, "AllConnected", waiting, complete, true, ""},
+		"the store is there at first":     {"StoreReady", states{no, yes}, "StoreAnswers", waiting, waiting, true, ""},
+		"not clustered yet":               {"Clustered", states{"", no}, "NodesMissing", "", waiting, false, ""},
+		"a rollout begins":                {"Clustered", states{yes, no}, "NodesMissing", complete, rolling, false, ""},
+		"a rollout ends":                  {"Clustered", states{no, yes}, "AllConnected", rolling, complete, false, ""},
+		"in a rollout":                    {"StoreReady", states{yes, no}, "StoreNotReady", rolling, rolling, false, ""},
+		"the store goes":                  {"StoreReady", states{yes, no}, "StoreNotReady", complete, complete, false, "Warning StoreNotReady m"},
+		"the store comes back":            {"StoreReady", states{no, yes}, "StoreAnswers", complete, complete, false, "Normal StoreAnswers m"},
+		"the agent is switched off":       {"StoreReady", states{yes, unknown}, "AgentDisabled", complete, complete, false, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			fleet := func(progressing string, status metav1.ConditionStatus, reason string) *v1alpha1.LiveStashCluster {
 				told := &v1alpha1.LiveStashCluster{}
+				if c.condition != v1alpha1.ConditionAvailable && !c.new {
+					told.Status.Conditions = append(told.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: yes})
+				}
 				if progressing != "" {
 					told.Status.Conditions = append(told.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionProgressing, Reason: progressing})
 				}
