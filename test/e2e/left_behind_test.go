@@ -129,7 +129,7 @@ func TestNoSecretIsLeftBehind(t *testing.T) {
 		t.Errorf("the application was told %s, %v", answer, err)
 	}
 
-	s.benchmark("marked", fmt.Sprintf(`matrix: {adapters: [ETS], runs: [{users: 10, ttl: 10s, ramp: 1s, duration: 10s}]}
+	s.benchmark("marked", fmt.Sprintf(`matrix: {adapters: [ETS], runs: [{users: 10, ttl: 10s, ramp: 1s, duration: 12s}]}
 runnerTemplate: {imagePullSecrets: [{name: own-pull}]}
 target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 1, http: {readinessPath: /healthz},
   secretKeyBase: {secretRef: {name: good, key: base}}, env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: good, key: token}}}]}}}`, registry, version))
