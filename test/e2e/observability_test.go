@@ -43,7 +43,7 @@ var quietOnes = []string{
 func TestObservability(t *testing.T) {
 	s := newSpace(t, "observability")
 	p := s.prometheus()
-	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nresources: {limits: {memory: 512Mi}}")
+	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nshadow: {enabled: true}\nresources: {limits: {memory: 512Mi}}")
 	s.must(strings.Replace(s.fleet("adapter: Redis\nreplicas: 2\nttl: 10s"), "name: shop", "name: cart", 1), "apply", "-f", "-")
 	s.settled()
 	s.must("", "wait", "lsc/cart", "--for=condition=Available", "--for=condition=Progressing=false", "--timeout=3m")
@@ -52,7 +52,7 @@ func TestObservability(t *testing.T) {
 	s.observedLoad("visits", "cart", "redis", "10s")
 	// Who has not stashed yet has nothing to come back to, and a rollout would be told to have lost that.
 	time.Sleep(15 * time.Second)
-	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nresources: {limits: {memory: 512Mi}}\nenv: [{name: ROLLED, value: \"1\"}]")
+	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nshadow: {enabled: true}\nresources: {limits: {memory: 512Mi}}\nenv: [{name: ROLLED, value: \"1\"}]")
 	s.eventually(4*time.Minute, func() error {
 		if finished := s.must("", "get", "lsc", "shop", "-o", "jsonpath={.status.rollouts[0].finished}"); finished == "" {
 			return fmt.Errorf("the rollout is not over")
