@@ -240,7 +240,7 @@ func TestPluginBench(t *testing.T) {
 	s := newSpace(t, "plugin-bench")
 	s.apply("adapter: ETS\nreplicas: 2\nttl: 10s")
 	s.settled()
-	if out, err := s.livestash("bench", "run", "evening", "--users", "20", "--duration", "20s", "--watch"); err != nil || !strings.Contains(out, "Passed") {
+	if out, err := s.livestash("bench", "run", "evening", "--users", "20", "--duration", "40s", "--max-client-delay", "1m", "--watch"); err != nil || !strings.Contains(out, "Passed") {
 		t.Fatalf("bench run: %v\n%s", err, out)
 	}
 	s.plugin("bench watch evening", "1/1 runs", "Passed")

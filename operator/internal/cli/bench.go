@@ -27,7 +27,9 @@ type benchOptions struct {
 	target   string
 	users    int32
 	duration time.Duration
-	watch    bool
+	// maxClientDelay 0 is the API's default.
+	maxClientDelay time.Duration
+	watch          bool
 }
 
 func (t *tool) benchCommand() *cobra.Command {
@@ -45,6 +47,8 @@ func (t *tool) benchCommand() *cobra.Command {
 	run.Flags().StringVar(&o.target, "target", "", "the LiveStashCluster; default: the only one of the namespace")
 	run.Flags().Int32Var(&o.users, "users", 100, "users at the same time")
 	run.Flags().DurationVar(&o.duration, "duration", 0, "of the run; default: three TTLs")
+	run.Flags().DurationVar(&o.maxClientDelay, "max-client-delay", 0,
+		"how late the load test itself may be (p99) before its times do not count and the verdict is Errored; default: 100ms")
 	run.Flags().BoolVarP(&o.watch, "watch", "w", false, "watch it until it has finished")
 	watching := &cobra.Command{
 		Use: "watch NAME", Short: "Watch a benchmark until it has finished", Args: cobra.ExactArgs(1),
@@ -89,11 +93,16 @@ func benchmarkOf(c *v1alpha1.LiveStashCluster, name string, o benchOptions) *v1a
 	if o.duration > 0 {
 		run.Duration = &metav1.Duration{Duration: o.duration}
 	}
+	var thresholds v1alpha1.BenchmarkThresholds
+	if o.maxClientDelay > 0 {
+		thresholds.MaxClientDelay = &metav1.Duration{Duration: o.maxClientDelay}
+	}
 	return &v1alpha1.LiveStashBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace},
 		Spec: v1alpha1.LiveStashBenchmarkSpec{
-			Target: v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: c.Name}},
-			Matrix: &v1alpha1.BenchmarkMatrix{Adapters: []v1alpha1.Adapter{c.Spec.Adapter}, Runs: []v1alpha1.BenchmarkRun{run}},
+			Target:     v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: c.Name}},
+			Matrix:     &v1alpha1.BenchmarkMatrix{Adapters: []v1alpha1.Adapter{c.Spec.Adapter}, Runs: []v1alpha1.BenchmarkRun{run}},
+			Thresholds: thresholds,
 		},
 	}
 }
