@@ -147,8 +147,8 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 			seen.emptied[node.Name] = whyEmptied(node)
 		}
 	}
-	fullest, most := seen.fullestNode()
-	if len(seen.emptied) == 0 && most < 2 {
+	perNode := seen.perNode()
+	if _, most := fullest(perNode); len(seen.emptied) == 0 && most < 2 {
 		return nil
 	}
 	all := &corev1.NodeList{}
@@ -156,7 +156,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	if len(template.TopologySpreadConstraints) > 0 {
-		seen.uneven = seen.notSpread(fullest, most, all.Items)
+		seen.uneven = seen.notSpread(perNode, all.Items)
 	}
 	if len(seen.emptied) > 0 && !slices.ContainsFunc(all.Items, func(node corev1.Node) bool { return takes(&node, template) }) {
 		seen.full = "no other node is ready, not cordoned, and one that the pod's node selector, affinity and tolerations let it run on: add such a node, or uncordon one"
@@ -164,21 +164,21 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	return nil
 }
 
-// onNode is how many of the fleet's pods are on a node.
-func (o *observation) onNode(name string) (n int) {
+// perNode counts the fleet's pods by the nodes that they are on.
+func (o *observation) perNode() map[string]int {
+	count := map[string]int{}
 	for i := range o.members {
-		if o.members[i].Spec.NodeName == name {
-			n++
+		if node := o.members[i].Spec.NodeName; node != "" {
+			count[node]++
 		}
 	}
-	return n
+	return count
 }
 
-// fullestNode is the one with the most pods, by name where there are several.
-func (o *observation) fullestNode() (name string, pods int) {
-	for i := range o.members {
-		node := o.members[i].Spec.NodeName
-		if n := o.onNode(node); node != "" && (n > pods || n == pods && node < name) {
+// fullest is the node with the most pods, by name where there are several.
+func fullest(perNode map[string]int) (name string, pods int) {
+	for node, n := range perNode {
+		if n > pods || n == pods && node < name {
 			name, pods = node, n
 		}
 	}
@@ -187,12 +187,13 @@ func (o *observation) fullestNode() (name string, pods int) {
 
 // notSpread is what is wrong when the fullest node has two pods more than another one that would take some. Kubernetes looks at the spread
 // when it places a pod, and never again.
-func (o *observation) notSpread(fullest string, most int, nodes []corev1.Node) string {
+func (o *observation) notSpread(perNode map[string]int, nodes []corev1.Node) string {
+	name, most := fullest(perNode)
 	for i := range nodes {
 		node := &nodes[i]
-		if n := o.onNode(node.Name); n+1 < most && takes(node, &o.statefulSet.Spec.Template.Spec) {
+		if n := perNode[node.Name]; n+1 < most && takes(node, &o.statefulSet.Spec.Template.Spec) {
 			return fmt.Sprintf("%d of %d pods are on %s and %d on %s, so that one lost machine takes more of them than it must: "+
-				"a rollout spreads them, and so does kubectl livestash restart, if %[5]s has room", most, len(o.members), fullest, n, node.Name)
+				"a rollout spreads them, and so does kubectl livestash restart, if %[5]s has room", most, len(o.members), name, n, node.Name)
 		}
 	}
 	return ""
