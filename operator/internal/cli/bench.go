@@ -69,11 +69,7 @@ func (t *tool) benchCommand() *cobra.Command {
 }
 
 func (t *tool) benchRun(ctx context.Context, name string, o benchOptions) error {
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, o.target)
+	access, c, err := t.fleet(ctx, o.target)
 	if err != nil {
 		return err
 	}

@@ -54,11 +54,7 @@ func (t *tool) logsCommand() *cobra.Command {
 }
 
 func (t *tool) logs(ctx context.Context, name string, o logOptions) error {
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, name)
+	access, c, err := t.fleet(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -64,11 +64,7 @@ func (t *tool) reportCommand() *cobra.Command {
 }
 
 func (t *tool) report(ctx context.Context, name, out, operator string) error {
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, name)
+	access, c, err := t.fleet(ctx, name)
 	if err != nil {
 		return err
 	}

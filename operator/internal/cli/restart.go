@@ -26,11 +26,7 @@ func (t *tool) restartCommand() *cobra.Command {
 }
 
 func (t *tool) restart(ctx context.Context, name string) error {
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, name)
+	access, c, err := t.fleet(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -47,11 +47,7 @@ func (t *tool) rolloutStatusCommand() *cobra.Command {
 }
 
 func (t *tool) rolloutStatus(ctx context.Context, name string) error {
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, name)
+	_, c, err := t.fleet(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -69,11 +65,7 @@ func (t *tool) watchRollout(ctx context.Context, name string, timeout time.Durat
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the rollout is not complete after %s", timeout))
 		defer cancel()
 	}
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, name)
+	access, c, err := t.fleet(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -178,11 +170,7 @@ func (t *tool) rolloutPauseCommand(pause bool) *cobra.Command {
 }
 
 func (t *tool) pause(ctx context.Context, name string, pause bool) error {
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, name)
+	access, c, err := t.fleet(ctx, name)
 	if err != nil {
 		return err
 	}

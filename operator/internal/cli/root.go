@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/cli/kube"
 	"github.com/livestash-dev/livestash/operator/internal/cli/text"
 )
@@ -95,6 +96,16 @@ func (t *tool) paint() text.Paint {
 }
 
 func (t *tool) connect() (*kube.Access, error) { return kube.Connect(t.flags) }
+
+// fleet is the LiveStashCluster of this name, or the only one of the namespace, with the access to all else.
+func (t *tool) fleet(ctx context.Context, name string) (*kube.Access, *v1alpha1.LiveStashCluster, error) {
+	access, err := t.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := access.Cluster(ctx, name)
+	return access, c, err
+}
 
 // one is the only argument, if there is one.
 func one(args []string) string {

@@ -31,11 +31,7 @@ func (t *tool) rolloutUndoCommand() *cobra.Command {
 }
 
 func (t *tool) undo(ctx context.Context, name string) error {
-	access, err := t.connect()
-	if err != nil {
-		return err
-	}
-	c, err := access.Cluster(ctx, name)
+	access, c, err := t.fleet(ctx, name)
 	if err != nil {
 		return err
 	}
