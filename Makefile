@@ -62,6 +62,11 @@ demo-down: ## Remove what `make demo` made.
 test: ## Run every test, the end-to-end tests on the local cluster included.
 	@hack/test-all
 
+.PHONY: test-needs
+test-needs: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash survival-image operator $(BIN)/promtool $(BIN)/k6
+	@$(STEP) deps-browser "A browser, and a proxy" hack/deps browser proxy
+	@$(STEP) deps-agent "Packages for the agent" hack/deps agent
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated files, scripts and charts.
 	@$(STEP) deps-lint "Packages for linting" hack/deps lint
