@@ -90,7 +90,7 @@ func parse(args []string) (options, error) {
 	flags.Uint64Var(&o.seed, "seed", 0, "Where the events and their times come from. 0: a random one.")
 	flags.StringVar(&faults, "faults", "off", "on or off: ungraceful events too. They need the pods' processes on this machine.")
 	flags.DurationVar(&o.TTL, "ttl", 2*time.Minute, "How long a stash lives. Some users sleep for most of it.")
-	flags.DurationVar(&o.Grace, "grace", 0, "spec.drain.gracePeriod: how long a pod may wait for the next one. 0: the API's default.")
+	flags.DurationVar(&o.HandOff, "handoff", 0, "spec.drain.handOffTimeout: the longer it is, the slower pods may start. 0: the API's default.")
 	flags.StringVar(&shadow, "shadow", "off", "on or off: spec.shadow.enabled with ETS, and a killed pod may cost no more than its youngest stashes.")
 	flags.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled, and events about certificates.")
 	flags.StringVar(&persistence, "persistence", "on", "on or off: persistence of Redis. With off, it is not restarted but by faults.")

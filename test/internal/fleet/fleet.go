@@ -146,8 +146,8 @@ func (f *Fleet) Apply(ctx context.Context) error {
 	if !f.Options.Agent {
 		spec["agent"] = map[string]any{"enabled": false}
 	}
-	if f.Options.Grace > 0 {
-		spec["drain"] = map[string]any{"gracePeriod": f.Options.Grace.String()}
+	if f.Options.HandOff > 0 {
+		spec["drain"] = map[string]any{"handOffTimeout": f.Options.HandOff.String()}
 	}
 	if f.Options.TLS {
 		spec["clustering"] = map[string]any{"tls": map[string]any{"enabled": true}}

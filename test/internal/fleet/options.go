@@ -27,8 +27,8 @@ type Options struct {
 	Persistence bool
 	// Surge and MaxLoadFactor are spec.rollout's. Empty: the API's defaults.
 	Surge, MaxLoadFactor string
-	// Grace is spec.drain.gracePeriod. 0: the API's default.
-	Grace time.Duration
+	// HandOff is spec.drain.handOffTimeout. 0: the API's default.
+	HandOff time.Duration
 	// PayloadKeys is how much a user stashes. 0: the application's default.
 	PayloadKeys int
 	// OnNode is whether the pods' processes are on this machine.
