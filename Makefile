@@ -73,6 +73,7 @@ lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated
 	@$(STEP) lint-operator "Lint the operator" bash -c 'cd operator && $(LINT) ./...'
 	@$(STEP) lint-test "Lint the tests" bash -c 'cd test && $(LINT) ./...'
 	@$(STEP) lint-k6 "Lint the load tests' tests" bash -c 'cd loadtests/k6/test && $(LINT) ./...'
+	@$(STEP) lint-rivals "Lint the rivals" bash -c 'for rival in json-go chat-go; do (cd loadtests/rivals/$$rival && $(LINT) ./...) || exit; done'
 	@# Not cmd/kubernetes: it is a table of programs, and checking it would check all of Kubernetes.
 	@$(STEP) lint-localcluster "Lint the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) $(LINT) --build-tags integration ./cmd/localcluster ./cmd/pause ./internal/... ./integration'
 	@$(STEP) lint-scripts "Lint shell scripts" bash -c 'grep -rlE "^#!/usr/bin/env bash" hack .ci agent loadtests --include="*" | xargs shellcheck'
@@ -132,6 +133,10 @@ bench-k6: $(BIN)/k6 ## What a user costs k6: many per VU against one VU each (US
 .PHONY: test-workload
 test-workload: image-builder ## ExUnit tests of the OTP workload, which its image's build runs.
 	@$(STEP) test-workload "Test the OTP workload" hack/images/build --test loadtests/workloads/otp loadtests/workloads/otp/Dockerfile
+
+.PHONY: test-rivals
+test-rivals: ## The servers that Phoenix is compared with.
+	@$(STEP) test-rivals "Test the rivals" bash -c 'for rival in json-go chat-go; do (cd loadtests/rivals/$$rival && go test -count=1 -v ./...) || exit; done'
 
 .PHONY: test-localcluster
 test-localcluster: local-cluster-binaries ## The local cluster itself: up, down, killed half-way.
@@ -212,6 +217,14 @@ images: operator $(BIN)/k6 image-builder ## Build the images as archives in .cac
 	@$(STEP) image-operator "Image of the operator" hack/images/build $(DIST)/operator operator/Dockerfile $(REGISTRY)/livestash-operator:$(VERSION) $(DIST)/livestash-operator.tar
 	@$(STEP) image-k6 "Image of the load tests" hack/images/build . loadtests/k6/Dockerfile $(REGISTRY)/livestash-k6:$(VERSION) $(DIST)/livestash-k6.tar
 	@$(STEP) image-workload-otp "Image of the OTP workload" hack/images/build loadtests/workloads/otp loadtests/workloads/otp/Dockerfile $(REGISTRY)/livestash-workload-otp:$(VERSION) $(DIST)/livestash-workload-otp.tar
+
+.PHONY: rival-images
+rival-images: image-builder ## Build the images of the servers that Phoenix is compared with.
+	@for rival in json-go chat-go; do \
+	  mkdir -p $(DIST)/rivals/$$rival && \
+	  $(STEP) build-$$rival "Build the rival $$rival" bash -c "cd loadtests/rivals/$$rival && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(DIST)/rivals/$$rival/ ." && \
+	  $(STEP) image-$$rival "Image of the rival $$rival" hack/images/build $(DIST)/rivals/$$rival loadtests/rivals/$$rival/Dockerfile $(REGISTRY)/livestash-rival-$$rival:$(VERSION) $(DIST)/livestash-rival-$$rival.tar || exit; \
+	done
 
 .PHONY: redis-images
 redis-images: image-builder ## Build what stands in for the images of Redis and its exporter where no registry is.
