@@ -124,7 +124,7 @@ test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator kubectl-livesta
 
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.
-	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && cd loadtests/k6/test && go test -count=1 -parallel 6 -v ./...'
+	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && k6 run --quiet loadtests/k6/test/rooms_unit.js && cd loadtests/k6/test && go test -count=1 -parallel 6 -v ./...'
 
 .PHONY: bench-k6
 bench-k6: $(BIN)/k6 ## What a user costs k6: many per VU against one VU each (USERS= ROUNDS= DURATION=).
