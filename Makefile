@@ -130,6 +130,10 @@ test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that
 bench-k6: $(BIN)/k6 ## What a user costs k6: many per VU against one VU each (USERS= ROUNDS= DURATION=).
 	@cd loadtests/k6/test && go run ./bench $(if $(USERS),-users $(USERS)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
 
+.PHONY: bench-k6-ceiling
+bench-k6-ceiling: $(BIN)/k6 ## How many deliveries and requests a second k6 itself takes for each core (ROUNDS= DURATION=).
+	@cd loadtests/k6/test && go run ./ceiling $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
+
 .PHONY: test-workload
 test-workload: image-builder ## ExUnit tests of the OTP workload, which its image's build runs.
 	@$(STEP) test-workload "Test the OTP workload" hack/images/build --test loadtests/workloads/otp loadtests/workloads/otp/Dockerfile

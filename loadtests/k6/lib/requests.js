@@ -106,6 +106,10 @@ export function runRequests(config, prepared) {
     }
     due = every > 0 ? due + every : free;
   }
+  // The test lasts until its end, also when nothing more is due.
+  if (now() < end) {
+    sleep((end - now()) / 1000);
+  }
   // What was due and never sent: with a server that is overloaded, the part of the rate that it has not taken.
   metrics.unsent.add(every > 0 && due < end ? Math.ceil((end - due) / every) : 0);
 }

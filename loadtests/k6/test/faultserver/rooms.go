@@ -154,44 +154,48 @@ func (s *Rooms) leave(g *guest) {
 
 // say passes on what a member said, with the fault; false ends the member's connection.
 func (s *Rooms) say(g *guest, text string) bool {
-	said := s.Said.Add(1)
+	tenth := s.Said.Add(1)%10 == 0
+	if tenth && s.fault == DropSpeaker {
+		return false
+	}
+	if tenth && s.fault == CrashRoom {
+		g.crash()
+		return true
+	}
+	to := s.audience(g)
+	switch s.fault {
+	case Mute:
+	case Shortened:
+		pass(to, text[:len(text)-5])
+	case Noise:
+		for _, member := range to {
+			member.write([]byte("what?"))
+		}
+	case Belated:
+		time.AfterFunc(2*time.Second, func() { pass(to, text) })
+	default:
+		pass(to, text)
+	}
+	return true
+}
+
+// audience is to whom something that a member said goes.
+func (s *Rooms) audience(g *guest) []*guest {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	var to []*guest
 	for name, members := range s.rooms {
 		if name == g.room || s.fault == EveryRoom {
 			to = append(to, members...)
 		}
 	}
-	s.mu.Unlock()
-	switch s.fault {
-	case Mute:
-		return true
-	case LoseOne:
-		to = to[:len(to)-1]
-	case Twice:
-		to = append(to, to...)
-	case Shortened:
-		text = text[:len(text)-5]
-	case DropSpeaker:
-		if said%10 == 0 {
-			return false
-		}
-	case CrashRoom:
-		if said%10 == 0 {
-			g.crash()
-			return true
-		}
-	case Noise:
-		for _, member := range to {
-			member.write([]byte("what?"))
-		}
-		return true
-	case Belated:
-		time.AfterFunc(2*time.Second, func() { pass(to, text) })
-		return true
+	if s.fault == LoseOne {
+		return to[:len(to)-1]
 	}
-	pass(to, text)
-	return true
+	if s.fault == Twice {
+		return append(to, to...)
+	}
+	return to
 }
 
 // pass writes a message to members. Those of one room speak one dialect, and one room has one frame for all.
@@ -254,25 +258,40 @@ func (phoenix) hear(g *guest, frame []byte) bool {
 	}
 	topic, _ := message[2].(string)
 	payload, _ := message[4].(map[string]any)
-	switch {
-	case message[3] == "heartbeat":
+	switch message[3] {
+	case "heartbeat":
 		reply("ok")
-	case message[3] == "phx_join" && g.rooms.fault == SilentJoin:
-	case message[3] == "phx_join" && g.rooms.fault == RefuseJoin:
-		reply("error")
-	case message[3] == "phx_join" && strings.HasPrefix(topic, "room:"):
-		g.joinRef = message[0]
-		g.rooms.enter(g, topic)
-		reply("ok")
-	case message[3] == "publish_msg" && message[0] == g.joinRef && topic == g.room && g.rooms.fault == RefuseMessage:
-		reply("error")
-	case message[3] == "publish_msg" && message[0] == g.joinRef && topic == g.room:
+		return true
+	case "phx_join":
+		return g.joins(message[0], topic, reply)
+	case "publish_msg":
+		if message[0] != g.joinRef || topic != g.room {
+			return false
+		}
+		if g.rooms.fault == RefuseMessage {
+			reply("error")
+			return true
+		}
 		if !g.rooms.say(g, fmt.Sprint(payload["body"])) {
 			return false
 		}
 		reply("ok")
-	default:
+		return true
+	}
+	return false
+}
+
+func (g *guest) joins(ref any, topic string, reply func(status string)) bool {
+	switch {
+	case !strings.HasPrefix(topic, "room:"):
 		return false
+	case g.rooms.fault == SilentJoin:
+	case g.rooms.fault == RefuseJoin:
+		reply("error")
+	default:
+		g.joinRef = ref
+		g.rooms.enter(g, topic)
+		reply("ok")
 	}
 	return true
 }
