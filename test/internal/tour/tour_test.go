@@ -131,7 +131,7 @@ func (a *apiServer) service(path string, side Side) http.Handler {
 }
 
 // start serves a tour until the test ends, and returns the page's address.
-func start(t *testing.T, config *rest.Config) (*Tour, string) {
+func start(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	running, err := New(Options{Config: config, Namespace: namespace, Users: 8, StashEvery: 100 * time.Millisecond})
 	if err != nil {
@@ -154,7 +154,7 @@ func start(t *testing.T, config *rest.Config) (*Tour, string) {
 			t.Error(err)
 		}
 	})
-	return running, address
+	return address
 }
 
 // The tour is seen as its visitors see it, in a real browser: two frames with cookies of their own, and a deploy.
@@ -166,7 +166,7 @@ func TestAVisit(t *testing.T) {
 		t.Skip(err)
 	}
 	a, config := newAPIServer(t)
-	_, address := start(t, config)
+	address := start(t, config)
 	pictures := t.TempDir()
 	seen, err := Visit(t.Context(), address, pictures)
 	if err != nil {
@@ -192,13 +192,13 @@ func TestAVisit(t *testing.T) {
 // Only the page itself may press the button, and only when no deploy is on its way.
 func TestWhoMayDeploy(t *testing.T) {
 	a, config := newAPIServer(t)
-	_, address := start(t, config)
+	address := start(t, config)
 	at := strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
 	_, port, err := net.SplitHostPort(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(method, host, path, origin string) *http.Response {
+	ask := func(method, host, path, origin string) (status int, location string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:"+port+path, nil)
 		if err != nil {
@@ -213,7 +213,7 @@ func TestWhoMayDeploy(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = response.Body.Close()
-		return response
+		return response.StatusCode, response.Header.Get("Location")
 	}
 	for _, refused := range []struct {
 		why, host, origin string
@@ -223,22 +223,21 @@ func TestWhoMayDeploy(t *testing.T) {
 		{"an application in a frame", at, "http://with." + at, http.StatusForbidden},
 		{"another name of this machine", "evil.example:" + port, "http://evil.example:" + port, http.StatusMisdirectedRequest},
 	} {
-		if got := ask(http.MethodPost, refused.host, "/deploy", refused.origin).StatusCode; got != refused.status {
+		if got, _ := ask(http.MethodPost, refused.host, "/deploy", refused.origin); got != refused.status {
 			t.Errorf("%s: the answer is %d, not %d", refused.why, got, refused.status)
 		}
 	}
 	if len(a.releases) != 0 {
 		t.Fatalf("something was deployed: %v", a.releases)
 	}
-	if got := ask(http.MethodPost, at, "/deploy", "http://"+at).StatusCode; got != http.StatusOK {
+	if got, _ := ask(http.MethodPost, at, "/deploy", "http://"+at); got != http.StatusOK {
 		t.Errorf("the page itself: %d", got)
 	}
-	if got := ask(http.MethodPost, at, "/deploy", "http://"+at).StatusCode; got != http.StatusConflict {
+	if got, _ := ask(http.MethodPost, at, "/deploy", "http://"+at); got != http.StatusConflict {
 		t.Errorf("again at once: %d", got)
 	}
-	moved := ask(http.MethodGet, "localhost:9000", "/", "")
-	if got := moved.Header.Get("Location"); moved.StatusCode != http.StatusFound || got != "http://tour.localhost:9000/" {
-		t.Errorf("localhost leads to %d %s", moved.StatusCode, got)
+	if status, to := ask(http.MethodGet, "localhost:9000", "/", ""); status != http.StatusFound || to != "http://tour.localhost:9000/" {
+		t.Errorf("localhost leads to %d %s", status, to)
 	}
 }
 

@@ -119,8 +119,8 @@ func (u *users) live(ctx context.Context, one *user) {
 // stay returns when the page has to be loaded anew, or the context ends.
 func (u *users) stay(ctx context.Context, one *user, tab *browser.Tab) {
 	habits := browser.Habits{
-		FirstStash: func() time.Duration { return rand.N(u.stashEvery) },     //nolint:gosec // when a user clicks is no secret
-		NextStash:  func() time.Duration { return rand.N(2 * u.stashEvery) }, //nolint:gosec // the same
+		FirstStash: func() time.Duration { return rand.N(u.stashEvery) },
+		NextStash:  func() time.Duration { return rand.N(2 * u.stashEvery) },
 		Stashes:    func() bool { return true },
 		Sent:       func() {},
 		Acknowledged: func() {

@@ -195,5 +195,5 @@ func (v visitor) picture(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(v.pictures, name), png, 0o644) //nolint:gosec // pictures are for everybody
+	return os.WriteFile(filepath.Join(v.pictures, name), png, 0o644)
 }
