@@ -22,7 +22,7 @@ type LiveStashBenchmarkStatus struct {
 	// +optional
 	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
 
-	// verdict is the worst of the runs that are over. Passed: every threshold held. Failed: one did not. Errored: a run did
+	// verdict is the worst of the runs that are over, warm-ups apart. Passed: every threshold held. Failed: one did not. Errored: a run did
 	// not measure what it should have.
 	// +optional
 	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
@@ -88,9 +88,14 @@ const (
 
 // BenchmarkRunStatus is one cell of the matrix.
 type BenchmarkRunStatus struct {
-	// name of the run: <benchmark>-<number>-<adapter>. With target.template also that of its fleet.
+	// name of the run: <benchmark>-<number>-<adapter>, of a warm-up <benchmark>-w<round>-<adapter>. With target.template also that of its
+	// fleet.
 	// +required
 	Name string `json:"name"`
+
+	// warmup says that the run does not count, see spec.matrix.warmup.
+	// +optional
+	Warmup bool `json:"warmup,omitempty"`
 
 	// adapter of the run.
 	// +required

@@ -168,7 +168,7 @@ type BenchmarkPreset string
 // PresetLiveStash2026 is the matrix of LiveStash's published test.
 const PresetLiveStash2026 BenchmarkPreset = "livestash-2026"
 
-// BenchmarkMatrix is adapters x runs, as often as repeat says.
+// BenchmarkMatrix is adapters x runs, as often as repeat says, after a warm-up if one is asked for.
 //
 // +kubebuilder:validation:XValidation:rule="self.repeat == 1 || self.repeat * self.runs.size() * (has(self.adapters) ? self.adapters.size() : 5) <= 99",message="repeat x runs x adapters is more than 99 runs: a smaller repeat, fewer runs or fewer adapters"
 type BenchmarkMatrix struct {
@@ -180,6 +180,14 @@ type BenchmarkMatrix struct {
 	// +kubebuilder:validation:Maximum=20
 	// +optional
 	Repeat int32 `json:"repeat,omitempty"`
+
+	// warmup is how often the first of runs is run with every adapter before all others, and does not count: images are pulled then, and
+	// disks and processors are as they are in the middle of a benchmark. These runs are in the status, with what became of them, and neither
+	// in the verdict nor in the report. At most 3. Default 0.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3
+	// +optional
+	Warmup int32 `json:"warmup,omitempty"`
 
 	// adapters to compare. Default: all, None first, as the baseline.
 	// +kubebuilder:validation:MaxItems=5

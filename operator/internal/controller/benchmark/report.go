@@ -22,8 +22,11 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
-// reportRun puts the run into the report, in the place of an earlier attempt.
+// reportRun puts the run into the report, in the place of an earlier attempt. A warm-up is not in it.
 func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Judgement) error {
+	if p.row.Warmup {
+		return nil
+	}
 	so, err := r.reportSoFar(ctx, p.benchmark)
 	if err != nil {
 		return err
@@ -68,7 +71,7 @@ func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 	for i := range p.benchmark.Status.Runs {
 		row := &p.benchmark.Status.Runs[i]
 		known := slices.ContainsFunc(so.Runs, func(other report.Run) bool { return other.Name == row.Name })
-		if !known && i < len(p.runs) {
+		if !known && !row.Warmup && i < len(p.runs) {
 			so.Runs = append(so.Runs, r.entry(row, &p.runs[i]))
 		}
 	}

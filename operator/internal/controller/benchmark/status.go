@@ -65,11 +65,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, before, b *v1alpha1.LiveSt
 	return client.IgnoreNotFound(err)
 }
 
-// verdictOf is the worst verdict of the runs that are over.
+// verdictOf is the worst verdict of the runs that are over and count.
 func verdictOf(b *v1alpha1.LiveStashBenchmark) v1alpha1.BenchmarkVerdict {
 	verdicts := make([]v1alpha1.BenchmarkVerdict, 0, len(b.Status.Runs))
 	for _, row := range b.Status.Runs {
-		verdicts = append(verdicts, row.Verdict)
+		if !row.Warmup {
+			verdicts = append(verdicts, row.Verdict)
+		}
 	}
 	return loadtest.Worst(verdicts...)
 }
