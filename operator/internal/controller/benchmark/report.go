@@ -62,7 +62,7 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	return r.writeReport(ctx, p, so)
 }
 
-// closeReport notes the end, and the runs that never began.
+// closeReport notes the end, the runs that never began, and what the comparison with an earlier report says.
 func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 	so, err := r.reportSoFar(ctx, p.benchmark)
 	if err != nil {
@@ -74,6 +74,9 @@ func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 		if !known && !row.Warmup && i < len(p.runs) {
 			so.Runs = append(so.Runs, r.entry(row, &p.runs[i]))
 		}
+	}
+	if err := r.compare(ctx, p.benchmark, &so); err != nil {
+		return err
 	}
 	so.FinishedAt = p.benchmark.Status.FinishedAt.UTC()
 	return r.writeReport(ctx, p, so)

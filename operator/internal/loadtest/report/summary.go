@@ -24,6 +24,9 @@ func summary(r Report) []string {
 	if p := unsound(r); p != "" {
 		paragraphs = append(paragraphs, p)
 	}
+	if r.Comparison != nil {
+		paragraphs = append(paragraphs, r.Comparison.sentence())
+	}
 	if r.Message != "" {
 		paragraphs = append(paragraphs, r.Message)
 	}
