@@ -17,7 +17,7 @@ const (
 )
 
 // MaxBytes is what all files of a report may take together. A ConfigMap holds 1 MiB, its metadata included.
-const MaxBytes = 900 << 10
+const MaxBytes = 960 << 10
 
 // pointDigits is the precision of points and quantiles in the JSON: more than a pixel shows, less than sixteen digits take.
 const pointDigits = 4
@@ -71,7 +71,7 @@ func thinned(r Report, n int) Report {
 		for name, series := range run.Samples {
 			series.Points = Thin(series.Points, n)
 			for j, p := range series.Points {
-				series.Points[j] = [2]float64{math.Round(p[0]*10) / 10, rounded(p[1])}
+				series.Points[j] = [2]float64{roundedTime(p[0]), rounded(p[1])}
 			}
 			samples[name] = series
 		}
@@ -122,6 +122,14 @@ func roundedAll(durations map[string]Duration) map[string]Duration {
 		all[name] = d
 	}
 	return all
+}
+
+// roundedTime keeps tenths of the first seconds and whole ones of the others: a chart shows no more.
+func roundedTime(seconds float64) float64 {
+	if seconds < 100 {
+		return math.Round(seconds*10) / 10
+	}
+	return math.Round(seconds)
 }
 
 // rounded keeps pointDigits significant digits.
