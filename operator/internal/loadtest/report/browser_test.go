@@ -170,10 +170,10 @@ func TestInABrowser(t *testing.T) {
 		verdicts                 string
 		amber                    int
 	}{
-		{"the published matrix on a phone", "390", false, example(report.MaxPoints, published...), 10 * 7, 10 * 35, 4 * 7, strings.Repeat("Passed ", 35), 0},
-		{"the published matrix on a desk", "1280", true, example(report.MaxPoints, published...), 10 * 7, 10 * 35, 4 * 7, strings.Repeat("Passed ", 35), 0},
-		{"runs of every verdict on a phone", "390", true, bound, 10 * 2, 10 * 8, 4 * 2, "Passed Errored Passed Failed Errored Passed Passed Passed Passed Not finished ", 1},
-		{"runs of every verdict on a desk", "1280", false, bound, 10 * 2, 10 * 8, 4 * 2, "Passed Errored Passed Failed Errored Passed Passed Passed Passed Not finished ", 1},
+		{"the published matrix on a phone", "390", false, example(report.MaxPoints, published...), 11 * 7, 11 * 35, 4 * 7, strings.Repeat("Passed ", 35), 0},
+		{"the published matrix on a desk", "1280", true, example(report.MaxPoints, published...), 11 * 7, 11 * 35, 4 * 7, strings.Repeat("Passed ", 35), 0},
+		{"runs of every verdict on a phone", "390", true, bound, 11 * 2, 11 * 8, 4 * 2, "Passed Errored Passed Failed Errored Passed Passed Passed Passed Not finished ", 1},
+		{"runs of every verdict on a desk", "1280", false, bound, 11 * 2, 11 * 8, 4 * 2, "Passed Errored Passed Failed Errored Passed Passed Passed Passed Not finished ", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := look(t, html(test.report), test.width, test.dark)

@@ -20,7 +20,7 @@ const (
 	plotTop     = 10.0
 	plotBottom  = chartHeight - 34
 	// markEvery is the number of points from one marker to the next.
-	markEvery = 12
+	markEvery = 15
 	// mostTicks bounds those of an axis, whatever its figures are. Axes have at most seven.
 	mostTicks = 20
 	day       = 86400
@@ -102,7 +102,7 @@ func drawLine(b *strings.Builder, l line, x, y func(float64) float64) {
 	if l.failed {
 		class += " failed"
 	}
-	fmt.Fprintf(b, `<g class="%s"><path class="trace" transform="scale(.5)" d="`, class)
+	fmt.Fprintf(b, `<g class="%s"><path class="trace" d="`, class)
 	trace(b, l.points, x, y)
 	b.WriteString(`"/><path class="mark" d="`)
 	// The marks of different adapters start apart, so that those of equal lines do not hide each other.

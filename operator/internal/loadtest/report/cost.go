@@ -27,7 +27,9 @@ type costRow struct {
 // costCell is a figure, how long its bar is beside the largest one of its column (0 to 1), and what else is to be said.
 type costCell struct {
 	Value, More string
-	Bar         float64
+	// Pods is the same figure of the pods as their nodes count it, where that is known.
+	Pods string
+	Bar  float64
 	// State is empty, untimed for a time that does not count, lost for states that did not come back, all for none of those, and none
 	// where there is no figure.
 	State string
@@ -37,13 +39,29 @@ type costCell struct {
 var costColumns = []struct {
 	title, detail string
 	of            func(Run) (float64, bool)
-	write         func(float64) string
+	// pods is the same figure of the pods as a whole, nil when there is no such.
+	pods  func(Run) (float64, bool)
+	write func(float64) string
 }{
-	{"Memory", "peak", memoryPeak, func(v float64) string { return inUnit(v, "bytes") }},
-	{"CPU", "whole run", totalOf(SeriesCPU), func(v float64) string { return significant(v) + " s" }},
-	{"Network", "whole run", totalOf(moved...), func(v float64) string { return inUnit(v, "bytes") }},
-	{"Round trip", "return, p95", func(r Run) (float64, bool) { d := r.Durations["reconnect"]; return d.P95, d.Count > 0 }, func(v float64) string { return inUnit(v, "ms") }},
-	{"Recovered", "within the TTL", recoveredShare, func(v float64) string { return percent(v) }},
+	{"Memory", "peak", peakOf(SeriesMemory), peakOf(SeriesPodMemory), func(v float64) string { return inUnit(v, "bytes") }},
+	{"CPU", "whole run", totalOf(SeriesCPU), totalOf(SeriesPodCPU), func(v float64) string { return significant(v) + " s" }},
+	{"Network", "whole run", totalOf(moved...), nil, func(v float64) string { return inUnit(v, "bytes") }},
+	{"Round trip", "return, p95", anyReturnP95, nil, func(v float64) string { return inUnit(v, "ms") }},
+	{"Recovered", "within the TTL", recoveredShare, nil, percent},
+}
+
+// anyReturnP95 is within what time 95 % of the returns were over, in ms, also where that says nothing about the fleet.
+func anyReturnP95(r Run) (float64, bool) {
+	d := r.Durations["reconnect"]
+	return d.P95, d.Count > 0
+}
+
+// peakOf is the peak of a series.
+func peakOf(name string) func(Run) (float64, bool) {
+	return func(r Run) (float64, bool) {
+		s, known := r.Samples[name]
+		return s.Peak, known
+	}
 }
 
 // The columns that are not like the others.
@@ -115,6 +133,11 @@ func newCostCell(runs, base series, column int, most float64) costCell {
 	if most > 0 {
 		cell.Bar = value / most
 	}
+	if of.pods != nil {
+		if pods := runs.values(of.pods); len(pods) == len(runs) {
+			cell.Pods = "pods " + of.write(mean(pods))
+		}
+	}
 	switch column {
 	case columnShare:
 		cell.Bar, cell.State = value, "all"
@@ -174,6 +197,9 @@ func costNotes(all []series, base series) []string {
 	if len(base) == 0 {
 		notes[0] = "The sum over all pods of the fleet. Network: to and from clients and Redis, and between the pods. Return: from the moment at which the user was to come back to the view that is there again."
 	}
+	if slices.ContainsFunc(all, func(s series) bool { return len(s.values(peakOf(SeriesPodMemory))) > 0 }) {
+		notes = append(notes, "Memory and CPU are those of the virtual machines. Pods: what their nodes count for their containers, those of the application and livestash-probe.")
+	}
 	if slices.ContainsFunc(all, func(s series) bool { return s.adapter() == "Redis" }) {
 		notes = append(notes, "Redis itself is another server: its memory and CPU are not in these figures.")
 	}
@@ -203,7 +229,7 @@ var thousandColumns = []struct {
 	of    func(Run) (float64, bool)
 	unit  string
 }{
-	{"memory, peak", memoryPeak, "bytes"},
+	{"memory, peak", peakOf(SeriesMemory), "bytes"},
 	{"CPU, mean", rateOf(totalOf(SeriesCPU)), "cores"},
 	{"network, mean", rateOf(totalOf(moved...)), "bytes/s"},
 }

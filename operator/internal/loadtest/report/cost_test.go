@@ -24,8 +24,8 @@ func rowOf(t *testing.T, r report.Report, adapter string) string {
 func TestCostTable(t *testing.T) {
 	r := example(20, [2]int{1000, 60})
 	for adapter, want := range map[string]string{
-		"None": "None 121 MB 21 s 47.9 MB 17.4 ms –",
-		"ETS":  "ETS 125 MB +3.83 MB (3 %) 21.8 s +0.84 s (4 %) 87.6 MB +39.7 MB (83 %) 19.6 ms +2.12 ms (12 %) 100 % 1,000 of 1,000",
+		"None": "None 121 MB pods 156 MB 21 s pods 22.9 s 47.9 MB 17.4 ms –",
+		"ETS":  "ETS 125 MB +3.83 MB (3 %) pods 160 MB 21.8 s +0.84 s (4 %) pods 23.8 s 87.6 MB +39.7 MB (83 %) 19.6 ms +2.12 ms (12 %) 100 % 1,000 of 1,000",
 	} {
 		if got := rowOf(t, r, adapter); !strings.HasPrefix(got, want) {
 			t.Errorf("%s\nwant %s", got, want)

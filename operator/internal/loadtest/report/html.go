@@ -178,7 +178,7 @@ func newTripCharts(l load) ([]figureChart, string) {
 }
 
 // drawnPoints are those of a line in a chart, which has 290 units for them.
-const drawnPoints = 45
+const drawnPoints = 40
 
 // fewest is the number of durations of which one is above the p99 with 95 % certainty. Of fewer, none can be said to be the p99.
 const fewest = 299

@@ -28,7 +28,7 @@ type latency struct {
 // latencies of a load, by adapter, and the adapters that have none.
 func latencies(l load, name string) (found []latency, missing []string) {
 	for _, runs := range l.byAdapter() {
-		timed := series(slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !r.timed() || r.Durations[name].Count == 0 }))
+		timed := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !r.timed() || r.Durations[name].Count == 0 })
 		if len(timed) == 0 {
 			why := "no such times"
 			switch {

@@ -69,6 +69,9 @@ func costOf(b *strings.Builder, l load) {
 			if cell.More != "" {
 				text += " (" + cell.More + ")"
 			}
+			if cell.Pods != "" {
+				text += ", " + cell.Pods
+			}
 			texts = append(texts, text)
 		}
 		for len(texts) < len(rows[0]) {

@@ -84,6 +84,9 @@ func (t costTable) write(w *pageWriter) {
 			w.put(`<td class="l %s" data-column="%s"><b>%s</b>`, cell.State, costColumns[i].title, cell.Value)
 			if cell.State != "none" {
 				w.put(`<span class="bar"><i style="width:%s%%"></i></span><span class="more">%s</span>`, pixel(100*min(1, cell.Bar)), cell.More)
+				if cell.Pods != "" {
+					w.put(`<span class="more">%s</span>`, cell.Pods)
+				}
 			}
 			w.put("</td>")
 		}

@@ -228,4 +228,8 @@ const (
 	SeriesRedisOut        = "redisOut"
 	// SeriesCPU is the CPU time used per second ("cores").
 	SeriesCPU = "cpu"
+	// SeriesPodMemory ("bytes") and SeriesPodCPU ("cores") are what the kernel counts for all containers of the pods, which is what the
+	// nodes pay. There are none where the agents see no control group.
+	SeriesPodMemory = "podMemory"
+	SeriesPodCPU    = "podCpu"
 )

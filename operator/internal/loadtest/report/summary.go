@@ -126,13 +126,8 @@ func starved(base series) bool { return mean(base.values(returnP95)) >= overload
 
 // returnP95 is within what time 95 % of the returns were over, in ms.
 func returnP95(run Run) (float64, bool) {
-	d := run.Durations["reconnect"]
-	return d.P95, d.Count > 0 && run.timed()
-}
-
-func memoryPeak(run Run) (float64, bool) {
-	s, ok := run.Samples[SeriesMemory]
-	return s.Peak, ok
+	p95, known := anyReturnP95(run)
+	return p95, known && run.timed()
 }
 
 // totalOf is the growth of what is counted over a whole run, added up over several series.
@@ -157,7 +152,7 @@ var costsOf = []struct {
 	absolute, difference string
 	write                func(float64) string
 }{
-	{memoryPeak, " of memory at its peak", "memory", func(v float64) string { return inUnit(v, "bytes") }},
+	{peakOf(SeriesMemory), " of memory at its peak", "memory", func(v float64) string { return inUnit(v, "bytes") }},
 	{totalOf(SeriesCPU), " of CPU time", "CPU time", func(v float64) string { return significant(v) + " s" }},
 	{returnP95, " for a return (p95)", "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }},
 }

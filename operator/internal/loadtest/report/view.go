@@ -20,7 +20,8 @@ type figure struct {
 
 // figures are the memory as a whole, which was not published, and the published charts in the published order.
 var figures = []figure{
-	{SeriesMemory, "Total memory", "bytes", false},
+	{SeriesMemory, "Total memory of the virtual machines", "bytes", false},
+	{SeriesPodMemory, "Total memory of the pods, as their nodes count it", "bytes", false},
 	{SeriesProcesses, "Process count", "1", true},
 	{SeriesMemoryBinary, "Binary memory", "bytes", true},
 	{SeriesMemoryETS, "ETS memory", "bytes", true},
