@@ -47,7 +47,7 @@ var comparables = []struct {
 	name, unit, words string
 	of                func(Run) (float64, bool)
 }{
-	{"memory", "bytes", "memory at its peak", memoryPeak},
+	{"memory", "bytes", "memory at its peak", peakOf(SeriesMemory)},
 	{"cpu", "s", "CPU time", totalOf(SeriesCPU)},
 	{"firstRender", "ms", "p95 of first renders", p95Of("first_render")},
 	{"stash", "ms", "p95 of stashes", p95Of("stash")},
