@@ -159,11 +159,14 @@ class ActionCable extends Socket {
   }
 }
 
-/** The protocols by the value of PROTOCOL: the socket's class, and the path of a room's address. */
+/**
+ * The protocols by the value of PROTOCOL: the socket's class, the path of a room's address, and whether the handshake says, as a browser's
+ * does, that the page is of the same site. Rails refuses one that says nothing.
+ */
 export const PROTOCOLS = {
   phoenix: { Member: Phoenix, path: '/socket/websocket?vsn=2.0.0' },
   websocket: { Member: Plain, path: '/rooms/{room}' },
-  action_cable: { Member: ActionCable, path: '/cable' },
+  action_cable: { Member: ActionCable, path: '/cable', origin: true },
 };
 
 function parse(data) {

@@ -274,9 +274,10 @@ class Member {
 }
 
 function openSocket(config, base, room, options) {
-  const { Member: Protocol } = PROTOCOLS[config.protocol];
+  const { Member: Protocol, origin } = PROTOCOLS[config.protocol];
   const url = base.replace(/^http/, 'ws') + config.path.replace('{room}', String(room));
-  return new Protocol(url, { ...options, room, params: { tags: { name: 'room' } } });
+  const params = { tags: { name: 'room' }, headers: origin ? { Origin: base } : {} };
+  return new Protocol(url, { ...options, room, params });
 }
 
 // What is no LiveViewError is a fault of this script.

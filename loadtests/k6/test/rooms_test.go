@@ -94,7 +94,8 @@ func TestRoomsThatWork(t *testing.T) {
 				t.Parallel()
 				s, bases := chat(t, how)
 				file := filepath.Join(t.TempDir(), "result.json")
-				out := talk(t, protocol, bases, map[string]string{"SUMMARY": file, "TIMEOUT": patience})
+				// Beyond the 4 KiB that k6 writes in one frame.
+				out := talk(t, protocol, bases, map[string]string{"SUMMARY": file, "TIMEOUT": patience, "BYTES": "10240"})
 				if !out.Passed || out.Error != 0 || out.Unfinished != 0 || out.Duplicates+out.Misdelivered+out.Late != 0 {
 					t.Errorf("a chat that works did not pass: %+v", out)
 				}

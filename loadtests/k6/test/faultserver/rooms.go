@@ -104,9 +104,9 @@ func (s *Rooms) serve(w http.ResponseWriter, r *http.Request, how dialect, room 
 		http.Error(w, "no", http.StatusForbidden)
 		return
 	}
-	wanted := r.Header.Get("Sec-WebSocket-Protocol")
-	if _, isCable := how.(cable); isCable && wanted != "actioncable-v1-json" {
-		http.Error(w, "Action Cable wants its subprotocol", http.StatusBadRequest)
+	_, isCable := how.(cable)
+	if isCable && (r.Header.Get("Sec-WebSocket-Protocol") != "actioncable-v1-json" || r.Header.Get("Origin") != "http://"+r.Host) {
+		http.Error(w, "Action Cable wants its subprotocol, and pages of its own site", http.StatusNotFound)
 		return
 	}
 	c, err := upgrade(w, r)
