@@ -26,6 +26,8 @@ class Phoenix extends Socket {
     super(url, options);
     this.topic = `room:${options.room}`;
     this.prefix = `[null,null,${JSON.stringify(this.topic)},"${EVENT}",{"body":"`;
+    // reference of a message that has no reply yet => its number
+    this.unanswered = new Map();
     this.options.onPush = (topic, event, payload) => {
       if (topic === this.topic && event === EVENT) {
         options.heard(String(payload.body), 0);
@@ -44,23 +46,27 @@ class Phoenix extends Socket {
   say(text, number) {
     const ref = this.nextRef();
     // Not push(): a limit of its own for each reply would cost more than the message. Who hears it is what is looked at.
-    this.pending[ref] = { topic: this.topic, wait: { resolve: (reply) => this.replied(ref, number, reply), reject: () => {} } };
+    this.unanswered.set(ref, number);
     this.ws.send(JSON.stringify([this.joinRef, ref, this.topic, 'publish_msg', { body: text }]));
-  }
-
-  replied(ref, number, { status }) {
-    delete this.pending[ref];
-    if (status !== 'ok') {
-      this.options.refused(number);
-    }
   }
 
   receive(data) {
     if (typeof data === 'string' && data.startsWith(this.prefix)) {
       this.options.heard(data, this.prefix.length);
-      return;
+    } else if (this.unanswered.size === 0 || !this.isReply(parse(data))) {
+      super.receive(data);
     }
-    super.receive(data);
+  }
+
+  isReply(frame) {
+    if (!Array.isArray(frame) || frame[3] !== 'phx_reply' || !this.unanswered.has(frame[1])) {
+      return false;
+    }
+    if (!frame[4] || frame[4].status !== 'ok') {
+      this.options.refused(this.unanswered.get(frame[1]));
+    }
+    this.unanswered.delete(frame[1]);
+    return true;
   }
 }
 
@@ -118,7 +124,7 @@ class ActionCable extends Socket {
       return;
     }
     const frame = parse(data);
-    if (!frame) {
+    if (frame === null || typeof frame !== 'object' || Array.isArray(frame)) {
       this.fail(new LiveViewError('bad_message', 'the server sent a frame that is not of Action Cable', { detail: data }));
     } else if (frame.type) {
       this.control(frame);
@@ -146,13 +152,14 @@ class ActionCable extends Socket {
         this.fail(new LiveViewError('timeout', `nothing was heard of the server for ${STALE_MS} ms, not even a ping`));
         return;
       }
-      this.heartbeatTimer = setTimeout(look, STALE_MS / 2);
+      this.looking = setTimeout(look, STALE_MS / 2);
     };
-    this.heartbeatTimer = setTimeout(look, STALE_MS / 2);
+    this.looking = setTimeout(look, STALE_MS / 2);
   }
 
   end(error) {
     super.end(error);
+    clearTimeout(this.looking);
     if (this.subscribing) {
       this.subscribing.reject(error);
     }
@@ -171,8 +178,7 @@ export const PROTOCOLS = {
 
 function parse(data) {
   try {
-    const frame = JSON.parse(data);
-    return frame !== null && typeof frame === 'object' && !Array.isArray(frame) ? frame : null;
+    return JSON.parse(data);
   } catch (_) {
     return null;
   }
