@@ -1,5 +1,5 @@
-"""What GitHub does with a page and mkdocs does not: links to files that are no pages lead to the repository, and a list may begin right after a
-paragraph."""
+"""What GitHub does with a page and mkdocs does not: links to files that are no pages lead to the repository, and a list
+may begin right after a paragraph."""
 
 import posixpath
 import re
