@@ -3,7 +3,9 @@
 package loadtest
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +30,11 @@ const (
 	slack = 10 * time.Minute
 	// LeastSlack is the least of it: a spec.runDeadline without it cannot be kept.
 	LeastSlack = 30 * time.Second
+	// defaultWithin is how long an event may take.
+	defaultWithin = 2 * time.Minute
+	// eventLead is how much earlier than the operator the runners take an event to begin: their load begins a moment after the operator
+	// has let them go, and who was to come then may be held up by what happens.
+	eventLead = 5 * time.Second
 	// DefaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
 	DefaultPayloadKeys = 150
 )
@@ -50,6 +57,15 @@ type Run struct {
 	TTL, Duration, Ramp time.Duration
 	// Deadline for everything, from making the fleet to the last report.
 	Deadline time.Duration
+	// Events in the order in which they come.
+	Events []Event
+}
+
+// Event is something that is done to the fleet in the middle of a run.
+type Event struct {
+	v1alpha1.BenchmarkEvent
+	// Begins and Ends are counted from the start of the load: it begins then, and must be over by then.
+	Begins, Ends time.Duration
 }
 
 // presets are the published matrices.
@@ -147,12 +163,24 @@ func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) 
 	if run.Scenario == v1alpha1.ScenarioVisits {
 		run.Duration = max(run.Duration, run.TTL+visitsBeyondTTL)
 	}
+	run.Events = events(spec.Events)
 	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(run.Users, usersPerRunner))
 	run.Deadline = run.Duration + slack
 	if spec.RunDeadline != nil {
 		run.Deadline = spec.RunDeadline.Duration
 	}
 	return run
+}
+
+// events are those of the specification, in the order of their times.
+func events(wanted []v1alpha1.BenchmarkEvent) []Event {
+	var all []Event
+	for _, one := range wanted {
+		begins := one.At.Duration
+		all = append(all, Event{one, begins, begins + ptr.Deref(one.Within, metav1.Duration{Duration: defaultWithin}).Duration})
+	}
+	slices.SortFunc(all, func(a, b Event) int { return cmp.Compare(a.Begins, b.Begins) })
+	return all
 }
 
 // Options are the environment of the scenario (loadtests/k6/README.md), without the number of runners and where they
@@ -166,6 +194,13 @@ func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThr
 		{Name: "TTL", Value: seconds(r.TTL)},
 		{Name: "DURATION", Value: seconds(r.Duration)},
 		{Name: "RAMP", Value: seconds(r.Ramp)},
+	}
+	if len(r.Events) > 0 {
+		windows := make([]string, 0, len(r.Events))
+		for _, event := range r.Events {
+			windows = append(windows, seconds(event.Begins-eventLead)+"+"+seconds(event.Ends-event.Begins+eventLead))
+		}
+		options = append(options, corev1.EnvVar{Name: "EVENTS", Value: strings.Join(windows, ",")})
 	}
 	if limits.MinRecovered != "" {
 		options = append(options, corev1.EnvVar{Name: "MIN_RECOVERED", Value: limits.MinRecovered})
