@@ -138,8 +138,8 @@ bench-k6: $(BIN)/k6 ## What a user costs k6: many per VU against one VU each (US
 	@cd loadtests/k6/test && go run ./bench $(if $(USERS),-users $(USERS)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
 
 .PHONY: bench-k6-ceiling
-bench-k6-ceiling: $(BIN)/k6 ## How many deliveries and requests a second k6 itself takes for each core (ROUNDS= DURATION=).
-	@cd loadtests/k6/test && go run ./ceiling $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
+bench-k6-ceiling: $(BIN)/k6 ## How many deliveries and requests a second k6 itself takes for each core (ROUNDS= DURATION= MATCH=).
+	@cd loadtests/k6/test && go run ./ceiling $(if $(MATCH),-match "$(MATCH)") $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
 
 .PHONY: test-workload
 test-workload: image-builder ## ExUnit tests of the OTP workload, which its image's build runs.
