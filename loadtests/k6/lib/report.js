@@ -79,6 +79,7 @@ export function report(data, config) {
     ttl_s: config.ttlMs / 1000,
     duration_s: config.durationMs / 1000,
     ramp_s: config.rampMs / 1000,
+    ramp_down_s: config.rampDownMs / 1000,
     started_at: began && new Date(began).toISOString(),
     ended_at: new Date().toISOString(),
     ran_s: round(ran / 1000, 1),
