@@ -21,9 +21,10 @@ const (
 	usersPerRunner = 19500
 	// shortestTTL is the least that scale makes of a TTL.
 	shortestTTL = 10 * time.Second
-	// visitsBeyondTTL is how much longer than the TTL a run of Visits must be: the pauses of one visit, four of 5 s, and the
-	// 3 s after the TTL within which visitors come back.
-	visitsBeyondTTL = 25 * time.Second
+	// visitPauses are the pauses of one visit, four of 5 s, and latestReturn how long the last visitors are away who come back when
+	// their stash has expired, in TTLs: a run of Visits must last for both.
+	visitPauses  = 20 * time.Second
+	latestReturn = 1.65
 	// slack is what a run may take besides its duration, for its fleet and runners to start and stop.
 	slack = 10 * time.Minute
 	// LeastSlack is the least of it: a spec.runDeadline without it cannot be kept.
@@ -126,7 +127,7 @@ func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) 
 		run.TTL = scaled
 	}
 	if run.Scenario == v1alpha1.ScenarioVisits {
-		run.Duration = max(run.Duration, run.TTL+visitsBeyondTTL)
+		run.Duration = max(run.Duration, shortestVisits(run.TTL))
 	}
 	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(run.Users, usersPerRunner))
 	run.Deadline = run.Duration + slack
@@ -134,6 +135,12 @@ func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) 
 		run.Deadline = spec.RunDeadline.Duration
 	}
 	return run
+}
+
+// shortestVisits is how long a run of Visits must last, in whole seconds, for somebody to come back after the TTL.
+func shortestVisits(ttl time.Duration) time.Duration {
+	shortest := time.Duration(latestReturn*float64(ttl)) + visitPauses
+	return (shortest + time.Second - 1).Truncate(time.Second)
 }
 
 // Options are the environment of the scenario (loadtests/k6/README.md), without the number of runners and where they

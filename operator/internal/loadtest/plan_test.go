@@ -87,7 +87,7 @@ func TestPlan(t *testing.T) {
 		},
 		"visits of a short TTL last until somebody is back after it": {
 			v1alpha1.LiveStashBenchmarkSpec{Matrix: one(size(200, 10*time.Second))},
-			Run{Users: 200, Runners: 1, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 35*time.Second + 10*time.Minute},
+			Run{Users: 200, Runners: 1, TTL: 10 * time.Second, Duration: 37 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 37*time.Second + 10*time.Minute},
 		},
 		"reconnects do not": {
 			v1alpha1.LiveStashBenchmarkSpec{Scenario: v1alpha1.ScenarioReconnect, Matrix: one(size(200, 10*time.Second))},
@@ -99,11 +99,11 @@ func TestPlan(t *testing.T) {
 		},
 		"scaled as far as it goes": {
 			v1alpha1.LiveStashBenchmarkSpec{Scale: 1000, Parallelism: ptr.To[int32](3), Matrix: one(size(1000, time.Minute))},
-			Run{Users: 3, Runners: 3, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 8 * time.Second, Deadline: 35*time.Second + 10*time.Minute},
+			Run{Users: 3, Runners: 3, TTL: 10 * time.Second, Duration: 37 * time.Second, Ramp: 8 * time.Second, Deadline: 37*time.Second + 10*time.Minute},
 		},
 		"scaling does not make a short TTL longer": {
 			v1alpha1.LiveStashBenchmarkSpec{Scale: 2, Matrix: one(size(10, 10*time.Second))},
-			Run{Users: 5, Runners: 1, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 35*time.Second + 10*time.Minute},
+			Run{Users: 5, Runners: 1, TTL: 10 * time.Second, Duration: 37 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 37*time.Second + 10*time.Minute},
 		},
 	}
 	for name, c := range cases {

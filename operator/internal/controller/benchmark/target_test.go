@@ -135,7 +135,7 @@ func TestDeadlineThatNoRunKeeps(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "short", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
 		spec.Scenario, spec.RunDeadline = v1alpha1.ScenarioVisits, &metav1.Duration{Duration: time.Minute}
 	})
-	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "lasts 35s, and spec.runDeadline of 1m0s leaves no time") || row.Runner != "" {
+	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "lasts 37s, and spec.runDeadline of 1m0s leaves no time") || row.Runner != "" {
 		t.Errorf("the run is %s because %q, its runner is %q", row.Verdict, row.Message, row.Runner)
 	}
 }
