@@ -697,7 +697,7 @@ func TestFaults(t *testing.T) {
 			return wantFailed(o, "failed")
 		}},
 		"sockets closed by the server, and allowed": {faultserver.Restart, map[string]string{"MAX_FAILED": "1"}, 0, nil},
-		"process crashes":            {faultserver.Crash, nil, thresholdsFailed, wantErrors("crashed", "failed")},
+		"process crashes": {faultserver.Crash, nil, thresholdsFailed, wantErrors("crashed", "failed")},
 		"a stash too large for the socket's URL": {faultserver.BigStash, map[string]string{"ADAPTER": "browser_memory"}, thresholdsFailed, func(o outcome) error {
 			if o.Recovered.Yes != 0 || o.Recovered.No != 20 {
 				return errors.New("want nobody back: a browser could not connect either")
