@@ -121,10 +121,9 @@ func newTripTable(l load) tripTable {
 			row.Note = "no sound run: " + run.Verdict.String()
 		} else {
 			row.Untimed = !run.timed()
-			for _, trip := range trips {
-				row.Cells = append(row.Cells, cells(run, trip.duration)...)
+			for _, name := range roundTripNames {
+				row.Cells = append(row.Cells, cells(run, name)...)
 			}
-			row.Cells = append(row.Cells, cells(run, "reconnect")...)
 		}
 		t.Rows = append(t.Rows, row)
 	}

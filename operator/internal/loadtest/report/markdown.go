@@ -37,7 +37,7 @@ func roundTrips(b *strings.Builder, l load) {
 	rows := [][]string{{"ms: p50 / p95 / p99", "first render", "stash", "reconnect", "return"}}
 	for _, run := range l.runs {
 		row := []string{run.label()}
-		for _, name := range []string{"join", "stash", "rejoin", "reconnect"} {
+		for _, name := range roundTripNames {
 			if !run.sound() {
 				row = append(row, strings.ToLower(run.Verdict.String()))
 				continue
@@ -92,7 +92,8 @@ func beside(b *strings.Builder, l load) {
 		}
 		rows = append(rows, row)
 	}
-	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off the charts in its authors' repository; CPU there is a share of the machine.\n\n", Source, SourceURL)
+	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off the charts in its authors' repository: %s. The article prints, for all adapters: %s.\n\n",
+		Source, SourceURL, machines, printedTimes)
 	table(b, rows)
 }
 
