@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 30 characters, only a-z, 0-9 and '-', starting with a letter: the names of its fleets and runners are made of it"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload))",message="what is measured (target, preset, matrix, scale, scenario, script, payload) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && self.spec.cooldown == oldSelf.spec.cooldown && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && has(self.spec.cooldown) == has(oldSelf.spec.cooldown) && (!has(self.spec.cooldown) || self.spec.cooldown == oldSelf.spec.cooldown) && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
 type LiveStashBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -133,8 +133,8 @@ type LiveStashBenchmarkSpec struct {
 	// +optional
 	PrometheusRemoteWrite *BenchmarkRemoteWrite `json:"prometheusRemoteWrite,omitempty"`
 
-	// cooldown is the pause between two runs, after the first one's fleet is gone. Default 10s.
-	// +kubebuilder:default="10s"
+	// cooldown is the pause between two runs, after the first one's fleet is gone. Default 10s, with preset livestash-2026 60s as
+	// in the published test.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('24h')",message="cooldown must be a duration of at most 24h with a unit, for example 10s"
@@ -276,7 +276,23 @@ type BenchmarkPayload struct {
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
 	Keys *int32 `json:"keys,omitempty"`
+
+	// onPage says whether the page shows what it stashes (STASH_PAYLOAD_ON_PAGE), and so sends it with each render, as that of the
+	// published test does: with 150 keys about 9 kB each time. Default: Shown with preset livestash-2026, else Hidden.
+	// +optional
+	OnPage BenchmarkPayloadOnPage `json:"onPage,omitempty"`
 }
+
+// BenchmarkPayloadOnPage says whether the page shows what it stashes.
+//
+// +kubebuilder:validation:Enum=Shown;Hidden
+type BenchmarkPayloadOnPage string
+
+// Whether the page shows what it stashes.
+const (
+	PayloadShown  BenchmarkPayloadOnPage = "Shown"
+	PayloadHidden BenchmarkPayloadOnPage = "Hidden"
+)
 
 // BenchmarkRouting is how users reach the pods.
 //

@@ -3,6 +3,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,8 +30,8 @@ const (
 	slack = 10 * time.Minute
 	// LeastSlack is the least of it: a spec.runDeadline without it cannot be kept.
 	LeastSlack = 30 * time.Second
-	// DefaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
-	DefaultPayloadKeys = 150
+	// defaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
+	defaultPayloadKeys = 150
 )
 
 // Run is one cell of a matrix.
@@ -101,6 +102,34 @@ func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
 		}
 	}
 	return runs
+}
+
+// The pauses between two runs where the benchmark does not say: the published one is long enough for the stashes of a run to be gone
+// from a fleet that stays.
+const (
+	defaultCooldown   = 10 * time.Second
+	publishedCooldown = time.Minute
+)
+
+// Cooldown is the pause between two runs.
+func Cooldown(spec *v1alpha1.LiveStashBenchmarkSpec) time.Duration {
+	switch {
+	case spec.Cooldown != nil:
+		return spec.Cooldown.Duration
+	case spec.Preset == v1alpha1.PresetLiveStash2026:
+		return publishedCooldown
+	}
+	return defaultCooldown
+}
+
+// Payload is what the pods of a fresh fleet are told to stash, with its defaults.
+func Payload(spec *v1alpha1.LiveStashBenchmarkSpec) (keys int32, onPage v1alpha1.BenchmarkPayloadOnPage) {
+	asked := ptr.Deref(spec.Payload, v1alpha1.BenchmarkPayload{})
+	onPage = v1alpha1.PayloadHidden
+	if spec.Preset == v1alpha1.PresetLiveStash2026 {
+		onPage = v1alpha1.PayloadShown
+	}
+	return ptr.Deref(asked.Keys, defaultPayloadKeys), cmp.Or(asked.OnPage, onPage)
 }
 
 // planned is a size of the matrix with its defaults, divided by the scale.

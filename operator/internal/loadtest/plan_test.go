@@ -156,3 +156,26 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// Where the benchmark does not say, a preset is as it was published.
+func TestDefaultsOfThePreset(t *testing.T) {
+	matrix, preset := v1alpha1.LiveStashBenchmarkSpec{Matrix: &v1alpha1.BenchmarkMatrix{}}, v1alpha1.LiveStashBenchmarkSpec{Preset: v1alpha1.PresetLiveStash2026}
+	said := preset
+	said.Cooldown = &metav1.Duration{Duration: 3 * time.Second}
+	said.Payload = &v1alpha1.BenchmarkPayload{Keys: ptr.To[int32](7), OnPage: v1alpha1.PayloadHidden}
+	for _, c := range []struct {
+		spec     v1alpha1.LiveStashBenchmarkSpec
+		cooldown time.Duration
+		keys     int32
+		onPage   v1alpha1.BenchmarkPayloadOnPage
+	}{
+		{matrix, 10 * time.Second, 150, v1alpha1.PayloadHidden},
+		{preset, time.Minute, 150, v1alpha1.PayloadShown},
+		{said, 3 * time.Second, 7, v1alpha1.PayloadHidden},
+	} {
+		keys, onPage := Payload(&c.spec)
+		if cooldown := Cooldown(&c.spec); cooldown != c.cooldown || keys != c.keys || onPage != c.onPage {
+			t.Errorf("%+v: a cooldown of %s, %d keys, %s", c.spec, cooldown, keys, onPage)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // targetSays waits until condition TargetReady has that status and says that.
@@ -95,6 +96,21 @@ func TestARunKeepsNothing(t *testing.T) {
 	suite.Must(t, err)
 	if spec := made.Object["spec"].(map[string]any); spec["whenDeleted"] != nil || spec["image"] != "i" {
 		t.Errorf("the spec is %v", spec)
+	}
+}
+
+// The pods are told what to stash and whether to show it, as the report says.
+func TestAFleetIsToldItsPayload(t *testing.T) {
+	b := &v1alpha1.LiveStashBenchmark{}
+	b.Spec.Preset, b.Spec.Target.Template = v1alpha1.PresetLiveStash2026, &v1alpha1.BenchmarkTemplate{}
+	suite.Must(t, json.Unmarshal([]byte(`{"image": "i"}`), &b.Spec.Target.Template.Spec))
+	made, err := freshFleet(b, loadtest.Run{Name: "run", Adapter: v1alpha1.AdapterETS})
+	suite.Must(t, err)
+	if told := fmt.Sprint(made.Object["spec"].(map[string]any)["env"]); told != "[map[name:STASH_PAYLOAD_KEYS value:150] map[name:STASH_PAYLOAD_ON_PAGE value:shown]]" {
+		t.Errorf("the pods are told %s", told)
+	}
+	if spec := specOf(b, report.Spec{}); spec.PayloadKeys != 150 || spec.PayloadOnPage != "Shown" {
+		t.Errorf("the report says %+v", spec)
 	}
 }
 
