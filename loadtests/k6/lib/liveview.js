@@ -53,7 +53,9 @@ export class LiveView {
    * @returns {Promise<void>} rejects with a LiveViewError of any reason; no socket is left open then
    */
   async connect(base) {
-    await this.disconnect();
+    if (this.socket) {
+      await this.disconnect();
+    }
     await this.fetchPage(base);
     await this.join(base);
   }
@@ -70,7 +72,9 @@ export class LiveView {
     if (!this.page) {
       throw new Error('reconnect needs a view that was connected before');
     }
-    await this.disconnect();
+    if (this.socket) {
+      await this.disconnect();
+    }
     await this.join(base);
   }
 

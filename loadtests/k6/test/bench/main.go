@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,7 +127,11 @@ func (o options) measure(ctx context.Context, f form, users int) (cost, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.duration+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.k6, "run", "--quiet", "--no-usage-report", "--address", "", f.scenario)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "BASE_URLS=" + strings.Join(o.bases, ","),
+	collector, err := collectorOf(f.scenario)
+	if err != nil {
+		return cost{}, err
+	}
+	cmd.Env = []string{collector, "PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "BASE_URLS=" + strings.Join(o.bases, ","),
 		"USERS=" + strconv.Itoa(users), "USERS_PER_VU=" + strconv.Itoa(f.perVU), "TTL=" + o.ttl.String(), "DURATION=" + o.duration.String(),
 		// so long that the costlier form does not want more CPU than a small machine has; a machine that is busy otherwise may be slow
 		"PAUSE=4s", "TIMEOUT=1m", "MAX_FAILED=1", "MAX_CLIENT_DELAY=1m"}
@@ -140,6 +146,18 @@ func (o options) measure(ctx context.Context, f form, users int) (cost, error) {
 	}
 	c := cost{memory: usage.Maxrss * 1024, cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	return c, c.read(string(output))
+}
+
+// collectorOf is what the image of a scenario tells Go's garbage collector.
+func collectorOf(scenario string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(scenario), "..", "Dockerfile"))
+	if err != nil {
+		return "", fmt.Errorf("the image of %s: %w", scenario, err)
+	}
+	if set := regexp.MustCompile(`\bGOGC=\w+`).Find(text); set != nil {
+		return string(set), nil
+	}
+	return "GOGC=100", nil
 }
 
 // read reads the report in the output of k6.
