@@ -278,7 +278,7 @@ type BenchmarkPayload struct {
 	Keys *int32 `json:"keys,omitempty"`
 
 	// onPage says whether the page shows what it stashes (STASH_PAYLOAD_ON_PAGE), and so sends it with each render, as that of the
-	// published test does: with 150 keys about 9 kB each time. Default: Shown with preset livestash-2026, else Hidden.
+	// published test does: with 150 keys about 10 kB each time. Default: Shown with preset livestash-2026, else Hidden.
 	// +optional
 	OnPage BenchmarkPayloadOnPage `json:"onPage,omitempty"`
 }
