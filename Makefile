@@ -7,7 +7,9 @@ VERSION    := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}$$/\1/p' 
 REGISTRY   ?= ghcr.io/livestash-dev
 # The Kubernetes that `make demo` and the end-to-end tests use: local (made here), kind, or current (your kubeconfig).
 CLUSTER    ?= local
-export VERSION REGISTRY CLUSTER
+# The port of this machine for the page that `make demo` ends with.
+TOUR_PORT  ?= 8321
+export VERSION REGISTRY CLUSTER TOUR_PORT
 
 # Pinned versions of what is built from Go modules.
 K6_VERSION             := v1.8.1
@@ -52,7 +54,12 @@ demo: demo-prepare ## From nothing to a running fleet under load, on one machine
 	@hack/demo/run
 
 .PHONY: demo-prepare
-demo-prepare: $(CLUSTER_NEEDS)
+demo-prepare: $(CLUSTER_NEEDS) $(BIN)/tour
+
+.PHONY: visit
+visit: $(BIN)/tour ## Visit the page that `make demo` ends with, in a real browser: pictures, and a check of what it shows (OUT=docs/images).
+	@$(STEP) deps-browser "A browser" hack/deps browser
+	@mkdir -p $(or $(OUT),docs/images) && tour -visit http://tour.localhost:$(TOUR_PORT)/ -pictures $(or $(OUT),docs/images)
 
 .PHONY: demo-down
 demo-down: ## Remove what `make demo` made.
@@ -62,12 +69,18 @@ demo-down: ## Remove what `make demo` made.
 test: ## Run every test, the end-to-end tests on the local cluster included.
 	@hack/test-all
 
+.PHONY: test-needs
+test-needs: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash survival-image operator $(BIN)/promtool $(BIN)/k6
+	@$(STEP) deps-browser "A browser, and a proxy" hack/deps browser proxy
+	@$(STEP) deps-agent "Packages for the agent" hack/deps agent
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated files, scripts and charts.
 	@$(STEP) deps-lint "Packages for linting" hack/deps lint
 	@$(STEP) lint-operator "Lint the operator" bash -c 'cd operator && $(LINT) ./...'
 	@$(STEP) lint-test "Lint the tests" bash -c 'cd test && $(LINT) ./...'
 	@$(STEP) lint-k6 "Lint the load tests' tests" bash -c 'cd loadtests/k6/test && $(LINT) ./...'
+	@$(STEP) lint-rivals "Lint the rivals" bash -c 'for rival in json-go chat-go; do (cd loadtests/rivals/$$rival && $(LINT) ./...) || exit; done'
 	@# Not cmd/kubernetes: it is a table of programs, and checking it would check all of Kubernetes.
 	@$(STEP) lint-localcluster "Lint the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) $(LINT) --build-tags integration ./cmd/localcluster ./cmd/pause ./internal/... ./integration'
 	@$(STEP) lint-scripts "Lint shell scripts" bash -c 'grep -rlE "^#!/usr/bin/env bash" hack .ci agent loadtests --include="*" | xargs shellcheck'
@@ -118,15 +131,23 @@ test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator kubectl-livesta
 
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.
-	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && cd loadtests/k6/test && go test -count=1 -parallel 6 -v ./...'
+	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && k6 run --quiet loadtests/k6/test/rooms_unit.js && cd loadtests/k6/test && go test -count=1 -parallel 6 -v ./...'
 
 .PHONY: bench-k6
 bench-k6: $(BIN)/k6 ## What a user costs k6: many per VU against one VU each (USERS= ROUNDS= DURATION=).
 	@cd loadtests/k6/test && go run ./bench $(if $(USERS),-users $(USERS)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
 
+.PHONY: bench-k6-ceiling
+bench-k6-ceiling: $(BIN)/k6 ## How many deliveries and requests a second k6 itself takes for each core (ROUNDS= DURATION=).
+	@cd loadtests/k6/test && go run ./ceiling $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
+
 .PHONY: test-workload
 test-workload: image-builder ## ExUnit tests of the OTP workload, which its image's build runs.
 	@$(STEP) test-workload "Test the OTP workload" hack/images/build --test loadtests/workloads/otp loadtests/workloads/otp/Dockerfile
+
+.PHONY: test-rivals
+test-rivals: ## The servers that Phoenix is compared with.
+	@$(STEP) test-rivals "Test the rivals" bash -c 'for rival in json-go chat-go; do (cd loadtests/rivals/$$rival && go test -count=1 -v ./...) || exit; done'
 
 .PHONY: test-localcluster
 test-localcluster: local-cluster-binaries ## The local cluster itself: up, down, killed half-way.
@@ -134,7 +155,8 @@ test-localcluster: local-cluster-binaries ## The local cluster itself: up, down,
 
 .PHONY: test-e2e
 test-e2e: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash ## End-to-end tests (CLUSTER=local, kind or current).
-	@hack/test-e2e
+	@command -v chromium chromium-browser google-chrome >/dev/null || $(STEP) deps-browser "A browser for the tour" hack/deps browser
+	@BROWSER_NEEDED=1 hack/test-e2e
 
 .PHONY: survival
 survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off SHADOW=on|off WORKLOAD= TLS= PERSISTENCE= COPIES= AT_ONCE=).
@@ -208,6 +230,14 @@ images: operator $(BIN)/k6 image-builder ## Build the images as archives in .cac
 	@$(STEP) image-k6 "Image of the load tests" hack/images/build . loadtests/k6/Dockerfile $(REGISTRY)/livestash-k6:$(VERSION) $(DIST)/livestash-k6.tar
 	@$(STEP) image-workload-otp "Image of the OTP workload" hack/images/build loadtests/workloads/otp loadtests/workloads/otp/Dockerfile $(REGISTRY)/livestash-workload-otp:$(VERSION) $(DIST)/livestash-workload-otp.tar
 
+.PHONY: rival-images
+rival-images: image-builder ## Build the images of the servers that Phoenix is compared with.
+	@for rival in json-go chat-go; do \
+	  mkdir -p $(DIST)/rivals/$$rival && \
+	  $(STEP) build-$$rival "Build the rival $$rival" bash -c "cd loadtests/rivals/$$rival && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(DIST)/rivals/$$rival/ ." && \
+	  $(STEP) image-$$rival "Image of the rival $$rival" hack/images/build $(DIST)/rivals/$$rival loadtests/rivals/$$rival/Dockerfile $(REGISTRY)/livestash-rival-$$rival:$(VERSION) $(DIST)/livestash-rival-$$rival.tar || exit; \
+	done
+
 .PHONY: redis-images
 redis-images: image-builder ## Build what stands in for the images of Redis and its exporter where no registry is.
 	@$(STEP) image-redis "Image of Redis" hack/images/build test/images/redis test/images/redis/Dockerfile $(REGISTRY)/livestash-test-redis:$(VERSION) $(DIST)/local/redis.tar
@@ -224,6 +254,9 @@ survival-image: $(DIST)/survival/survival-client image-builder ## Build the imag
 
 $(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal test/internal test/soak/users test/soak/ledger) test/go.mod test/go.sum
 	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./survival/client'
+
+$(BIN)/tour: $(call sources,test/tour test/internal) $(wildcard test/internal/tour/page/*) test/go.mod test/go.sum
+	@$(STEP) build-tour "Build the tour" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./tour'
 
 .PHONY: image-builder
 image-builder:

@@ -5,7 +5,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, start_link/1, peers/0, known/0, gone/0, names/1]).
+-export([start_link/0, start_link/1, peers/0, had_peers/0, known/0, gone/0, names/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -define(INTERVAL, 5000).
@@ -13,6 +13,9 @@
 -define(MAX_DELAY, 30000).
 %% Milliseconds from when every peer has this node's cookie until it forgets the previous one: DNS may not have named them all.
 -define(FORGET, 600000).
+%% Milliseconds for which a peer that has gone is one whose pod may come back: it has to be scheduled, perhaps on a machine that
+%% has to start first, and to pull its image.
+-define(COMES_BACK, 300000).
 %% Every name becomes an atom, and atoms stay: a DNS server that has gone mad must not fill the atom table.
 -define(MAX_PEERS, 1000).
 
@@ -38,6 +41,12 @@ peers() ->
         end,
     {Here, Missing} = lists:partition(fun(Node) -> lists:member(Node, Connected) end, Expected),
     #{expected => Expected, connected => Here, missing => Missing}.
+
+%% Whether there are peers, or were until a few minutes ago. Between a pod that has gone and the one in its place neither DNS nor a
+%% connection tells of it.
+-spec had_peers() -> boolean().
+had_peers() ->
+    maps:get(expected, peers()) =/= [] orelse ask(had_peers) =:= true.
 
 %% Whether DNS has answered yet, or need not be asked.
 -spec known() -> boolean().
@@ -67,6 +76,7 @@ ask(Question) ->
 -spec init(pos_integer()) -> {ok, map()}.
 init(Interval) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    ok = net_kernel:monitor_nodes(true),
     self() ! tick,
     Asked = asked() andalso livestash_agent_place:is_well_named(),
     {ok, #{
@@ -79,15 +89,19 @@ init(Interval) ->
         %% Nodes that could not be connected => {milliseconds to wait, monotonic time of the next attempt}.
         delayed => #{},
         failed => false,
+        %% The monotonic time at which the last peer went; undefined: none did.
+        went => undefined,
         %% When to forget the previous cookie; undefined: a peer still has it, or nobody knows.
         forget => undefined
     }}.
 
--spec handle_call(expected | known, gen_server:from(), map()) -> {reply, term(), map()}.
+-spec handle_call(expected | known | had_peers, gen_server:from(), map()) -> {reply, term(), map()}.
 handle_call(expected, _From, #{expected := Expected} = State) ->
     {reply, Expected, State};
 handle_call(known, _From, #{known := Known} = State) ->
-    {reply, Known, State}.
+    {reply, Known, State};
+handle_call(had_peers, _From, #{went := Went} = State) ->
+    {reply, is_integer(Went) andalso livestash_agent_clock:left(Went + ?COMES_BACK) > 0, State}.
 
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) ->
@@ -100,6 +114,8 @@ handle_info(tick, #{interval := Interval, asked := Asked} = State) ->
 handle_info({'DOWN', Monitor, process, _, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
+handle_info({nodedown, _Node}, State) ->
+    {noreply, State#{went := livestash_agent_clock:ms()}};
 handle_info(_Message, State) ->
     {noreply, State}.
 

@@ -14,7 +14,7 @@
 %% In Prometheus' text format, version 0.0.4.
 -spec text() -> iodata().
 text() ->
-    render(livestash() ++ livestash_agent_vm:metrics() ++ livestash_agent_dist:metrics()).
+    render(livestash() ++ livestash_agent_cgroup:metrics() ++ livestash_agent_vm:metrics() ++ livestash_agent_dist:metrics()).
 
 livestash() ->
     {Stashes, Bytes} = livestash_agent_store:size(),

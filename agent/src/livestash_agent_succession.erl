@@ -102,8 +102,8 @@ ordinal(Node) ->
     end.
 
 %% Whether a pod may still come: nobody does when the headless Service is gone, as it is when the fleet is deleted or scaled
-%% to zero. Known: nodes that were there. A fleet of one pod has no other, and its pod comes back only after it has gone.
+%% to zero. A fleet of one pod has no other, and its pod comes back only after it has gone; Known are nodes that were there when the
+%% question came up, which are waited for as long as there is time.
 -spec may_come_back([node()]) -> boolean().
 may_come_back(Known) ->
-    Others = maps:get(expected, livestash_agent_mesh:peers()),
-    (Known =/= [] orelse Others =/= []) andalso not livestash_agent_mesh:gone().
+    (Known =/= [] orelse livestash_agent_mesh:had_peers()) andalso not livestash_agent_mesh:gone().

@@ -26,6 +26,9 @@ all_test_() ->
      || {Name, Scenario} <- [
             {"two nodes at once", #{nodes => 2, within => 0, back => same}},
             {"three nodes at once", #{nodes => 3, within => 0, back => same}},
+            {"three nodes, the last one when the others have gone and not come back", #{
+                nodes => 3, within => 0, back => same, last => later
+            }},
             {"three nodes, nearly at once, and a pod with a new name", #{nodes => 3, within => 2000, back => other}},
             {"three nodes, one of which is killed", #{nodes => 3, within => 1000, back => other, fault => kill}},
             {"three nodes, one of which freezes", #{nodes => 3, within => 1000, back => other, fault => freeze}},
@@ -51,8 +54,10 @@ run(#{nodes := Size, within := Within, back := Back} = Scenario, Seed) ->
     Expected = fill_all(Vms),
     Fault = one_of(lists:seq(1, Size)),
     FaultAt = rand:uniform(2500),
-    Offsets = [rand:uniform(1 + Within) - 1 || _ <- Vms],
-    [tell_to_stop(Vm, Offset) || {Vm, Offset} <- lists:zip(Vms, Offsets)],
+    Later = maps:is_key(last, Scenario) andalso one_of(Vms),
+    AtOnce = [Vm || Vm <- Vms, Vm =/= Later],
+    [tell_to_stop(Vm, rand:uniform(1 + Within) - 1) || Vm <- AtOnce],
+    [tell_to_stop_after(Later, AtOnce) || is_map(Later)],
     Fails = fail(maps:get(fault, Scenario, none), lists:nth(Fault, Vms), FaultAt),
     timer:sleep(max(0, ?BACK_AFTER - FaultAt)),
     New = come_back(Back, Vms, Environment),
@@ -129,6 +134,12 @@ rows(Vm) ->
 tell_to_stop(Vm, After) ->
     {ok, _} = ?F:call(Vm, timer, apply_after, [After, livestash_agent_drain, start, []]),
     ok.
+
+%% Whoever hands over is gone from DNS by then, and whoever takes its place is not there yet.
+tell_to_stop_after(Vm, Others) ->
+    [?F:eventually(fun() -> has_ended(Other) end) || Other <- Others],
+    ?F:eventually(fun() -> ?F:call(Vm, erlang, nodes, []) =:= [] end),
+    tell_to_stop(Vm, 0).
 
 %% Returns the VM that fails with what is lost with it: the keys that it had then.
 fail(none, _Vm, At) ->

@@ -1,9 +1,12 @@
-"""Links from the site's pages to files that are no pages lead to the repository."""
+"""What GitHub does with a page and mkdocs does not: links to files that are no pages lead to the repository, and a list may begin right after a
+paragraph."""
 
 import posixpath
 import re
 from pathlib import Path
 
+FENCE = re.compile(r"^\s*```")
+ITEM = re.compile(r"^\s*([-*]|\d+\.) ")
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,4 +26,19 @@ def on_page_markdown(markdown, page, config, files):
         repository = config.repo_url.rstrip("/")
         return f"{match[1]}{repository}/{kind}/main/{path}{match[3]}"
 
-    return LINK.sub(target, markdown)
+    return LINK.sub(target, with_lists(markdown))
+
+
+def with_lists(markdown):
+    """The page with an empty line between each paragraph and a list that begins right after it."""
+    lines, fenced, inside = [], False, False
+    for line in markdown.split("\n"):
+        if FENCE.match(line):
+            fenced = not fenced
+        item = not fenced and ITEM.match(line)
+        # A line that continues an item is indented.
+        if item and not inside and lines and lines[-1].strip():
+            lines.append("")
+        inside = bool(item) or (inside and (not line.strip() or line[0] == " "))
+        lines.append(line)
+    return "\n".join(lines)

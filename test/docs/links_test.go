@@ -102,6 +102,22 @@ func links(page string) []string {
 	return found
 }
 
+// The site's menu has every page but the runbooks and the decisions, which pages of their own list.
+func TestTheSitesMenuHasEveryPage(t *testing.T) {
+	menu := text(t, filepath.Join("hack", "site", "mkdocs.yml"))
+	for _, folder := range []string{"docs", filepath.Join("docs", "how-to"), filepath.Join("docs", "reference")} {
+		found, err := filepath.Glob(filepath.Join(root, folder, "*.md"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s has no pages: %v", folder, err)
+		}
+		for _, path := range found {
+			if page := filepath.ToSlash(filepath.Join(folder, filepath.Base(path))); !strings.Contains(menu, page+"\n") {
+				t.Errorf("hack/site/mkdocs.yml does not list %s", page)
+			}
+		}
+	}
+}
+
 // headings are the anchors that GitHub, and the site of `make docs`, give to a page's headings.
 func headings(page string) map[string]bool {
 	found := map[string]bool{}

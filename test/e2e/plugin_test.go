@@ -52,11 +52,7 @@ func TestPlugin(t *testing.T) {
 	s.plugin("doctor", "nothing is wrong")
 	s.plugin("sessions", "shop-0", "shop-1", "20")
 	s.plugin("rpc --pod shop-1 IO.puts(node())", "shop@shop-1.shop-nodes."+s.name+".svc.")
-	// Of a process of the pod's own: the logger leaves out what is said on behalf of another node.
-	const log = `spawn(fn -> Process.group_leader(self(), Process.whereis(:user)); :logger.error(~c"said by the test") end)`
-	if out, err := s.livestash("rpc", "shop", "--pod", "shop-1", log); err != nil {
-		t.Errorf("rpc: %v\n%s", err, out)
-	}
+	s.logs("shop-1")
 	s.plugin("logs --tail 5", "[shop-1] ", "said by the test")
 	if out, err := s.livestash("rpc", "Process.sleep(60_000)", "--timeout", "4s"); err == nil || !strings.Contains(out, "no answer after 4s") {
 		t.Errorf("an expression that does not end: %v\n%s", err, out)
@@ -73,6 +69,16 @@ func TestPlugin(t *testing.T) {
 	s.remote("shop-1")
 	s.reports()
 	s.migrates()
+}
+
+// logs has a pod write "said by the test" to its log.
+func (s space) logs(pod string) {
+	s.t.Helper()
+	// In a process of the pod's own: the logger leaves out what is said on behalf of another node.
+	const log = `spawn(fn -> Process.group_leader(self(), Process.whereis(:user)); :logger.error(~c"said by the test") end)`
+	if out, err := s.livestash("rpc", "shop", "--pod", pod, log); err != nil {
+		s.t.Errorf("rpc: %v\n%s", err, out)
+	}
 }
 
 // pausesAndTakesBack: a restart waits while rollouts are paused, and a release that cannot start is taken back.
@@ -150,7 +156,10 @@ func (s space) remote(pod string) {
 	waits("iex(")
 	_, _ = io.WriteString(keys, "IO.puts(\"typed on \" <> to_string(node()))\r")
 	waits("typed on shop@" + pod)
-	_, _ = io.WriteString(keys, "\x03\x03") // Ctrl-C twice
+	// Ctrl-C twice, the second when the first was heard: a terminal makes one of two that come at once.
+	_, _ = io.WriteString(keys, "\x03")
+	waits("BREAK:")
+	_, _ = io.WriteString(keys, "\x03")
 	if err := command.Wait(); ctx.Err() != nil {
 		s.t.Errorf("the remote shell cannot be left: %v\n%s", err, shown)
 	}
@@ -160,6 +169,7 @@ func (s space) remote(pod string) {
 // reports: the archive has what the pods say, and no secret.
 func (s space) reports() {
 	s.t.Helper()
+	s.logs("shop-1")
 	archive := filepath.Join(s.t.TempDir(), "shop.tar.gz")
 	s.plugin("report --operator-namespace "+releaseNamespace+" --out "+archive, archive)
 	text, err := run("", "tar", "--extract", "--to-stdout", "--gzip", "--file", archive)

@@ -80,7 +80,7 @@ func fail(err error) {
 
 func parse(args []string) (options, error) {
 	o := options{Options: fleet.Defaults()}
-	var adapters, faults, persistence string
+	var adapters, faults, persistence, shadow string
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.StringVar(&adapters, "adapters", "ETS", "The adapters, separated by spaces or commas.")
 	flags.StringVar(&o.workload, "workload", "otp", "The application: otp (no dependencies) or phoenix (the real LiveView and LiveStash).")
@@ -90,6 +90,8 @@ func parse(args []string) (options, error) {
 	flags.Uint64Var(&o.seed, "seed", 0, "Where the events and their times come from. 0: a random one.")
 	flags.StringVar(&faults, "faults", "off", "on or off: ungraceful events too. They need the pods' processes on this machine.")
 	flags.DurationVar(&o.TTL, "ttl", 2*time.Minute, "How long a stash lives. Some users sleep for most of it.")
+	flags.DurationVar(&o.HandOff, "handoff", 0, "spec.drain.handOffTimeout: the longer it is, the slower pods may start. 0: the API's default.")
+	flags.StringVar(&shadow, "shadow", "off", "on or off: spec.shadow.enabled with ETS, and a killed pod may cost no more than its youngest stashes.")
 	flags.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled, and events about certificates.")
 	flags.StringVar(&persistence, "persistence", "on", "on or off: persistence of Redis. With off, it is not restarted but by faults.")
 	flags.BoolVar(&o.together, "together", false, "All adapters at the same time: faster, but the times are worth nothing.")
@@ -98,12 +100,13 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	o.adapters = strings.FieldsFunc(adapters, func(r rune) bool { return r == ' ' || r == ',' })
-	for name, given := range map[string]string{"faults": faults, "persistence": persistence} {
+	for name, given := range map[string]string{"faults": faults, "persistence": persistence, "shadow": shadow} {
 		if given != "on" && given != "off" {
 			return o, fmt.Errorf("-%s is %q, but must be on or off", name, given)
 		}
 	}
 	o.faults, o.Persistence = faults == "on", persistence == "on"
+	o.Shadow = shadow == "on"
 	o.Workload(o.workload)
 	for o.seed == 0 {
 		o.seed = uint64(rand.Uint32())

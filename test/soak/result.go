@@ -35,6 +35,8 @@ type result struct {
 	Users       int     `json:"users"`
 	Seed        uint64  `json:"seed"`
 	Minutes     float64 `json:"minutes"`
+	Faults      bool    `json:"faults"`
+	Shadow      bool    `json:"shadow"`
 	Events      int     `json:"events"`
 	Stashes     int     `json:"stashes"`
 	Returns     int     `json:"returns"`
@@ -66,7 +68,7 @@ type finding struct {
 }
 
 func (s *soak) result(report users.Report, notBack int, unsettled error) *result {
-	log := &eventlog.Log{Adapter: s.Adapter, Persistent: s.options.Persistence, TTL: s.options.TTL}
+	log := &eventlog.Log{Adapter: s.Adapter, Persistent: s.options.Persistence, TTL: s.options.TTL, Young: s.options.Young(s.Adapter)}
 	s.pods.tell(log)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +80,7 @@ func (s *soak) result(report users.Report, notBack int, unsettled error) *result
 	}
 	r := &result{
 		Adapter: s.Adapter, Workload: s.options.workload, Pods: s.options.pods, Users: s.options.users, Seed: s.options.seed,
-		Minutes: s.options.minutes, Events: len(s.done), Stashes: report.Stashes, Returns: report.Returns,
+		Minutes: s.options.minutes, Faults: s.options.faults, Shadow: s.options.Shadows(s.Adapter), Events: len(s.done), Stashes: report.Stashes, Returns: report.Returns,
 		Newer: report.Verdicts[ledger.Newer], Stale: report.Verdicts[ledger.Stale], Lost: report.Verdicts[ledger.Lost],
 		Unexplained: report.MoreFindings + notBack,
 		began:       s.began, report: report, done: s.done, ends: s.pods.ended(), notBack: notBack, unsettled: unsettled,

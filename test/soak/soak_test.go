@@ -140,7 +140,7 @@ func TestLastLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"adapter": "Redis", "workload": "otp", "pods": 3., "users": 9., "seed": 7., "minutes": 1., "events": 3., "stashes": 100.,
+		"adapter": "Redis", "workload": "otp", "pods": 3., "users": 9., "seed": 7., "minutes": 1., "faults": false, "shadow": false, "events": 3., "stashes": 100.,
 		"returns": 20., "newer": 1., "stale": 2., "lost": 1., "unexplained": 0., "outage_s": 0., "p50_ms": 1., "p99_ms": 2.,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -53,24 +53,13 @@ func (s *subject) open(ctx context.Context, hiddenTabs bool) error {
 	}
 	err = s.Order(ctx, "open", crowd.Plan{
 		Adapter: fleet.Adapters[s.Adapter], Sessions: s.options.sessions, Host: host, Pods: pods, Service: service,
-		StashEveryMS: int(s.options.stashEvery / time.Millisecond), Hidden: hiddenTabs, YoungMS: int(s.youngest() / time.Millisecond),
+		StashEveryMS: int(s.options.stashEvery / time.Millisecond), Hidden: hiddenTabs, YoungMS: int(s.options.Young(s.Adapter) / time.Millisecond),
 	})
 	if err != nil {
 		return err
 	}
 	return s.reached(ctx, crowd.Opened)
 }
-
-// youngest is how old a stash may be that is lost with its pod: an interval of spec.shadow and a second. 0: none.
-func (s *subject) youngest() time.Duration {
-	if !s.options.shadows(s.Adapter) {
-		return 0
-	}
-	return 2 * time.Second
-}
-
-// shadows is whether other pods hold copies of a fleet's stashes.
-func (o options) shadows(adapter string) bool { return o.Shadow && o.Agent && adapter == "ETS" }
 
 // verify has every session checked, and returns what they found.
 func (s *subject) verify(ctx context.Context) (crowd.Report, error) {

@@ -30,7 +30,7 @@ func killingEvents(o options) []event {
 // else nothing.
 func killed(o options) func(string, crowd.Report) string {
 	return func(adapter string, r crowd.Report) string {
-		if adapter != "ETS" || o.shadows(adapter) {
+		if adapter != "ETS" || o.Shadows(adapter) {
 			return planned(adapter, r)
 		}
 		for address, pod := range r.Pods {
@@ -46,7 +46,7 @@ func killed(o options) func(string, crowd.Report) string {
 // with it.
 func onlyWithCopies(o options) func(string, crowd.Report) string {
 	return func(adapter string, r crowd.Report) string {
-		if adapter == "ETS" && !o.shadows(adapter) {
+		if adapter == "ETS" && !o.Shadows(adapter) {
 			return ""
 		}
 		return planned(adapter, r)

@@ -56,7 +56,7 @@ func machineEvents(o options) []event {
 // oneMachine is an event that loses what only one pod had: with ETS its sessions, unless other pods have copies, else nothing.
 func oneMachine(o options) func(string, crowd.Report) string {
 	return func(adapter string, r crowd.Report) string {
-		if adapter != "ETS" || o.shadows(adapter) {
+		if adapter != "ETS" || o.Shadows(adapter) {
 			return planned(adapter, r)
 		}
 		var losers []string

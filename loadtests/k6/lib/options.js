@@ -3,8 +3,8 @@
 const ADAPTERS = ['none', 'ets', 'browser_memory', 'redis', 'mnesia'];
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000 };
 const BASE = /^https?:\/\/[^\s/?#,{}"]+$/;
-// What k6 itself holds open, and connections that are being closed while their users open new ones.
-const SPARE_DESCRIPTORS = 500;
+/** What k6 itself holds open, and connections that are being closed while their users open new ones. @type {number} */
+export const SPARE_DESCRIPTORS = 500;
 // How long the last visitors are away who come back when their stash has expired, in TTLs.
 const LATEST_RETURN = 1.65;
 
@@ -21,7 +21,42 @@ const LATEST_RETURN = 1.65;
  */
 export function readOptions(env, scenario = 'reconnect') {
   const problems = [];
-  const read = (name, fallback, parse) => {
+  const read = reader(env, problems);
+  const options = {
+    scenario,
+    ...readShared(env, read, problems),
+    adapter: read('ADAPTER', 'ets', oneOf(ADAPTERS)),
+    users: read('USERS', '200', integer(1)),
+    usersPerVu: read('USERS_PER_VU', '100', integer(1)),
+    ttlMs: read('TTL', '60s', duration(1000)),
+    cleanerMs: read('CLEANER', '75s', duration(0)),
+    inTime: read('IN_TIME', '0.5', share),
+    minRecovered: read('MIN_RECOVERED', '0.99', share),
+    maxWrong: read('MAX_WRONG', '0', integer(0)),
+  };
+  // Visitors who are to be back within a short TTL cannot stay for long.
+  const pause = scenario === 'visits' ? Math.min(5000, (options.ttlMs || 0) / 2) : 2000;
+  options.pauseMs = read('PAUSE', `${pause}ms`, duration(0));
+  options.path = read('STASH_PATH', `/stash/${options.adapter}`, path);
+  options.durationMs = read('DURATION', `${3 * (options.ttlMs || 0)}ms`, duration(1));
+  options.rampMs = read('RAMP', `${Math.round((options.durationMs || 0) / 4)}ms`, duration(0));
+  options.rampDownMs = read('RAMP_DOWN', `${rampDown(options)}ms`, duration(0));
+  problems.push(...conflicts(options));
+  refuse(problems);
+  // A multiple of the runners, so that each of them gets as many VUs, and as many users, as the others.
+  options.vus = Math.ceil(Math.ceil(options.users / options.usersPerVu) / options.runners) * options.runners;
+  return options;
+}
+
+/**
+ * A function that reads one option: name, what an absent or empty one counts as, and how it is parsed.
+ *
+ * @param {Object<string, string|undefined>} env
+ * @param {string[]} problems gets a sentence for each option that cannot be parsed; its value is undefined then
+ * @returns {function(string, string, function(string): any): any}
+ */
+export function reader(env, problems) {
+  return (name, fallback, parse) => {
     const text = env[name] === undefined || env[name].trim() === '' ? fallback : env[name].trim();
     try {
       return parse(text);
@@ -30,41 +65,40 @@ export function readOptions(env, scenario = 'reconnect') {
       return undefined;
     }
   };
+}
 
-  const options = {
-    scenario,
+/**
+ * The options that every scenario has.
+ *
+ * @param {Object<string, string|undefined>} env
+ * @param {Function} read of reader()
+ * @param {string[]} problems
+ * @returns {Object} part of what readOptions() returns
+ */
+export function readShared(env, read, problems) {
+  return {
     testid: read('TESTID', '', name),
-    adapter: read('ADAPTER', 'ets', oneOf(ADAPTERS)),
-    users: read('USERS', '200', integer(1)),
-    usersPerVu: read('USERS_PER_VU', '100', integer(1)),
     runners: read('RUNNERS', '1', integer(1)),
     runner: readRunner(env, read),
     descriptors: read('FILE_DESCRIPTORS', '20000', integer(SPARE_DESCRIPTORS + 1)),
-    ttlMs: read('TTL', '60s', duration(1000)),
     timeoutMs: read('TIMEOUT', '10s', duration(1)),
-    cleanerMs: read('CLEANER', '75s', duration(0)),
     maxClientDelayMs: read('MAX_CLIENT_DELAY', '100ms', duration(0)),
-    inTime: read('IN_TIME', '0.5', share),
-    minRecovered: read('MIN_RECOVERED', '0.99', share),
-    maxWrong: read('MAX_WRONG', '0', integer(0)),
     maxFailed: read('MAX_FAILED', '0.01', share),
     summary: read('SUMMARY', '', (text) => (text === 'termination-log' ? '/dev/termination-log' : text)),
+    bases: readBases(env, problems),
   };
-  // Visitors who are to be back within a short TTL cannot stay for long.
-  const pause = scenario === 'visits' ? Math.min(5000, (options.ttlMs || 0) / 2) : 2000;
-  options.pauseMs = read('PAUSE', `${pause}ms`, duration(0));
-  options.bases = readBases(env, problems);
-  options.path = read('STASH_PATH', `/stash/${options.adapter}`, path);
-  options.durationMs = read('DURATION', `${3 * (options.ttlMs || 0)}ms`, duration(1));
-  options.rampMs = read('RAMP', `${Math.round((options.durationMs || 0) / 4)}ms`, duration(0));
-  options.rampDownMs = read('RAMP_DOWN', `${rampDown(options)}ms`, duration(0));
-  problems.push(...conflicts(options));
+}
+
+/**
+ * Ends the start of a test that has problems.
+ *
+ * @param {string[]} problems
+ * @throws {Error} unless there are none
+ */
+export function refuse(problems) {
   if (problems.length > 0) {
     throw new Error(`The test cannot start:\n- ${problems.join('\n- ')}`);
   }
-  // A multiple of the runners, so that each of them gets as many VUs, and as many users, as the others.
-  options.vus = Math.ceil(Math.ceil(options.users / options.usersPerVu) / options.runners) * options.runners;
-  return options;
 }
 
 // Visitors leave as they came. The published test takes a quarter of its length for each.
@@ -90,9 +124,7 @@ function conflicts({ scenario, users, runners, runner, descriptors, durationMs, 
   if (runners > users) {
     problems.push(`RUNNERS=${runners} is more than USERS=${users}: a runner without a user proves nothing, so set RUNNERS to ${users} or less.`);
   }
-  if (runner !== null && runner >= runners) {
-    problems.push(`This is runner ${runner}, counted from 0, and RUNNERS=${runners}: set RUNNERS to the number of runners (a Job's completions).`);
-  }
+  problems.push(...misnumbered(runner, runners));
   if (Math.ceil(users / runners) + SPARE_DESCRIPTORS > descriptors) {
     const needed = Math.ceil(users / (descriptors - SPARE_DESCRIPTORS));
     problems.push(
@@ -134,6 +166,13 @@ function readBases(env, problems) {
   return bases;
 }
 
+/** @returns {string[]} a sentence when there is no such runner, of `runner` from 0, or null, and `runners` */
+export function misnumbered(runner, runners) {
+  return runner !== null && runner >= runners
+    ? [`This is runner ${runner}, counted from 0, and RUNNERS=${runners}: set RUNNERS to the number of runners (a Job's completions).`]
+    : [];
+}
+
 /**
  * Parses a duration.
  *
@@ -154,7 +193,8 @@ export function parseDuration(text) {
   }, 0);
 }
 
-function duration(least) {
+/** A parser of durations of at least `least` ms. */
+export function duration(least) {
   return (text) => {
     const ms = parseDuration(text);
     if (ms < least) {
@@ -164,7 +204,8 @@ function duration(least) {
   };
 }
 
-function integer(least) {
+/** A parser of whole numbers of at least `least`. */
+export function integer(least) {
   return (text) => {
     if (!/^\d+$/.test(text) || Number(text) < least) {
       throw new Error(`must be a whole number, at least ${least}.`);
@@ -173,14 +214,16 @@ function integer(least) {
   };
 }
 
-function share(text) {
+/** Parses a share from 0 to 1. */
+export function share(text) {
   if (!/^\d+(\.\d+)?$/.test(text) || Number(text) > 1) {
     throw new Error('must be a share from 0 to 1.');
   }
   return Number(text);
 }
 
-function oneOf(values) {
+/** A parser of one of some words. */
+export function oneOf(values) {
   return (text) => {
     if (!values.includes(text)) {
       throw new Error(`must be one of ${values.join(', ')}.`);
@@ -196,7 +239,8 @@ function name(text) {
   return text;
 }
 
-function path(text) {
+/** Parses the path of an address. */
+export function path(text) {
   if (!text.startsWith('/') || /\s/.test(text)) {
     throw new Error('must be a path that starts with "/".');
   }

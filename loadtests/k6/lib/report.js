@@ -41,6 +41,17 @@ export function thresholds(config) {
     // A runner that is late itself measures itself.
     [CLIENT_DELAY]: [`p(99)<=${config.maxClientDelayMs}`],
   };
+  return { ...wanted, ...parts(config) };
+}
+
+/**
+ * The thresholds by which the summary tells errors by reason, and connections by server.
+ *
+ * @param {{bases: string[]}} config
+ * @returns {Object<string, string[]>} part of k6's `thresholds`
+ */
+export function parts(config) {
+  const wanted = {};
   config.bases.forEach((_, i) => {
     wanted[`connections{target:${i}}`] = ['count>=0'];
   });
@@ -59,34 +70,15 @@ export function thresholds(config) {
  * @returns {Object} see README.md, "The report"; times in ms, shares from 0 to 1, null where nothing was measured
  */
 export function report(data, config) {
-  const values = (name) => (data.metrics[name] ? data.metrics[name].values : {});
-  const count = (name) => values(name).count || 0;
-  const failed = failedThresholds(data);
-  const ran = data.state.testRunDurationMs;
-  // A run that was stopped before setup ended has no place among the runners.
-  const { runner = config.runner || 0, runners = config.runners, problem = null, began = null } = data.setup_data || {};
-  // Users go on until DURATION: a shorter run was stopped from outside, or by an error of the script.
-  const completed = problem === null && ran >= config.durationMs;
+  const { values, count } = reading(data);
   const out = {
-    version: REPORT_VERSION,
-    testid: config.testid,
-    scenario: config.scenario,
+    ...runOf(data, config),
     adapter: config.adapter,
-    runner,
-    runners,
     users: config.users,
     users_per_vu: config.usersPerVu,
     ttl_s: config.ttlMs / 1000,
-    duration_s: config.durationMs / 1000,
     ramp_s: config.rampMs / 1000,
     ramp_down_s: config.rampDownMs / 1000,
-    started_at: began && new Date(began).toISOString(),
-    ended_at: new Date().toISOString(),
-    ran_s: round(ran / 1000, 1),
-    completed,
-    passed: completed && failed.length === 0,
-    failed_thresholds: failed,
-    problem,
     planned: count('planned'),
     connected: count('connected'),
     cycles: count('cycles'),
@@ -100,19 +92,11 @@ export function report(data, config) {
     unfinished: count('unfinished'),
     connect_failed: count('connect_failed'),
     error: count('error'),
-    errors: {},
-    connections: {},
+    errors: errorsOf(data),
+    connections: connectionsOf(data, config),
     client_delay: clientDelay(values(CLIENT_DELAY)),
     durations: {},
   };
-  for (const reason of REASON_TAGS) {
-    if (count(`error{reason:${reason}}`) > 0) {
-      out.errors[reason] = count(`error{reason:${reason}}`);
-    }
-  }
-  config.bases.forEach((base, i) => {
-    out.connections[base] = count(`connections{target:${i}}`);
-  });
   for (const name of DURATIONS) {
     out.durations[name] = durations(values(name));
     const service = SERVICE[name] && durations(values(SERVICE[name]));
@@ -124,6 +108,68 @@ export function report(data, config) {
 }
 
 /**
+ * The part of a report that says what was run and how it ended.
+ *
+ * @param {Object} data what k6 gives to handleSummary
+ * @param {Object} config options of a scenario
+ * @returns {Object}
+ */
+export function runOf(data, config) {
+  const failed = failedThresholds(data);
+  const ran = data.state.testRunDurationMs;
+  // A run that was stopped before setup ended has no place among the runners.
+  const { runner = config.runner || 0, runners = config.runners, problem = null, began = null } = data.setup_data || {};
+  // Users go on until DURATION: a shorter run was stopped from outside, or by an error of the script.
+  const completed = problem === null && ran >= config.durationMs;
+  return {
+    version: REPORT_VERSION,
+    testid: config.testid,
+    scenario: config.scenario,
+    runner,
+    runners,
+    duration_s: config.durationMs / 1000,
+    started_at: began && new Date(began).toISOString(),
+    ended_at: new Date().toISOString(),
+    ran_s: round(ran / 1000, 1),
+    completed,
+    passed: completed && failed.length === 0,
+    failed_thresholds: failed,
+    problem,
+  };
+}
+
+/**
+ * @param {Object} data what k6 gives to handleSummary
+ * @returns {{values: function(string): Object, count: function(string): number}} what was measured, by the metric's name
+ */
+export function reading(data) {
+  const values = (name) => (data.metrics[name] ? data.metrics[name].values : {});
+  return { values, count: (name) => values(name).count || 0 };
+}
+
+/** @returns {Object<string, number>} errors by reason, only those that occurred */
+export function errorsOf(data) {
+  const { count } = reading(data);
+  const errors = {};
+  for (const reason of REASON_TAGS) {
+    if (count(`error{reason:${reason}}`) > 0) {
+      errors[reason] = count(`error{reason:${reason}}`);
+    }
+  }
+  return errors;
+}
+
+/** @returns {Object<string, number>} attempts to connect by server */
+export function connectionsOf(data, config) {
+  const { count } = reading(data);
+  const connections = {};
+  config.bases.forEach((base, i) => {
+    connections[base] = count(`connections{target:${i}}`);
+  });
+  return connections;
+}
+
+/**
  * What handleSummary returns: the table and the report line on stdout, and the report as a file if one is asked for.
  *
  * @param {Object} data what k6 gives to handleSummary
@@ -132,7 +178,17 @@ export function report(data, config) {
  */
 export function summary(data, config) {
   const out = report(data, config);
-  const outputs = { stdout: `${table(out)}\nLIVESTASH_RESULT ${JSON.stringify(out)}\n` };
+  return outputsOf(out, table(out), config);
+}
+
+/**
+ * @param {Object} out a report
+ * @param {string} text the same as a table
+ * @param {{summary: string}} config
+ * @returns {Object<string, string>} what handleSummary returns
+ */
+export function outputsOf(out, text, config) {
+  const outputs = { stdout: `${text}\nLIVESTASH_RESULT ${JSON.stringify(out)}\n` };
   if (config.summary) {
     outputs[config.summary] = config.summary === '/dev/termination-log' ? terminationLog(out) : `${JSON.stringify(out)}\n`;
   }
@@ -210,16 +266,19 @@ function failedThresholds(data) {
   return failed;
 }
 
-function shareOf({ passes: yes = 0, fails: no = 0 }) {
+/** A Rate as a report has it. */
+export function shareOf({ passes: yes = 0, fails: no = 0 }) {
   return { yes, no, share: yes + no > 0 ? round(yes / (yes + no), 6) : null };
 }
 
-function durations(values) {
+/** A Trend as a report has it: a histogram, and the quantiles of this runner. */
+export function durations(values) {
   const own = (level) => (values.count ? round(values[`p(${level})`], 3) : null);
   return { p50: own(50), p95: own(95), p99: own(99), ...histogram(values) };
 }
 
-function clientDelay(values) {
+/** How late the client was, as a report has it. */
+export function clientDelay(values) {
   const { count, p50, p99, max } = durations(values);
   return { count, p50, p99, max };
 }
@@ -242,15 +301,18 @@ function expiredText({ expired }) {
   return total === 0 ? '- (nobody came back after the cleaner, so expiry was not judged)' : `${expired.yes} of ${total} found what should be gone`;
 }
 
-function clientDelayText({ client_delay: delay }) {
+/** The same for people. */
+export function clientDelayText({ client_delay: delay }) {
   return delay.count === 0 ? '-' : `${delay.p99.toFixed(1)} ms (p99), ${delay.max.toFixed(1)} ms at most: how late k6 itself was`;
 }
 
-function durationRow(name, { p50, p95, p99, max, count }) {
+/** A row of the table of durations. */
+export function durationRow(name, { p50, p95, p99, max, count }) {
   return row(name, [...[p50, p95, p99, max].map((ms) => ms.toFixed(1)), String(count)]);
 }
 
-function verdict({ passed, completed, problem, ran_s: ran, duration_s: duration, failed_thresholds: failed }) {
+/** The last line of a table. */
+export function verdict({ passed, completed, problem, ran_s: ran, duration_s: duration, failed_thresholds: failed }) {
   if (passed) {
     return '  PASSED';
   }
@@ -269,19 +331,23 @@ function recoveredText({ adapter, recovered }) {
   return adapter === 'none' ? `${text}; without an adapter 0 % is what to expect` : text;
 }
 
-function errorText({ error, errors }) {
+/** Errors for people. */
+export function errorText({ error, errors }) {
   const parts = Object.keys(errors).map((reason) => `${reason} ${errors[reason]}`);
   return parts.length === 0 ? String(error) : `${error} (${parts.join(', ')})`;
 }
 
-function line(name, value) {
+/** A line of a table. */
+export function line(name, value) {
   return `  ${name.padEnd(14)}${value}`.trimEnd();
 }
 
-function row(name, cells) {
+/** A row of a table. */
+export function row(name, cells) {
   return `  ${name.padEnd(14)}${cells.map((cell) => cell.padStart(10)).join('')}`;
 }
 
-function round(number, digits) {
+/** Rounds to some digits. */
+export function round(number, digits) {
   return Number(number.toFixed(digits));
 }

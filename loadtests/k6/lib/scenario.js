@@ -13,7 +13,7 @@ import { sleep } from './wait.js';
 
 // After DURATION nothing new is begun. Waits that are under way may end by themselves for WAITS_END; then they are cut, and
 // DROP later k6 itself ends the scenario, which also ends connections that a server has neither refused nor answered.
-const WAITS_END_MS = 10000;
+export const WAITS_END_MS = 10000;
 const DROP_MS = 2000;
 // longest wait for the first page, before the start
 const LOOK_MS = 10000;
@@ -22,9 +22,10 @@ const LOOK_MS = 10000;
  * k6's `options`.
  *
  * @param {Object} config of readOptions()
+ * @param {Object} [own] what another scenario has otherwise
  * @returns {Object}
  */
-export function k6Options(config) {
+export function k6Options(config, own = {}) {
   const options = {
     scenarios: {
       [config.scenario]: {
@@ -38,13 +39,14 @@ export function k6Options(config) {
       },
     },
     setupTimeout: `${2 * LOOK_MS}ms`,
-    thresholds: thresholds(config),
+    thresholds: own.thresholds || thresholds(config),
     summaryTrendStats: TREND_STATS,
     // Users of one VU do not share their connections: the first render has to open one, and a Service spreads connections.
     noConnectionReuse: true,
     // The few that tell series apart: every further tag multiplies what a Prometheus has to keep.
     systemTags: ['status', 'method', 'name', 'scenario', 'error_code'],
   };
+  Object.assign(options, own);
   if (config.runner !== null) {
     Object.assign(options, segmentOptions(config.runner, config.runners));
   }
@@ -55,10 +57,11 @@ export function k6Options(config) {
  * k6's `setup`: finds out which runner this is, and whether there is anything to test.
  *
  * @param {Object} config of readOptions()
+ * @param {function(Object): Promise<string|null>} [look] why there is nothing to test, one sentence, or null; default: the page is asked for
  * @returns {Promise<{runner: number, runners: number, problem: string|null, began: number}>} `problem`: why the test cannot be
  *   run, one sentence. It is returned and not thrown, so that it gets into the report. `began`: when the load begins, in ms since 1970
  */
-export async function prepare(config) {
+export async function prepare(config, look = lookForPage) {
   const { executionSegment, executionSegmentSequence } = exec.test.options;
   const { runner, runners } = placeOf(executionSegment, executionSegmentSequence);
   const problem = misplaced(runners, config.runners) || (await look(config));
@@ -112,7 +115,7 @@ function misplaced(runners, told) {
 }
 
 // Looks whether any server gives the page. One that does not while another does is measured: it may come back.
-async function look(config) {
+async function lookForPage(config) {
   const views = config.bases.map(() => new LiveView({ path: config.path, timeout: Math.min(config.timeoutMs, LOOK_MS) }));
   const problems = await Promise.all(
     views.map(async (view, i) => {
@@ -136,6 +139,6 @@ async function look(config) {
 
 // What tells the series of a run apart in a Prometheus: those of two adapters, and those of two runners, which would
 // otherwise write into one.
-function seriesTags({ adapter, testid, runner }) {
-  return { adapter, ...(testid ? { testid } : {}), ...(runner === null ? {} : { runner: String(runner) }) };
+function seriesTags({ adapter, protocol, testid, runner }) {
+  return { ...(adapter ? { adapter } : {}), ...(protocol ? { protocol } : {}), ...(testid ? { testid } : {}), ...(runner === null ? {} : { runner: String(runner) }) };
 }

@@ -22,6 +22,7 @@ export class Socket {
    * @param {string} url ws:// or wss:// with its query
    * @param {Object} options
    * @param {Object} [options.params] k6's WebSocket parameters (headers, jar, tags); default: none
+   * @param {string|null} [options.protocols] WebSocket subprotocol to ask for; default: none
    * @param {number} options.timeout limit in ms of each wait: the connection, every reply
    * @param {number} [options.deadline] time (ms since 1970) at which every wait is cut; default: never
    * @param {number} [options.heartbeat] ms between heartbeats; default 30,000. Phoenix closes a socket that is silent for 60 s
@@ -34,7 +35,7 @@ export class Socket {
    */
   constructor(url, options) {
     this.url = url;
-    this.options = { heartbeat: 30000, params: {}, onPush: () => {}, onClose: () => {}, Implementation: WebSocket, ...options };
+    this.options = { heartbeat: 30000, params: {}, protocols: null, onPush: () => {}, onClose: () => {}, Implementation: WebSocket, ...options };
     this.pending = {};
     this.ended = false;
     this.lastRef = 0;
@@ -51,7 +52,7 @@ export class Socket {
   async open() {
     const opening = startWait('connecting the WebSocket', this.options.timeout, this.options.deadline);
     this.opening = opening;
-    const ws = new this.options.Implementation(this.url, null, this.options.params);
+    const ws = new this.options.Implementation(this.url, this.options.protocols, this.options.params);
     this.ws = ws;
     ws.onopen = () => {
       if (this.ended) {

@@ -1,6 +1,7 @@
 // One user: the steps that scenarios are made of, and what is booked for each.
 
 import { now } from './clock.js';
+import { complain } from './complain.js';
 import { LiveViewError, reasonTag } from './errors.js';
 import { LiveView } from './liveview.js';
 import { metrics } from './metrics.js';
@@ -18,13 +19,9 @@ const ROUNDING_MS = 1000;
 // What expires by itself, without a cleaner that comes round, is gone soon: in Redis, and a token in the browser.
 const BY_ITSELF = ['redis', 'browser_memory'];
 const BY_ITSELF_MS = 2000;
-// lines about each reason on a VU's log: the first ones tell what is wrong, the thousandth nothing more
-const SHOWN_ERRORS = 3;
 
 // Where a return is booked, by when it came.
 const BOOKS = { 'in time': metrics.recovered, late: metrics.late_recovered, expired: metrics.expired_recovered };
-
-const shown = {};
 
 /** A user of the workload's page. Steps never throw for what a server does: they book it and tell whether they went well. */
 export class User {
@@ -334,11 +331,6 @@ export class User {
   }
 
   report(reason, message) {
-    metrics.error.add(1, { reason });
-    shown[reason] = (shown[reason] || 0) + 1;
-    if (shown[reason] <= SHOWN_ERRORS) {
-      const last = shown[reason] === SHOWN_ERRORS ? ' (further ones of this kind are only counted)' : '';
-      console.error(`${reason}: ${message}${last}`);
-    }
+    complain(metrics.error, reason, message);
   }
 }

@@ -64,7 +64,9 @@ type DrainSpec struct {
 	CloseTimeout *metav1.Duration `json:"closeTimeout,omitempty"`
 
 	// handOffTimeout bounds the time for handing stashes over to peers, with the adapters whose stashes are in the pods'
-	// memory. Default 20s.
+	// memory. When all pods stop at once, the last one waits for the first that is back, and that may take about
+	// endpointWait + closeTimeout + handOffTimeout: where a pod needs longer to start, because its image is large or a node has to be
+	// added first, make this as much longer. Default 20s.
 	// +kubebuilder:default="20s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

@@ -10,6 +10,10 @@ const (
 	ConditionTargetReady = "TargetReady"
 	// ConditionReportReady: the report holds every run that is over.
 	ConditionReportReady = "ReportReady"
+	// ConditionPassed: all runs are over, and the verdict is Passed. Not there before.
+	ConditionPassed = "Passed"
+	// ConditionFailed: all runs are over, and the verdict is another one, Failed or Errored, which is the reason. Not there before.
+	ConditionFailed = "Failed"
 )
 
 // Raw is the spec as the user wrote it, as JSON. Nil when it was not read from an API server.

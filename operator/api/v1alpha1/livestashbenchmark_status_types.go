@@ -22,7 +22,7 @@ type LiveStashBenchmarkStatus struct {
 	// +optional
 	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
 
-	// verdict is the worst of the runs that are over. Passed: every threshold held. Failed: one did not. Errored: a run did
+	// verdict is the worst of the runs that are over, warm-ups apart, and of the comparison. Passed: every threshold held. Failed: one did not. Errored: a run did
 	// not measure what it should have.
 	// +optional
 	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
@@ -41,11 +41,15 @@ type LiveStashBenchmarkStatus struct {
 	// +optional
 	Runs []BenchmarkRunStatus `json:"runs,omitempty"`
 
+	// comparison is what came out of spec.compareWith. Set when all runs are over.
+	// +optional
+	Comparison *BenchmarkComparisonStatus `json:"comparison,omitempty"`
+
 	// report is where the report is. Set as soon as there is one; it grows with every run.
 	// +optional
 	Report *BenchmarkReportReference `json:"report,omitempty"`
 
-	// conditions: Complete, TargetReady, ReportReady, ReconcileSucceeded.
+	// conditions: Complete, TargetReady, ReportReady, ReconcileSucceeded; Passed and Failed, once it has finished.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -88,9 +92,14 @@ const (
 
 // BenchmarkRunStatus is one cell of the matrix.
 type BenchmarkRunStatus struct {
-	// name of the run: <benchmark>-<number>-<adapter>. With target.template also that of its fleet.
+	// name of the run: <benchmark>-<number>-<adapter>, of a warm-up <benchmark>-w<round>-<adapter>. With target.template also that of its
+	// fleet.
 	// +required
 	Name string `json:"name"`
+
+	// warmup says that the run does not count, see spec.matrix.warmup.
+	// +optional
+	Warmup bool `json:"warmup,omitempty"`
 
 	// adapter of the run.
 	// +required
@@ -178,4 +187,19 @@ type BenchmarkReportReference struct {
 	// configMap with the keys report.json, report.md and report.html, in the namespace of the LiveStashBenchmark.
 	// +required
 	ConfigMap string `json:"configMap"`
+}
+
+// BenchmarkComparisonStatus is what came out of a comparison with an earlier report.
+type BenchmarkComparisonStatus struct {
+	// configMap is where the earlier report was.
+	// +required
+	ConfigMap string `json:"configMap"`
+
+	// verdict is Passed when every limit of spec.compareWith holds, Failed when one does not, and Errored when the two could not be compared.
+	// +required
+	Verdict BenchmarkVerdict `json:"verdict"`
+
+	// message says which limits do not hold, with both numbers, or why the two could not be compared.
+	// +optional
+	Message string `json:"message,omitempty"`
 }

@@ -18,8 +18,9 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Complete")].message`,description="The same in a sentence"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 30 characters, only a-z, 0-9 and '-', starting with a letter: the names of its fleets and runners are made of it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.compareWith) || (has(self.spec.compareWith.benchmarkRef) ? self.spec.compareWith.benchmarkRef.name != self.metadata.name : !has(self.spec.compareWith.configMapRef) || self.spec.compareWith.configMapRef.name != self.metadata.name + '-report')",message="compareWith names this benchmark's own report, which is only being made: name an earlier one",fieldPath=".spec.compareWith"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload))",message="what is measured (target, preset, matrix, scale, scenario, script, payload) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && has(self.spec.cooldown) == has(oldSelf.spec.cooldown) && (!has(self.spec.cooldown) || self.spec.cooldown == oldSelf.spec.cooldown) && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && has(self.spec.cooldown) == has(oldSelf.spec.cooldown) && (!has(self.spec.cooldown) || self.spec.cooldown == oldSelf.spec.cooldown) && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline) && has(self.spec.compareWith) == has(oldSelf.spec.compareWith) && (!has(self.spec.compareWith) || self.spec.compareWith == oldSelf.spec.compareWith))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
 type LiveStashBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -117,6 +118,11 @@ type LiveStashBenchmarkSpec struct {
 	// +optional
 	Thresholds BenchmarkThresholds `json:"thresholds,omitempty"`
 
+	// compareWith is an earlier benchmark whose report the figures are held against when all runs are over: a gate for changes. What is over
+	// its limit makes the benchmark Failed, with both numbers; a report that cannot be compared makes it Errored. Default: none.
+	// +optional
+	CompareWith *BenchmarkComparison `json:"compareWith,omitempty"`
+
 	// runner is what runs k6. K6Operator: a TestRun of k6-operator, whose runners start at the same moment. Job: an indexed
 	// Job of this operator's. Auto: K6Operator where its kind TestRun is served, else Job. Default Auto.
 	// +kubebuilder:default=Auto
@@ -168,7 +174,7 @@ type BenchmarkPreset string
 // PresetLiveStash2026 is the matrix of LiveStash's published test.
 const PresetLiveStash2026 BenchmarkPreset = "livestash-2026"
 
-// BenchmarkMatrix is adapters x runs, as often as repeat says.
+// BenchmarkMatrix is adapters x runs, as often as repeat says, after a warm-up if one is asked for.
 //
 // +kubebuilder:validation:XValidation:rule="self.repeat == 1 || self.repeat * self.runs.size() * (has(self.adapters) ? self.adapters.size() : 5) <= 99",message="repeat x runs x adapters is more than 99 runs: a smaller repeat, fewer runs or fewer adapters"
 type BenchmarkMatrix struct {
@@ -180,6 +186,14 @@ type BenchmarkMatrix struct {
 	// +kubebuilder:validation:Maximum=20
 	// +optional
 	Repeat int32 `json:"repeat,omitempty"`
+
+	// warmup is how often the first of runs is run with every adapter before all others, and does not count: images are pulled then, and
+	// disks and processors are as they are in the middle of a benchmark. These runs are in the status, with what became of them, and neither
+	// in the verdict nor in the report. At most 3. Default 0.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3
+	// +optional
+	Warmup int32 `json:"warmup,omitempty"`
 
 	// adapters to compare. Default: all, None first, as the baseline.
 	// +kubebuilder:validation:MaxItems=5

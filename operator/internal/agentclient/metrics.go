@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/internal/plausible"
 )
@@ -37,6 +38,10 @@ type Metrics struct {
 	RedisOut        float64 `json:"redisOut"`
 	// CPUSeconds that the virtual machine's process has used since the start.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// PodMemory and PodCPUSeconds are what the kernel counts for the pod's containers, which is what its node pays: the application's
+	// and the helper's. Nil where an agent does not tell: one of before, or one that sees no control group.
+	PodMemory     *float64 `json:"podMemory,omitempty"`
+	PodCPUSeconds *float64 `json:"podCpuSeconds,omitempty"`
 }
 
 // Metrics asks the agent of the pod with this IP for its metrics. Time and errors are those of Status.
@@ -67,6 +72,8 @@ func readMetrics(body []byte) (Metrics, error) {
 		RedisIn:         read.value("livestash_network_bytes_total", "kind", "redis", "direction", "in"),
 		RedisOut:        read.value("livestash_network_bytes_total", "kind", "redis", "direction", "out"),
 		CPUSeconds:      read.value("livestash_cpu_seconds_total"),
+		PodMemory:       read.sum("livestash_pod_memory_bytes", "part", "application", "helper"),
+		PodCPUSeconds:   read.sum("livestash_pod_cpu_seconds_total", "part", "application", "helper"),
 	}
 	return metrics, errors.Join(append(read.missing, metrics.Check())...)
 }
@@ -77,7 +84,7 @@ func (m Metrics) Check() error {
 		"processes": m.Processes, "memory": m.Memory, "memoryProcesses": m.MemoryProcesses, "memoryBinary": m.MemoryBinary,
 		"memoryEts": m.MemoryETS, "stashes": m.Stashes, "stashBytes": m.StashBytes, "httpIn": m.HTTPIn, "httpOut": m.HTTPOut,
 		"distributionIn": m.DistributionIn, "distributionOut": m.DistributionOut, "redisIn": m.RedisIn, "redisOut": m.RedisOut,
-		"cpuSeconds": m.CPUSeconds,
+		"cpuSeconds": m.CPUSeconds, "podMemory": ptr.Deref(m.PodMemory, 0), "podCpuSeconds": ptr.Deref(m.PodCPUSeconds, 0),
 	}.Check()
 }
 
@@ -97,6 +104,19 @@ func (r *reader) value(family string, labels ...string) float64 {
 	}
 	r.missing = append(r.missing, fmt.Errorf("it has no %s%v", family, labels))
 	return 0
+}
+
+// sum is that of the samples whose label has one of these values, nil when not all of them are there: a part would look like the whole.
+func (r *reader) sum(family, label string, values ...string) *float64 {
+	whole := 0.0
+	for _, value := range values {
+		part := reader{families: r.families}
+		whole += part.value(family, label, value)
+		if len(part.missing) > 0 {
+			return nil
+		}
+	}
+	return &whole
 }
 
 func has(sample *dto.Metric, labels []string) bool {

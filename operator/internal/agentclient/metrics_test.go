@@ -2,6 +2,7 @@ package agentclient
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -94,6 +95,40 @@ func TestBadMetrics(t *testing.T) {
 	ip, port = serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, metricsText(t)) })
 	if _, err := New().Metrics(t.Context(), ip, port); !errors.As(err, &foreign) {
 		t.Errorf("Metrics of another server = %v, want a *ForeignServerError", err)
+	}
+}
+
+// What the node pays is the sum of both containers. Of one alone nothing is told, and an agent of before tells nothing.
+func TestMetricsOfThePod(t *testing.T) {
+	family := func(parts ...string) string {
+		memory, seconds := "# TYPE livestash_pod_memory_bytes gauge\n", "# TYPE livestash_pod_cpu_seconds_total counter\n"
+		for _, part := range parts {
+			fields := strings.Fields(part)
+			memory += fmt.Sprintf("livestash_pod_memory_bytes{part=%q} %s\n", fields[0], fields[1])
+			seconds += fmt.Sprintf("livestash_pod_cpu_seconds_total{part=%q} %s\n", fields[0], fields[2])
+		}
+		return memory + seconds
+	}
+	const application, helper = "application 1000 2.5", "helper 200 0.25"
+	memory, seconds := 1200.0, 2.75
+	for name, test := range map[string]struct {
+		more            string
+		memory, seconds *float64
+	}{
+		"both containers":   {family(application, helper), &memory, &seconds},
+		"the helper is new": {family(application), nil, nil},
+		"an older agent":    {"", nil, nil},
+	} {
+		ip, port := serveMetrics(t, http.StatusOK, metricsText(t)+test.more)
+		got, err := New().Metrics(t.Context(), ip, port)
+		if err != nil || !cmp.Equal(got.PodMemory, test.memory) || !cmp.Equal(got.PodCPUSeconds, test.seconds) {
+			t.Errorf("%s: %v bytes, %v seconds, %v", name, got.PodMemory, got.PodCPUSeconds, err)
+		}
+	}
+	absurd := strings.Replace(family(application, helper), "1000", "1e17", 1)
+	ip, port := serveMetrics(t, http.StatusOK, metricsText(t)+absurd)
+	if _, err := New().Metrics(t.Context(), ip, port); err == nil || !strings.Contains(err.Error(), "podMemory") {
+		t.Errorf("absurd memory: %v", err)
 	}
 }
 

@@ -38,6 +38,8 @@ const (
 type Run struct {
 	// Name is unique in the namespace: <benchmark>-<number>-<adapter>.
 	Name string
+	// Warmup is whether it comes before those that count.
+	Warmup bool
 	// Scenario is what the users do.
 	Scenario v1alpha1.BenchmarkScenario
 	Adapter  v1alpha1.Adapter
@@ -81,25 +83,42 @@ func published(users int32, ttl, ramp time.Duration) v1alpha1.BenchmarkRun {
 	return v1alpha1.BenchmarkRun{Users: users, TTL: metav1.Duration{Duration: ttl}, Ramp: &metav1.Duration{Duration: ramp}}
 }
 
-// Plan is all runs of a benchmark, in their order: for each size, every adapter, as often as the matrix says.
+// Plan is all runs of a benchmark, in their order: the warm-up, and then for each size, every adapter, as often as the matrix says.
 func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
-	sizes, wanted, rounds := presets[b.Spec.Preset], adapters, int32(1)
+	sizes, wanted, rounds, warmups := presets[b.Spec.Preset], adapters, int32(1), int32(0)
 	if matrix := b.Spec.Matrix; matrix != nil {
-		sizes, rounds = matrix.Runs, max(1, matrix.Repeat)
+		sizes, rounds, warmups = matrix.Runs, max(1, matrix.Repeat), matrix.Warmup
 		if len(matrix.Adapters) > 0 {
 			wanted = matrix.Adapters
 		}
 	}
 	var runs []Run
+	for round := range warmups {
+		for _, run := range roundOf(&b.Spec, sizes[0], round, wanted) {
+			run.Warmup = true
+			run.Name = fmt.Sprintf("%s-w%d-%s", b.Name, run.Round, shortName(run.Adapter))
+			runs = append(runs, run)
+		}
+	}
+	warm := len(runs)
 	for _, size := range sizes {
 		for round := range rounds {
-			for _, adapter := range wanted {
-				run := planned(&b.Spec, size)
-				run.Adapter, run.Round = adapter, round+1
-				run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)+1, shortName(adapter))
+			for _, run := range roundOf(&b.Spec, size, round, wanted) {
+				run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)-warm+1, shortName(run.Adapter))
 				runs = append(runs, run)
 			}
 		}
+	}
+	return runs
+}
+
+// roundOf is one run of a size with every adapter, without names. Rounds count from 0.
+func roundOf(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun, round int32, wanted []v1alpha1.Adapter) []Run {
+	runs := make([]Run, 0, len(wanted))
+	for _, adapter := range wanted {
+		run := planned(spec, size)
+		run.Adapter, run.Round = adapter, round+1
+		runs = append(runs, run)
 	}
 	return runs
 }

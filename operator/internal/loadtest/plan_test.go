@@ -135,6 +135,30 @@ func TestRepeatedMatrix(t *testing.T) {
 	}
 }
 
+// A warm-up is the first size with every adapter, ahead of all that counts. It does not change the names of what does.
+func TestWarmup(t *testing.T) {
+	matrix := &v1alpha1.BenchmarkMatrix{
+		Warmup: 2, Adapters: []v1alpha1.Adapter{v1alpha1.AdapterNone, v1alpha1.AdapterETS},
+		Runs: []v1alpha1.BenchmarkRun{{Users: 10, TTL: *duration(time.Minute)}, {Users: 20, TTL: *duration(time.Minute)}},
+	}
+	warm := Plan(benchmarkOf(v1alpha1.LiveStashBenchmarkSpec{Matrix: matrix}))
+	var names []string
+	for _, run := range warm[:4] {
+		names = append(names, fmt.Sprintf("%s: %d users, warm-up %v", run.Name, run.Users, run.Warmup))
+	}
+	want := []string{
+		"shop-w1-none: 10 users, warm-up true", "shop-w1-ets: 10 users, warm-up true",
+		"shop-w2-none: 10 users, warm-up true", "shop-w2-ets: 10 users, warm-up true",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	matrix.Warmup = 0
+	if diff := cmp.Diff(Plan(benchmarkOf(v1alpha1.LiveStashBenchmarkSpec{Matrix: matrix})), warm[4:]); diff != "" {
+		t.Errorf("what counts is not the same with a warm-up (-without +with):\n%s", diff)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	run := Run{Adapter: v1alpha1.AdapterBrowserMemory, Users: 7, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond}
 	limits := v1alpha1.BenchmarkThresholds{MinRecovered: "0.9", MaxWrong: ptr.To[int64](2), MaxFailed: "0.5"}

@@ -56,32 +56,34 @@ type track struct {
 	PeakMinute *float64     `json:"peakMinute,omitempty"`
 }
 
-// gauges are what the agents know at a moment.
+// gauges are what the agents know at a moment. A figure that an agent does not tell is nil.
 var gauges = map[string]struct {
 	unit  string
-	value func(agentclient.Metrics) float64
+	value func(*agentclient.Metrics) *float64
 }{
-	report.SeriesProcesses:       {"1", func(m agentclient.Metrics) float64 { return m.Processes }},
-	report.SeriesMemory:          {"bytes", func(m agentclient.Metrics) float64 { return m.Memory }},
-	report.SeriesMemoryProcesses: {"bytes", func(m agentclient.Metrics) float64 { return m.MemoryProcesses }},
-	report.SeriesMemoryBinary:    {"bytes", func(m agentclient.Metrics) float64 { return m.MemoryBinary }},
-	report.SeriesMemoryETS:       {"bytes", func(m agentclient.Metrics) float64 { return m.MemoryETS }},
-	report.SeriesStashes:         {"1", func(m agentclient.Metrics) float64 { return m.Stashes }},
-	report.SeriesStashBytes:      {"bytes", func(m agentclient.Metrics) float64 { return m.StashBytes }},
+	report.SeriesProcesses:       {"1", func(m *agentclient.Metrics) *float64 { return &m.Processes }},
+	report.SeriesMemory:          {"bytes", func(m *agentclient.Metrics) *float64 { return &m.Memory }},
+	report.SeriesMemoryProcesses: {"bytes", func(m *agentclient.Metrics) *float64 { return &m.MemoryProcesses }},
+	report.SeriesMemoryBinary:    {"bytes", func(m *agentclient.Metrics) *float64 { return &m.MemoryBinary }},
+	report.SeriesMemoryETS:       {"bytes", func(m *agentclient.Metrics) *float64 { return &m.MemoryETS }},
+	report.SeriesStashes:         {"1", func(m *agentclient.Metrics) *float64 { return &m.Stashes }},
+	report.SeriesStashBytes:      {"bytes", func(m *agentclient.Metrics) *float64 { return &m.StashBytes }},
+	report.SeriesPodMemory:       {"bytes", func(m *agentclient.Metrics) *float64 { return m.PodMemory }},
 }
 
 // counters are what the agents count from the start of their virtual machine.
 var counters = map[string]struct {
 	unit  string
-	value func(agentclient.Metrics) float64
+	value func(*agentclient.Metrics) *float64
 }{
-	report.SeriesHTTPIn:          {"bytes/s", func(m agentclient.Metrics) float64 { return m.HTTPIn }},
-	report.SeriesHTTPOut:         {"bytes/s", func(m agentclient.Metrics) float64 { return m.HTTPOut }},
-	report.SeriesDistributionIn:  {"bytes/s", func(m agentclient.Metrics) float64 { return m.DistributionIn }},
-	report.SeriesDistributionOut: {"bytes/s", func(m agentclient.Metrics) float64 { return m.DistributionOut }},
-	report.SeriesRedisIn:         {"bytes/s", func(m agentclient.Metrics) float64 { return m.RedisIn }},
-	report.SeriesRedisOut:        {"bytes/s", func(m agentclient.Metrics) float64 { return m.RedisOut }},
-	report.SeriesCPU:             {"cores", func(m agentclient.Metrics) float64 { return m.CPUSeconds }},
+	report.SeriesHTTPIn:          {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.HTTPIn }},
+	report.SeriesHTTPOut:         {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.HTTPOut }},
+	report.SeriesDistributionIn:  {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.DistributionIn }},
+	report.SeriesDistributionOut: {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.DistributionOut }},
+	report.SeriesRedisIn:         {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.RedisIn }},
+	report.SeriesRedisOut:        {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.RedisOut }},
+	report.SeriesCPU:             {"cores", func(m *agentclient.Metrics) *float64 { return &m.CPUSeconds }},
+	report.SeriesPodCPU:          {"cores", func(m *agentclient.Metrics) *float64 { return m.PodCPUSeconds }},
 }
 
 // NewRecorder begins the series of a run.
@@ -157,11 +159,7 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 		second = max(second, answer.At.Sub(r.StartedAt).Seconds())
 	}
 	for name, gauge := range gauges {
-		sum := 0.0
-		for _, answer := range said {
-			sum += gauge.value(answer.Metrics)
-		}
-		if complete {
+		if sum, told := sumOf(said, gauge.value); told == pods {
 			r.track(name).add(second, sum)
 		}
 	}
@@ -170,22 +168,34 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 		for pod, answer := range said {
 			last, found := r.Pods[pod]
 			elapsed := answer.At.Sub(last.At).Seconds()
-			if !found || elapsed <= 0 {
+			before, now := counter.value(&last.Metrics), counter.value(&answer.Metrics)
+			if !found || elapsed <= 0 || before == nil || now == nil {
 				continue
 			}
-			grown := growthOf(counter.value(last.Metrics), counter.value(answer.Metrics))
+			grown := growthOf(*before, *now)
 			r.track(name).count(grown)
 			rate += grown / elapsed
 			known++
 		}
-		if complete && known == pods {
+		if known == pods {
 			r.track(name).add(second, rate)
 		}
-		if complete {
+		if _, told := sumOf(said, counter.value); told == pods {
 			r.track(name).overMinute(second)
 		}
 	}
 	maps.Copy(r.Pods, said)
+}
+
+// sumOf adds up a figure of those who tell it, and says how many they are.
+func sumOf(said map[string]Answer, figure func(*agentclient.Metrics) *float64) (sum float64, told int) {
+	for _, answer := range said {
+		if value := figure(&answer.Metrics); value != nil {
+			sum += *value
+			told++
+		}
+	}
+	return sum, told
 }
 
 // Series are all series, thinned to what a report keeps. Empty when there was no point.

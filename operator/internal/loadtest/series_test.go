@@ -47,6 +47,36 @@ func TestRatesAreOverTheTimeBetweenAnswers(t *testing.T) {
 	}
 }
 
+// What the node pays is told by agents that see their control group. With one that does not, there is no sum.
+func TestWhatSomeAgentsDoNotTell(t *testing.T) {
+	r := NewRecorder(start)
+	tells := func(memory, seconds float64) agentclient.Metrics {
+		return agentclient.Metrics{Processes: 1, PodMemory: &memory, PodCPUSeconds: &seconds}
+	}
+	hear(r, after(0), 2, map[string]agentclient.Metrics{"shop-0": tells(100, 1), "shop-1": tells(50, 2)})
+	hear(r, after(5), 2, map[string]agentclient.Metrics{"shop-0": tells(120, 6), "shop-1": tells(60, 7)})
+	hear(r, after(10), 2, map[string]agentclient.Metrics{"shop-0": tells(900, 11), "shop-1": {Processes: 1}})
+	hear(r, after(15), 2, map[string]agentclient.Metrics{"shop-0": tells(130, 16), "shop-1": tells(70, 17)})
+	got := r.Series()
+	if diff := cmp.Diff(report.Series{Unit: "bytes", Points: [][2]float64{{0, 150}, {5, 180}, {15, 200}}, Peak: 200}, got[report.SeriesPodMemory]); diff != "" {
+		t.Errorf("memory (-want +got):\n%s", diff)
+	}
+	if used := got[report.SeriesPodCPU]; used.Unit != "cores" || used.Peak != 2 || len(used.Points) != 1 || used.Points[0][0] != 5 {
+		t.Errorf("CPU: %+v", used)
+	}
+	if len(got[report.SeriesProcesses].Points) != 4 {
+		t.Errorf("what all of them tell: %+v", got[report.SeriesProcesses])
+	}
+	// It is kept and read back.
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := ParseRecorder(text); err != nil || !cmp.Equal(again.Series(), got) {
+		t.Errorf("read back: %v", err)
+	}
+}
+
 func TestSeriesAreSumsOverPods(t *testing.T) {
 	r := NewRecorder(start)
 	pods := func(a, b agentclient.Metrics) map[string]agentclient.Metrics {
@@ -72,8 +102,9 @@ func TestSeriesAreSumsOverPods(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if len(got) != len(gauges)+len(counters) {
-		t.Errorf("%d series, want %d", len(got), len(gauges)+len(counters))
+	// What no agent told has no series.
+	if len(got) != len(gauges)+len(counters)-2 {
+		t.Errorf("%d series, want %d", len(got), len(gauges)+len(counters)-2)
 	}
 	if r.Samples != 5 || r.Incomplete != 1 {
 		t.Errorf("%d samples, %d incomplete; want 5 and 1", r.Samples, r.Incomplete)

@@ -40,7 +40,13 @@ func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logge
 		return err
 	}
 	go serveConns(listener, probePages(newReadiness(settings, logger).ask), "")
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		tellUsage(ctx, dir, usageInterval, logger)
+	}()
 	newBootArgs(dir, settings, dns, logger).refresh(ctx, refreshInterval)
+	<-told
 	err = tellStopping(dir)
 	awaitAgentsEnd(settings.AgentPort)
 	return errors.Join(err, listener.Close())

@@ -146,10 +146,13 @@ func (f *Fleet) Apply(ctx context.Context) error {
 	if !f.Options.Agent {
 		spec["agent"] = map[string]any{"enabled": false}
 	}
+	if f.Options.HandOff > 0 {
+		spec["drain"] = map[string]any{"handOffTimeout": f.Options.HandOff.String()}
+	}
 	if f.Options.TLS {
 		spec["clustering"] = map[string]any{"tls": map[string]any{"enabled": true}}
 	}
-	if f.Options.Shadow && f.Adapter == "ETS" {
+	if f.Options.Shadows(f.Adapter) {
 		spec["shadow"] = map[string]any{"enabled": true}
 	}
 	if f.Adapter == "Redis" {

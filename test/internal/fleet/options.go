@@ -27,6 +27,8 @@ type Options struct {
 	Persistence bool
 	// Surge and MaxLoadFactor are spec.rollout's. Empty: the API's defaults.
 	Surge, MaxLoadFactor string
+	// HandOff is spec.drain.handOffTimeout. 0: the API's default.
+	HandOff time.Duration
 	// PayloadKeys is how much a user stashes. 0: the application's default.
 	PayloadKeys int
 	// OnNode is whether the pods' processes are on this machine.
@@ -53,4 +55,16 @@ func (o *Options) Workload(name string) {
 
 func image(name, tag string) string {
 	return fmt.Sprintf("%s/livestash-%s:%s", cmp.Or(os.Getenv("REGISTRY"), "ghcr.io/livestash-dev"), name, tag)
+}
+
+// Shadows is whether other pods hold copies of a fleet's stashes.
+func (o *Options) Shadows(adapter string) bool { return o.Shadow && o.Agent && adapter == "ETS" }
+
+// Young is how old a stash may be that is lost with its pod, though other pods hold copies: an interval of spec.shadow and a second.
+// 0: there are no copies.
+func (o *Options) Young(adapter string) time.Duration {
+	if !o.Shadows(adapter) {
+		return 0
+	}
+	return 2 * time.Second
 }

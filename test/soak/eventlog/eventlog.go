@@ -22,6 +22,9 @@ const (
 	// around is how far the times of the log and of the users may lie apart: those that are taken before something is done, and
 	// those after.
 	around = time.Second
+	// copied is how long after one event copies of stashes may be fewer than they should be: a pod that is gone is noticed, what it had
+	// is taken over, and sent to another holder.
+	copied = 20 * time.Second
 	// reserve is what a pod keeps of its grace period for handing its stashes over and for its end, when it waits for another pod.
 	reserve = 15 * time.Second
 )
@@ -65,6 +68,8 @@ type Log struct {
 	Events     []Event
 	Moves      []Move
 	Outages    []Outage
+	// Young is how young a stash may be that a killed pod takes with it though other pods hold copies. 0: no pod holds copies.
+	Young time.Duration
 	// Grace is how long a pod that was told to stop may take for it, TTL is how long a stash lives.
 	Grace, TTL time.Duration
 }
@@ -113,8 +118,11 @@ const (
 func (l *Log) reason(e Event, r ledger.Return) reason {
 	switch e.Kind {
 	case schedule.Kill:
-		if r.Verdict == ledger.Lost && between(e, r) {
-			return l.took(e, r)
+		if !between(e, r) || r.Verdict != ledger.Lost && l.Young == 0 {
+			return no
+		}
+		if reason := l.took(e, r); l.Young == 0 || l.uncopied(e, r) {
+			return reason
 		}
 	case schedule.Freeze, schedule.Split, schedule.CutOff, schedule.Slow:
 		if r.Verdict == ledger.Lost && l.stranded(e, r) {
@@ -151,6 +159,16 @@ func (l *Log) took(e Event, r ledger.Return) reason {
 		return maybeGone
 	}
 	return no
+}
+
+// uncopied is whether no other pod had a copy of what a killed pod took with it: it was too young, or those that had it were hit too.
+func (l *Log) uncopied(e Event, r ledger.Return) bool {
+	if r.Missing.Add(l.Young + around).After(e.Start) {
+		return true
+	}
+	return e.Alone || slices.ContainsFunc(l.Events, func(other Event) bool {
+		return other.Kind.Ungraceful() && other.Start != e.Start && other.Start.Before(e.Start.Add(copied)) && e.Start.Before(other.End.Add(copied))
+	})
 }
 
 // parted is whether a state could not be reached from somewhere, or its copies were apart.

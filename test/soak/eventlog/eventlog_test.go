@@ -13,6 +13,41 @@ func at(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 
 func node(pod string) string { return "shop@" + pod + ".shop-nodes.soak.svc.cluster.local" }
 
+// With copies in other pods a killed pod may take with it what was younger than the copies have to be, and nothing else.
+func TestExplainWithCopies(t *testing.T) {
+	kill := func(pod string, when int) Event {
+		return Event{Kind: schedule.Kill, Pods: []string{pod}, Start: at(when), End: at(when)}
+	}
+	for name, c := range map[string]struct {
+		verdict   ledger.Verdict
+		missing   int
+		events    []Event
+		explained bool
+	}{
+		"lost, and it was young":                {ledger.Lost, 49, []Event{kill("shop-1", 50)}, true},
+		"lost, and it was not":                  {ledger.Lost, 45, []Event{kill("shop-1", 50)}, false},
+		"stale, and what is missing was young":  {ledger.Stale, 49, []Event{kill("shop-1", 50)}, true},
+		"stale, and what is missing was not":    {ledger.Stale, 45, []Event{kill("shop-1", 50)}, false},
+		"young, but another pod was killed":     {ledger.Lost, 49, []Event{kill("shop-2", 50)}, false},
+		"nobody knows how young it was":         {ledger.Lost, -1000, []Event{kill("shop-1", 50)}, false},
+		"the copy's pod was killed too":         {ledger.Lost, 30, []Event{kill("shop-0", 45), kill("shop-1", 50)}, true},
+		"another pod was killed long before":    {ledger.Lost, 15, []Event{kill("shop-0", 20), kill("shop-1", 50)}, false},
+		"a graceful event does not count there": {ledger.Lost, 15, []Event{{Kind: schedule.Delete, Pods: []string{"shop-0"}, Start: at(49), End: at(49)}, kill("shop-1", 50)}, false},
+		"no other pod was there":                {ledger.Lost, 30, []Event{{Kind: schedule.Kill, Pods: []string{"shop-1"}, Start: at(50), End: at(50), Alone: true}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := Log{Adapter: "ETS", Young: 2 * time.Second, Events: c.events}
+			r := ledger.Return{
+				Verdict: c.verdict, At: at(100), Node: node("shop-2"), Missing: at(c.missing),
+				Last: ledger.Stash{Version: 3, Node: node("shop-1"), At: at(10)},
+			}
+			if got := log.Explain(r); (got != "") != c.explained {
+				t.Errorf("it is explained by %q", got)
+			}
+		})
+	}
+}
+
 // Every user here was last known to have its state in shop-1 at 10 s, and came back to shop-2 at 100 s.
 func TestExplain(t *testing.T) {
 	event := func(kind schedule.Kind, start, end int, pods ...string) Event {

@@ -36,8 +36,12 @@ func (v Verdict) Bad() bool { return v == Stale || v == Lost }
 // found is the page's status after a return to its state.
 const found = "recovered"
 
-// maxOthers bounds how many versions of other tabs are remembered.
-const maxOthers = 8
+const (
+	// maxOthers bounds how many versions of other tabs are remembered.
+	maxOthers = 8
+	// maxRecent bounds of how many versions it is remembered when they were acknowledged.
+	maxRecent = 64
+)
 
 // Stash is one acknowledged version, or one that was found.
 type Stash struct {
@@ -57,6 +61,8 @@ type Ledger struct {
 	stored int
 	// unsure is whether a later stash was sent that nobody acknowledged: it may count or not.
 	unsure bool
+	// recent are the versions that were acknowledged last, the newest at the end.
+	recent []Stash
 	// others are the versions that other tabs of this user have left behind.
 	others []int
 	// former is what the user knew before it found nothing, until it has stashed anew: such a state may yet turn up.
@@ -76,6 +82,8 @@ type Return struct {
 	Last Stash `json:"last"`
 	// Made is when the user stashed last, by what was acknowledged.
 	Made time.Time `json:"made"`
+	// Missing is when the first of the versions that were not found was acknowledged; zero when that is not known.
+	Missing time.Time `json:"missing"`
 	// Trail is what happened to the user before, in sentences.
 	Trail []string `json:"trail,omitempty"`
 }
@@ -94,6 +102,8 @@ func (l *Ledger) Acknowledged(s Stash, stored bool) Return {
 		r.Verdict = Stale
 	}
 	l.last, l.made, l.unsure, l.former = s, s.At, false, nil
+	// A new slice, because copies of a ledger share the old one.
+	l.recent = append(slices.Clone(l.recent[max(0, len(l.recent)-maxRecent+1):]), s)
 	if stored {
 		l.stored = s.Version
 	}
@@ -105,6 +115,10 @@ func (l *Ledger) Found(status string, s Stash) Return {
 	r := Return{At: s.At, Status: status, Version: s.Version, Node: s.Node, Last: l.Known().last, Made: l.Known().made}
 	before := *l
 	if status != found {
+		s.Version = 0
+	}
+	r.Missing = l.Known().after(s.Version)
+	if status != found {
 		r.Verdict = l.missing()
 		*l = Ledger{last: Stash{Node: s.Node, At: s.At}, former: &before}
 		if r.Verdict == Nothing {
@@ -114,11 +128,21 @@ func (l *Ledger) Found(status string, s Stash) Return {
 	}
 	r.Verdict = l.judge(s.Version)
 	l.last, l.stored, l.former = s, s.Version, nil
+	l.recent = slices.DeleteFunc(slices.Clone(l.recent), func(r Stash) bool { return r.Version > s.Version })
 	l.unsure = before.unsure && s.Version == before.last.Version
 	if len(l.others) > 0 && s.Version != before.last.Version {
 		l.leave(before.last.Version)
 	}
 	return r
+}
+
+// after is when the version after one was acknowledged; zero when that is not known.
+func (l *Ledger) after(version int) time.Time {
+	i := slices.IndexFunc(l.recent, func(s Stash) bool { return s.Version == version+1 })
+	if i < 0 {
+		return time.Time{}
+	}
+	return l.recent[i].At
 }
 
 // Age is how old the state was, when it was last known to be there, at a return.

@@ -111,7 +111,49 @@ func TestWhatWasKnown(t *testing.T) {
 	}
 }
 
-// A user with many tabs does not remember them all.
+// A return says since when it is that something is missing.
+func TestSinceWhenItIsMissing(t *testing.T) {
+	began := time.Unix(1000, 0)
+	stashed := func(versions int) *Ledger {
+		var l Ledger
+		for v := 1; v <= versions; v++ {
+			l.Acknowledged(Stash{Version: v, At: began.Add(time.Duration(v) * time.Second)}, true)
+		}
+		return &l
+	}
+	for name, c := range map[string]struct {
+		stashes int
+		status  string
+		version int
+		want    int
+	}{
+		"nothing is missing":              {3, found, 3, 0},
+		"the last one":                    {3, found, 2, 3},
+		"two of them":                     {3, found, 1, 2},
+		"all":                             {3, "not_found", 0, 1},
+		"so many that nobody knows":       {maxRecent + 9, found, 3, 0},
+		"so many that one knows just yet": {maxRecent + 9, found, 9, 10},
+		"all of so many":                  {maxRecent + 9, "not_found", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := time.Time{}
+			if c.want > 0 {
+				want = began.Add(time.Duration(c.want) * time.Second)
+			}
+			if got := stashed(c.stashes).Found(c.status, Stash{Version: c.version}); !got.Missing.Equal(want) {
+				t.Errorf("it is missing since %s, want %s", got.Missing, want)
+			}
+		})
+	}
+	// What is stashed after a loss of versions takes their numbers.
+	l := stashed(5)
+	l.Found(found, Stash{Version: 2, At: began.Add(time.Minute)})
+	l.Acknowledged(Stash{Version: 3, At: began.Add(time.Hour)}, true)
+	if got := l.Found(found, Stash{Version: 2}); !got.Missing.Equal(began.Add(time.Hour)) {
+		t.Errorf("it is missing since %s", got.Missing)
+	}
+}
+
 // A return does not make a stash younger.
 func TestWhenItWasMade(t *testing.T) {
 	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -129,6 +171,7 @@ func TestWhenItWasMade(t *testing.T) {
 	}
 }
 
+// A user with many tabs does not remember them all.
 func TestOtherTabsAreBounded(t *testing.T) {
 	var l Ledger
 	for range 100 {

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -19,11 +20,14 @@ type Benchmark struct {
 	Verdict  v1alpha1.BenchmarkVerdict     `json:"verdict,omitempty"`
 	TimeLeft *metav1.Duration              `json:"timeLeft,omitempty"`
 	Runs     []v1alpha1.BenchmarkRunStatus `json:"runs,omitempty"`
+	// Comparison is what came out of spec.compareWith. Nil without one, and while runs are to come.
+	Comparison *v1alpha1.BenchmarkComparisonStatus `json:"comparison,omitempty"`
 }
 
 // BenchmarkOf is that of a LiveStashBenchmark.
 func BenchmarkOf(b *v1alpha1.LiveStashBenchmark) Benchmark {
-	return Benchmark{Name: b.Name, Phase: b.Status.Phase, Progress: b.Status.Progress, Verdict: b.Status.Verdict, TimeLeft: b.Status.TimeLeft, Runs: b.Status.Runs}
+	s := b.Status
+	return Benchmark{Name: b.Name, Phase: s.Phase, Progress: s.Progress, Verdict: s.Verdict, TimeLeft: s.TimeLeft, Runs: s.Runs, Comparison: s.Comparison}
 }
 
 // Line is how far it is, on one line.
@@ -56,7 +60,12 @@ func (b Benchmark) Write(w io.Writer, paint text.Paint) error {
 		}
 		table.Add(text.Plain(run.Name), text.Plain(run.Adapter), text.Plain(run.Users), text.Plain(duration.HumanDuration(run.TTL.Duration)), verdict(run.Verdict), text.Plain(run.Recovered), text.Plain(p95), text.Plain(run.Message))
 	}
-	return table.Write(w, paint)
+	if err := table.Write(w, paint); err != nil || b.Comparison == nil {
+		return err
+	}
+	said := cmp.Or(b.Comparison.Message, "Compared with "+b.Comparison.ConfigMap+": all limits hold.")
+	_, err := fmt.Fprintf(w, "%s: %s\n", b.Comparison.Verdict, said)
+	return err
 }
 
 func verdict(v v1alpha1.BenchmarkVerdict) text.Cell {

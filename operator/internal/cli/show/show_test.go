@@ -132,6 +132,16 @@ func TestGoldens(t *testing.T) {
 			}
 			return BenchmarkOf(b).Write(w, p)
 		},
+		"benchmark-compared": func(w io.Writer, p text.Paint) error {
+			b := &v1alpha1.LiveStashBenchmark{Status: v1alpha1.LiveStashBenchmarkStatus{
+				Comparison: &v1alpha1.BenchmarkComparisonStatus{ConfigMap: "main-report", Verdict: v1alpha1.VerdictPassed},
+			}}
+			if err := BenchmarkOf(b).Write(w, p); err != nil {
+				return err
+			}
+			b.Status.Comparison.Verdict, b.Status.Comparison.Message = v1alpha1.VerdictFailed, "Compared with main-report: ETS is slower."
+			return BenchmarkOf(b).Write(w, p)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var plain, colours strings.Builder

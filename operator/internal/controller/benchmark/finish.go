@@ -29,6 +29,7 @@ func (r *Reconciler) finish(ctx context.Context, p *pass) error {
 			return err
 		}
 		b.Status.Phase = v1alpha1.BenchmarkFinished
+		r.tellComparison(b)
 		r.recordings.forget(client.ObjectKeyFromObject(b))
 	}
 	p.doing = fmt.Sprintf("over, runs: %d", len(b.Status.Runs))

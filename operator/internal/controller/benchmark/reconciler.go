@@ -129,6 +129,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "check deadlines", Run: r.checkDeadlines},
 		{Name: "try template", Run: r.tryTemplate},
 		{Name: "check names", Run: r.checkNames},
+		{Name: "check comparison", Run: r.checkComparison},
 		{Name: "begin", Run: r.begin},
 		{Name: "observe", Run: r.observe},
 		{Name: "check deadline", Run: r.checkDeadline},

@@ -81,7 +81,17 @@ func finished(t *testing.T, b *v1alpha1.LiveStashBenchmark) v1alpha1.BenchmarkRu
 	return b.Status.Runs[0]
 }
 
-// testRunOf waits for the TestRun of the benchmark's first run.
+// current is the run that is under way, or the first one when none is.
+func current(b *v1alpha1.LiveStashBenchmark) *v1alpha1.BenchmarkRunStatus {
+	for i := range b.Status.Runs {
+		if b.Status.Runs[i].Verdict == "" {
+			return &b.Status.Runs[i]
+		}
+	}
+	return &b.Status.Runs[0]
+}
+
+// testRunOf waits for the TestRun of the benchmark's run that is under way.
 func testRunOf(t *testing.T, b *v1alpha1.LiveStashBenchmark) *unstructured.Unstructured {
 	t.Helper()
 	var object *unstructured.Unstructured
@@ -89,10 +99,10 @@ func testRunOf(t *testing.T, b *v1alpha1.LiveStashBenchmark) *unstructured.Unstr
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
 			return err
 		}
-		if len(b.Status.Runs) == 0 || b.Status.Runs[0].Runner == "" {
+		if len(b.Status.Runs) == 0 || current(b).Runner == "" {
 			return fmt.Errorf("no run has begun: %+v", b.Status)
 		}
-		object = testRun(metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Status.Runs[0].Runner})
+		object = testRun(metav1.ObjectMeta{Namespace: b.Namespace, Name: current(b).Runner})
 		return api.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 	})
 	return object
@@ -111,7 +121,7 @@ func newPod(t *testing.T, b *v1alpha1.LiveStashBenchmark, job string) *corev1.Po
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: job + "-pod", Labels: map[string]string{
-			runner.BenchmarkLabel: b.Name, runner.TestLabel: b.Status.Runs[0].Runner, batchv1.JobNameLabel: job,
+			runner.BenchmarkLabel: b.Name, runner.TestLabel: current(b).Runner, batchv1.JobNameLabel: job,
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "k6", Image: "k6"}}},
 	}
@@ -135,7 +145,7 @@ func reportOf(b *v1alpha1.LiveStashBenchmark, number, recovered, lost int) strin
 		"completed": true, "failed_thresholds": [], "problem": null, "planned": 20, "connected": 20, "cycles": 100,
 		"recovered": {"yes": %d, "no": %d}, "late": {"yes": 0, "no": 0}, "expired": {"yes": 0, "no": 0}, "dropped": 0, "client_delay": {"count": 900, "p99": 2.5}, "failed": {"yes": 0, "no": 300},
 		"not_found": %d, "wrong_count": 0, "unfinished": 0, "connect_failed": 0, "error": 0, "errors": {}, "durations": {}}`,
-		b.Status.Runs[0].Runner, number, recovered, lost, lost)
+		current(b).Runner, number, recovered, lost, lost)
 }
 
 // Nothing in a TestRun tells pass from fail: whatever its stage is, the runners decide.
@@ -254,6 +264,31 @@ func TestTestRunsThatGoWrong(t *testing.T) {
 				t.Errorf("the TestRun is still there: %v", err)
 			}
 		})
+	}
+}
+
+// A warm-up that fails fails nothing: its row says what became of it, and the report has the run that counts.
+func TestWarmupDoesNotCount(t *testing.T) {
+	b := newBenchmark(t, suite.Namespace(t, api), "warm", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Matrix.Warmup = 1 })
+	for round, lost := range []int{40, 0} {
+		run := testRunOf(t, b)
+		for i := range 2 {
+			endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80-lost, lost))
+		}
+		stage(t, run, "finished")
+		reaches(t, b, "further", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Progress == fmt.Sprintf("%d/2", round+1) })
+		if round == 0 && (b.Status.Verdict != "" || b.Status.Report != nil) {
+			t.Errorf("after the warm-up alone the verdict is %q, and the report is %v", b.Status.Verdict, b.Status.Report)
+		}
+	}
+	if row := finished(t, b); row.Name != "warm-w1-ets" || !row.Warmup || row.Verdict != v1alpha1.VerdictFailed {
+		t.Errorf("the warm-up is %+v", row)
+	}
+	if b.Status.Verdict != v1alpha1.VerdictPassed {
+		t.Errorf("the verdict is %s", b.Status.Verdict)
+	}
+	if written := savedReport(t, b); len(written.Runs) != 1 || written.Runs[0].Name != "warm-01-ets" || written.Verdict != report.VerdictPassed {
+		t.Errorf("the report says %+v", written)
 	}
 }
 

@@ -22,8 +22,11 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
-// reportRun puts the run into the report, in the place of an earlier attempt.
+// reportRun puts the run into the report, in the place of an earlier attempt. A warm-up is not in it.
 func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Judgement) error {
+	if p.row.Warmup {
+		return nil
+	}
 	so, err := r.reportSoFar(ctx, p.benchmark)
 	if err != nil {
 		return err
@@ -59,7 +62,7 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	return r.writeReport(ctx, p, so)
 }
 
-// closeReport notes the end, and the runs that never began.
+// closeReport notes the end, the runs that never began, and what the comparison with an earlier report says.
 func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 	so, err := r.reportSoFar(ctx, p.benchmark)
 	if err != nil {
@@ -68,9 +71,12 @@ func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 	for i := range p.benchmark.Status.Runs {
 		row := &p.benchmark.Status.Runs[i]
 		known := slices.ContainsFunc(so.Runs, func(other report.Run) bool { return other.Name == row.Name })
-		if !known && i < len(p.runs) {
+		if !known && !row.Warmup && i < len(p.runs) {
 			so.Runs = append(so.Runs, r.entry(row, &p.runs[i]))
 		}
+	}
+	if err := r.compare(ctx, p.benchmark, &so); err != nil {
+		return err
 	}
 	so.FinishedAt = p.benchmark.Status.FinishedAt.UTC()
 	return r.writeReport(ctx, p, so)

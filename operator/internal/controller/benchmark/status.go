@@ -50,6 +50,13 @@ func (r *Reconciler) updateStatus(ctx context.Context, before *v1alpha1.LiveStas
 	}
 	if status.FinishedAt != nil {
 		r.setCondition(p, v1alpha1.ConditionComplete, metav1.ConditionTrue, string(status.Verdict), p.doing)
+		passed := metav1.ConditionFalse
+		failed := metav1.ConditionTrue
+		if status.Verdict == v1alpha1.VerdictPassed {
+			passed, failed = failed, passed
+		}
+		r.setCondition(p, v1alpha1.ConditionPassed, passed, string(status.Verdict), inShort(p.benchmark))
+		r.setCondition(p, v1alpha1.ConditionFailed, failed, string(status.Verdict), inShort(p.benchmark))
 	} else if p.doing != "" {
 		r.setCondition(p, v1alpha1.ConditionComplete, metav1.ConditionFalse, string(status.Phase), p.doing)
 	}
@@ -65,11 +72,16 @@ func (r *Reconciler) writeStatus(ctx context.Context, before, b *v1alpha1.LiveSt
 	return client.IgnoreNotFound(err)
 }
 
-// verdictOf is the worst verdict of the runs that are over.
+// verdictOf is the worst verdict of the runs that are over and count, and of the comparison.
 func verdictOf(b *v1alpha1.LiveStashBenchmark) v1alpha1.BenchmarkVerdict {
 	verdicts := make([]v1alpha1.BenchmarkVerdict, 0, len(b.Status.Runs))
 	for _, row := range b.Status.Runs {
-		verdicts = append(verdicts, row.Verdict)
+		if !row.Warmup {
+			verdicts = append(verdicts, row.Verdict)
+		}
+	}
+	if comparison := b.Status.Comparison; comparison != nil {
+		verdicts = append(verdicts, comparison.Verdict)
 	}
 	return loadtest.Worst(verdicts...)
 }

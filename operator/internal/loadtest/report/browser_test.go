@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,19 +56,41 @@ func chromium(t *testing.T, args ...string) []byte {
 	return output
 }
 
+// darkMode makes the browser say that its user wants dark pages.
+const darkMode = "--blink-settings=preferredColorScheme=0"
+
 // measure is a page that holds the report in a frame as wide as a phone or a desk, and writes down what a reader would see.
 const measure = `<!doctype html><body style="margin:0"><iframe src="/report.html" style="border:0;width:WIDTHpx;height:900px"></iframe><script>
 onload = () => {
   const d = document.querySelector('iframe').contentDocument, root = d.documentElement, seen = {errors: []};
   seen.width = root.clientWidth; seen.scroll = root.scrollWidth;
-  seen.lead = d.querySelector('.lead').innerText;
-  seen.leadBottom = d.querySelector('.lead').getBoundingClientRect().bottom;
-  seen.charts = d.querySelectorAll('figure svg').length;
-  seen.lines = d.querySelectorAll('figure polyline').length;
+  const cost = d.querySelector('#costs table'), rows = [...cost.querySelectorAll('tbody tr')];
+  seen.costBottom = cost.getBoundingClientRect().bottom;
+  seen.firstBottom = rows[0].getBoundingClientRect().bottom;
+  seen.columns = [...rows[0].querySelectorAll('td')].map(e => e.dataset.column);
+  seen.bars = [...cost.querySelectorAll('td[data-column=Memory] .bar i')].map(e => Math.round(100 * e.getBoundingClientRect().width / e.parentElement.getBoundingClientRect().width));
+  seen.amber = [...new Set([...d.querySelectorAll('td.untimed')].map(e => d.defaultView.getComputedStyle(e).backgroundColor))];
+  seen.contents = [...d.querySelectorAll('nav a')].map(e => e.innerText);
+  for (const e of d.querySelectorAll('nav a'))
+    if (!d.querySelector(e.getAttribute('href'))) seen.errors.push('nothing is at ' + e.getAttribute('href'));
+  seen.charts = d.querySelectorAll('figure svg:not(.latency)').length;
+  seen.latencies = d.querySelectorAll('figure svg.latency').length;
+  seen.lines = d.querySelectorAll('figure .trace').length;
   seen.verdicts = [...d.querySelectorAll('.runs .badge')].map(e => e.innerText);
+  const rgb = text => (text.match(/[0-9.]+/g) || []).map(Number);
+  const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = e => { for (; e; e = e.parentElement) { const c = rgb(d.defaultView.getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
+  const faint = new Set();
+  for (const e of d.querySelectorAll('body *')) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
+    const style = d.defaultView.getComputedStyle(e), ink = rgb(e.namespaceURI.endsWith('svg') ? style.fill : style.color).slice(0, 3);
+    const [a, b] = [light(ink), light(behind(e).slice(0, 3))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) faint.add(e.tagName + '.' + (e.getAttribute('class') || '') + ' ' + style.color);
+  }
+  for (const e of faint) seen.errors.push(e + ' is hard to read on what is behind it');
   for (const svg of d.querySelectorAll('figure svg')) {
     const frame = svg.getBoundingClientRect(), name = svg.getAttribute('aria-label');
-    for (const e of svg.querySelectorAll('polyline, text')) {
+    for (const e of svg.querySelectorAll('.trace, text')) {
       const r = e.getBoundingClientRect();
       if (r.left < frame.left - 1 || r.right > frame.right + 1 || r.top < frame.top - 1 || r.bottom > frame.bottom + 1)
         seen.errors.push(name + ': ' + (e.textContent || e.tagName) + ' is drawn outside of the chart');
@@ -93,13 +116,13 @@ onload = () => {
 </script>`
 
 type seen struct {
-	Width, Scroll, Charts, Lines, Colours int
-	Lead                                  string
-	LeadBottom                            float64
-	Verdicts, Errors                      []string
+	Width, Scroll, Charts, Lines, Latencies, Colours int
+	CostBottom, FirstBottom                          float64
+	Bars                                             []int
+	Columns, Contents, Amber, Verdicts, Errors       []string
 }
 
-func look(t *testing.T, page string, width string) seen {
+func look(t *testing.T, page, width string, dark bool) seen {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -115,7 +138,11 @@ func look(t *testing.T, page string, width string) seen {
 		}
 	}))
 	defer server.Close()
-	dom := chromium(t, "--window-size=1300,950", "--dump-dom", server.URL+"/")
+	args := []string{"--window-size=1300,950", "--dump-dom", server.URL + "/"}
+	if dark {
+		args = append([]string{darkMode}, args...)
+	}
+	dom := chromium(t, args...)
 	found := regexp.MustCompile(`SEEN([A-Za-z0-9+/=]+)SEEN`).FindSubmatch(dom)
 	if found == nil {
 		t.Fatalf("the browser measured nothing:\n%s", dom)
@@ -132,29 +159,47 @@ func look(t *testing.T, page string, width string) seen {
 }
 
 func TestInABrowser(t *testing.T) {
+	bound := mixed()
+	clientBound(&bound.Runs[1])
+	all := []string{"Which adapter", "Cost of 1,000\u00a0users", "Other loads", "Round trips", "Figures over time", "Beside the published figures", "Runs", "Where and what"}
 	for _, test := range []struct {
-		name, width   string
-		report        report.Report
-		charts, lines int
-		verdicts      string
+		name, width              string
+		dark                     bool
+		report                   report.Report
+		charts, lines, latencies int
+		verdicts                 string
+		amber                    int
 	}{
-		{"the published matrix on a phone", "390", example(report.MaxPoints, published...), 9 * 7, 9 * 35, strings.Repeat("Passed ", 35)},
-		{"the published matrix on a desk", "1280", example(report.MaxPoints, published...), 9 * 7, 9 * 35, strings.Repeat("Passed ", 35)},
-		{"runs of every verdict on a phone", "390", mixed(), 9 * 2, 9 * 8, "Passed Passed Passed Failed Errored Passed Passed Passed Passed Not finished "},
+		{"the published matrix on a phone", "390", false, example(report.MaxPoints, published...), 11 * 7, 11 * 35, 4 * 7, strings.Repeat("Passed ", 35), 0},
+		{"the published matrix on a desk", "1280", true, example(report.MaxPoints, published...), 11 * 7, 11 * 35, 4 * 7, strings.Repeat("Passed ", 35), 0},
+		{"runs of every verdict on a phone", "390", true, bound, 11 * 2, 11 * 8, 4 * 2, "Passed Errored Passed Failed Errored Passed Passed Passed Passed Not finished ", 1},
+		{"runs of every verdict on a desk", "1280", false, bound, 11 * 2, 11 * 8, 4 * 2, "Passed Errored Passed Failed Errored Passed Passed Passed Passed Not finished ", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := look(t, html(test.report), test.width)
+			s := look(t, html(test.report), test.width, test.dark)
 			if s.Scroll > s.Width {
 				t.Errorf("the page is %d px wide in a window of %d", s.Scroll, s.Width)
 			}
-			if s.Charts != test.charts || s.Lines != test.lines {
-				t.Errorf("%d charts with %d lines, and there should be %d with %d", s.Charts, s.Lines, test.charts, test.lines)
+			if s.Charts != test.charts || s.Lines != test.lines || s.Latencies != test.latencies {
+				t.Errorf("%d charts with %d lines and %d of round trips, and there should be %d with %d, and %d", s.Charts, s.Lines, s.Latencies, test.charts, test.lines, test.latencies)
 			}
 			if s.Colours != 5 {
 				t.Errorf("%d colours for five adapters", s.Colours)
 			}
-			if !strings.Contains(s.Lead, "cost") || s.LeadBottom > 900 {
-				t.Errorf("the first paragraph ends at %g px: %s", s.LeadBottom, s.Lead)
+			if s.FirstBottom > 840 || test.width == "1280" && s.CostBottom > 840 {
+				t.Errorf("the first screen does not show what it cost: the first adapter ends at %g px, the table at %g", s.FirstBottom, s.CostBottom)
+			}
+			if want := []string{"Memory", "CPU", "Network", "Round trip", "Recovered"}; !slices.Equal(s.Columns, want) {
+				t.Errorf("the table has the columns %q", s.Columns)
+			}
+			if len(s.Bars) < 3 || slices.Max(s.Bars) != 100 || slices.Min(s.Bars) < 60 {
+				t.Errorf("the bars are %v %% long", s.Bars)
+			}
+			if len(s.Amber) != test.amber {
+				t.Errorf("times that do not count are %q", s.Amber)
+			}
+			if !slices.Equal(s.Contents, all) {
+				t.Errorf("contents %q", s.Contents)
 			}
 			if got := strings.Join(s.Verdicts, " ") + " "; got != test.verdicts {
 				t.Errorf("verdicts shown: %s", got)
@@ -189,8 +234,23 @@ func TestPrinted(t *testing.T) {
 		}
 		t.Logf("%s: %d pages", name, pages)
 		if os.Getenv("SCREENSHOTS") != "" {
-			chromium(t, "--window-size=1280,2600", "--screenshot="+filepath.Join(dir, name+"-desk.png"), "file://"+page)
-			chromium(t, "--window-size=1280,2600", "--force-dark-mode", "--blink-settings=preferredColorScheme=0", "--screenshot="+filepath.Join(dir, name+"-dark.png"), "file://"+page)
+			pictures(t, dir, name, page)
 		}
+	}
+}
+
+// pictures are what the page looks like on a desk and on a phone, light and dark.
+func pictures(t *testing.T, dir, name, page string) {
+	t.Helper()
+	// Chromium's window is never as narrow as a phone, a frame in it is.
+	phone := filepath.Join(dir, name+"-phone.html")
+	frame := `<!doctype html><body style="margin:0"><iframe src="` + filepath.Base(page) + `" style="border:0;width:390px;height:2600px"></iframe>`
+	if err := os.WriteFile(phone, []byte(frame), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, picture := range []struct{ kind, file string }{{"desk", page}, {"phone", phone}} {
+		size := map[string]string{"desk": "1280,2600", "phone": "500,2600"}[picture.kind]
+		chromium(t, "--window-size="+size, "--screenshot="+filepath.Join(dir, name+"-"+picture.kind+".png"), "file://"+picture.file)
+		chromium(t, "--window-size="+size, darkMode, "--screenshot="+filepath.Join(dir, name+"-"+picture.kind+"-dark.png"), "file://"+picture.file)
 	}
 }

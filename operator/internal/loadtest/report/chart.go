@@ -20,7 +20,7 @@ const (
 	plotTop     = 10.0
 	plotBottom  = chartHeight - 34
 	// markEvery is the number of points from one marker to the next.
-	markEvery = 12
+	markEvery = 15
 	// mostTicks bounds those of an axis, whatever its figures are. Axes have at most seven.
 	mostTicks = 20
 	day       = 86400
@@ -102,19 +102,33 @@ func drawLine(b *strings.Builder, l line, x, y func(float64) float64) {
 	if l.failed {
 		class += " failed"
 	}
-	fmt.Fprintf(b, `<g class="%s"><polyline points="`, class)
-	for i, p := range l.points {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(pixel(x(p[0])) + "," + pixel(y(p[1])))
-	}
+	fmt.Fprintf(b, `<g class="%s"><path class="trace" d="`, class)
+	trace(b, l.points, x, y)
 	b.WriteString(`"/><path class="mark" d="`)
 	// The marks of different adapters start apart, so that those of equal lines do not hide each other.
 	for i := min(rank(l.adapter)*markEvery/len(adapterOrder), len(l.points)-1); i < len(l.points); i += markEvery {
 		b.WriteString(mark(l.adapter, x(l.points[i][0]), y(l.points[i][1])))
 	}
 	b.WriteString(`"/></g>`)
+}
+
+// trace writes the data of a path, short: from each point to the next in whole steps of half a unit.
+func trace(b *strings.Builder, points [][2]float64, x, y func(float64) float64) {
+	var last [2]int
+	for i, p := range points {
+		next := [2]int{int(math.Round(2 * x(p[0]))), int(math.Round(2 * y(p[1])))}
+		if i == 0 {
+			fmt.Fprintf(b, "M%d %dl0 0", next[0], next[1])
+		} else {
+			for _, step := range []int{next[0] - last[0], next[1] - last[1]} {
+				if step >= 0 {
+					b.WriteByte(' ')
+				}
+				b.WriteString(strconv.Itoa(step))
+			}
+		}
+		last = next
+	}
 }
 
 // mark is an adapter's shape around a point, as the data of a path.

@@ -110,6 +110,8 @@ func samples(points int, seconds, users float64, adapter int) map[string]report.
 		report.SeriesRedisIn:         series("bytes/s", 0, a.redis*users/1000),
 		report.SeriesRedisOut:        series("bytes/s", 0, a.redis*users/500),
 		report.SeriesCPU:             series("cores", 0.02, users/6000*a.cpu),
+		report.SeriesPodMemory:       series("bytes", 1.2e8, users*36e3*a.memory),
+		report.SeriesPodCPU:          series("cores", 0.03, users/5500*a.cpu),
 	}
 	if a.name == "ETS" || a.name == "Mnesia" {
 		all[report.SeriesStashes] = series("1", 0, users*1.4)

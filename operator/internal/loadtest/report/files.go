@@ -19,7 +19,7 @@ const (
 )
 
 // MaxBytes is what all files of a report may take together. A ConfigMap holds 1 MiB, its metadata included.
-const MaxBytes = 900 << 10
+const MaxBytes = 960 << 10
 
 // The precision of points, and of quantiles and means, in the JSON: more than a pixel shows and less than sixteen digits take.
 const (

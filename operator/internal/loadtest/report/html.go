@@ -22,19 +22,28 @@ type page struct {
 	Title, Subtitle string
 	Verdict         Verdict
 	Style           markup
-	Summary         []string
-	Trips           []tripTable
-	Figures         []figureSection
-	Comparisons     []comparisonTable
-	Runs            []runRow
-	Facts           [][2]string
-	Source, URL     string
-	Preset          bool
+	// Head is when, on what and with which versions it ran.
+	Head []fact
+	// Costs of the load that tells most, Others of the other ones.
+	Costs       *costTable
+	Others      []costTable
+	Thousand    *thousand
+	Answer      answer
+	Summary     []string
+	Trips       []tripTable
+	Figures     []figureSection
+	Comparisons []comparisonTable
+	Runs        []runRow
+	Facts       []fact
+	Source, URL string
 }
 
 type tripTable struct {
-	Title string
-	Rows  []tripRow
+	Title  string
+	Charts []figureChart
+	// Note says how to read the charts, and which adapters are in none of them.
+	Note string
+	Rows []tripRow
 }
 
 type tripRow struct {
@@ -84,6 +93,8 @@ func newPage(r Report) page {
 		Title:   title(r),
 		Verdict: r.Verdict,
 		Style:   markup(pageStyle),
+		Head:    head(r),
+		Answer:  costs(r),
 		Summary: summary(r),
 		Facts:   facts(r),
 		Source:  Source,
@@ -93,14 +104,22 @@ func newPage(r Report) page {
 	if r.Spec.Scenario == "" {
 		p.Subtitle = fmt.Sprintf("%d runs", len(r.Runs))
 	}
-	if !r.StartedAt.IsZero() {
-		p.Subtitle += ", " + moment(r.StartedAt)
-	}
+	first, _ := heaviest(r)
 	for _, l := range loads(r) {
+		if t, sound := newCostTable(l); sound {
+			if p.Costs == nil && l.sameAs(first) {
+				p.Costs = &t
+			} else {
+				p.Others = append(p.Others, t)
+			}
+		}
 		p.Trips = append(p.Trips, newTripTable(l))
 		if rows := comparisons(l); len(rows) > 0 {
 			p.Comparisons = append(p.Comparisons, newComparisonTable(l, rows))
 		}
+	}
+	if t, compared := newThousand(first); compared {
+		p.Thousand = &t
 	}
 	for _, f := range figures {
 		if s := newFigureSection(f, loads(r)); len(s.Charts) > 0 {
@@ -115,20 +134,51 @@ func newPage(r Report) page {
 
 func newTripTable(l load) tripTable {
 	t := tripTable{Title: l.title()}
+	t.Charts, t.Note = newTripCharts(l)
 	for _, run := range l.runs {
 		row := tripRow{Adapter: run.Adapter, Label: run.label(), Verdict: run.Verdict}
 		if !run.sound() {
 			row.Note = "no sound run: " + run.Verdict.String()
 		} else {
 			row.Untimed = !run.timed()
-			for _, name := range roundTripNames {
-				row.Cells = append(row.Cells, cells(run, name)...)
+			for _, trip := range userTrips {
+				row.Cells = append(row.Cells, cells(run, trip.duration)...)
 			}
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
+
+// newTripCharts are a load's charts of round trips, and what is to be said about all of them.
+func newTripCharts(l load) ([]figureChart, string) {
+	var charts []figureChart
+	absent := map[string]bool{}
+	for _, trip := range userTrips {
+		all, missing := latencies(l, trip.duration)
+		svg := latencyChart(trip.title+", "+l.title(), all)
+		if svg == "" {
+			continue
+		}
+		c := figureChart{Title: trip.title, SVG: svg}
+		if len(missing) > 0 {
+			c.Missing = "Not shown: " + strings.Join(missing, ", ") + "."
+		}
+		absent[c.Missing] = true
+		charts = append(charts, c)
+	}
+	note := whiskers(l)
+	if len(absent) == 1 && charts[0].Missing != "" {
+		note = charts[0].Missing + " " + note
+		for i := range charts {
+			charts[i].Missing = ""
+		}
+	}
+	return charts, note
+}
+
+// drawnPoints are those of a line in a chart, which has 290 units for them.
+const drawnPoints = 40
 
 // fewest is the number of durations of which one is above the p99 with 95 % certainty. Of fewer, none can be said to be the p99.
 const fewest = 299
@@ -166,7 +216,7 @@ func newFigureSection(f figure, all []load) figureSection {
 			case len(series.Points) == 0:
 				missing = append(missing, run.label()+" (no samples)")
 			default:
-				lines = append(lines, line{run.Adapter, run.Verdict == VerdictFailed, series.Points})
+				lines = append(lines, line{run.Adapter, run.Verdict == VerdictFailed, Thin(series.Points, drawnPoints)})
 				if !slices.Contains(s.Adapters, run.Adapter) {
 					s.Adapters = append(s.Adapters, run.Adapter)
 				}

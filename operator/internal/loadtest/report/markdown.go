@@ -10,11 +10,17 @@ import (
 func Markdown(r Report) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n", plain(title(r)), plain(r.Verdict.String()))
+	for _, fact := range head(r) {
+		fmt.Fprintf(&b, "\n%s: %s  ", fact.Name, plain(fact.Value))
+	}
+	b.WriteByte('\n')
+	costWords(&b, costs(r))
 	for _, paragraph := range summary(r) {
 		fmt.Fprintf(&b, "\n%s\n", plain(paragraph))
 	}
 	for _, l := range loads(r) {
 		fmt.Fprintf(&b, "\n## %s\n\n", plain(l.title()))
+		costOf(&b, l)
 		roundTrips(&b, l)
 		peaks(&b, l)
 		beside(&b, l)
@@ -28,21 +34,76 @@ func Markdown(r Report) []byte {
 	table(&b, rows)
 	b.WriteString("\n## Where and what\n\n")
 	for _, fact := range facts(r) {
-		fmt.Fprintf(&b, "- %s: %s\n", plain(fact[0]), plain(fact[1]))
+		fmt.Fprintf(&b, "- %s: %s\n", plain(fact.Name), plain(fact.Value))
 	}
 	return []byte(b.String())
+}
+
+func costWords(b *strings.Builder, said answer) {
+	fmt.Fprintf(b, "\n%s\n", plain(said.Lead))
+	for i, a := range said.Adapters {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(b, "- **%s** %s %s\n", plain(a.Adapter), plain(a.Cost), plain(a.When))
+	}
+	if said.Certainty != "" {
+		fmt.Fprintf(b, "\n%s\n", plain(said.Certainty))
+	}
+}
+
+// costOf is the page's table of costs, and below it that for 1,000 users.
+func costOf(b *strings.Builder, l load) {
+	costs, sound := newCostTable(l)
+	if !sound {
+		return
+	}
+	rows := [][]string{{"adapter"}}
+	for _, column := range costColumns {
+		rows[0] = append(rows[0], strings.ToLower(column.title[:1])+column.title[1:]+", "+column.detail)
+	}
+	for _, row := range costs.Rows {
+		texts := []string{row.Adapter}
+		for _, cell := range row.Cells {
+			text := cell.Value
+			if cell.More != "" {
+				text += " (" + cell.More + ")"
+			}
+			if cell.Pods != "" {
+				text += ", " + cell.Pods
+			}
+			texts = append(texts, text)
+		}
+		for len(texts) < len(rows[0]) {
+			texts = append(texts, strings.ToLower(row.Verdict.String()))
+		}
+		rows = append(rows, texts)
+	}
+	table(b, rows)
+	b.WriteByte('\n')
+	if thousand, compared := newThousand(l); compared {
+		rows := [][]string{{"1,000 users; adapters over None"}}
+		for _, column := range thousandColumns {
+			rows[0] = append(rows[0], column.title)
+		}
+		for _, row := range thousand.Rows {
+			rows = append(rows, append([]string{row.Adapter}, row.Cells...))
+		}
+		table(b, rows)
+		b.WriteByte('\n')
+	}
 }
 
 func roundTrips(b *strings.Builder, l load) {
 	rows := [][]string{{"ms: p50 / p95 / p99", "first render", "stash", "reconnect", "return"}}
 	for _, run := range l.runs {
 		row := []string{run.label()}
-		for _, name := range roundTripNames {
+		for _, trip := range userTrips {
 			if !run.sound() {
 				row = append(row, strings.ToLower(run.Verdict.String()))
 				continue
 			}
-			times := strings.Join(cells(run, name), " / ")
+			times := strings.Join(cells(run, trip.duration), " / ")
 			if !run.timed() {
 				times = "not the fleet's: " + times
 			}
@@ -93,7 +154,7 @@ func beside(b *strings.Builder, l load) {
 		rows = append(rows, row)
 	}
 	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off the charts in its authors' repository: %s. The article prints, for all adapters: %s.\n\n",
-		Source, SourceURL, machines, printedTimes)
+		Source, SourceURL, publishedMachines, printedTimes)
 	table(b, rows)
 }
 

@@ -20,7 +20,7 @@ const (
 //
 // Source: the test's charts as its authors keep them, the images below testing/observability/charts/output in branch
 // 92-add-performance-tests (commit 9e0c958) of https://github.com/software-mansion-labs/live-stash. They are read off the images by colour and by
-// the ticks of the axes, to about 1 % of the axis. What the article states itself is in printedTimes and machines.
+// the ticks of the axes, to about 1 % of the axis. What the article states itself is in printedTimes and publishedMachines.
 // What cannot be read is not here: an axis whose rounded labels fit two scales, a line that others hide where its value
 // would be, and what a pixel would change by more than 5 %.
 //
@@ -36,9 +36,9 @@ var publishedCSV []byte
 // machineCores are those of each of the two application machines (the article's table 1).
 const machineCores = 4
 
-// machines is the article's table 1, and printedTimes its table 3, which it gives for all adapters alike and for no row by name.
+// publishedMachines is the article's table 1, and printedTimes its table 3, which it gives for all adapters alike and for no row by name.
 const (
-	machines = "two machines with the application (4 cores, 8 GB each), one with Redis (4 cores, 8 GB), one with k6 and nginx (8 cores, 16 GB), " +
+	publishedMachines = "two machines with the application (4 cores, 8 GB each), one with Redis (4 cores, 8 GB), one with k6 and nginx (8 cores, 16 GB), " +
 		"one with Prometheus and Grafana (2 cores, 4 GB)"
 	printedTimes = "first render 3–4 / 4–5 / 5–7 ms, stash 3–4 / 4–5 / 5–8 ms, reconnect 3–4 / 4–5 / 5–7 ms (p50 / p95 / p99)"
 )

@@ -34,10 +34,12 @@ type Report struct {
 	// StartedAt and FinishedAt are in UTC. FinishedAt is left out while runs are to come.
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Verdict is the worst of the runs' verdicts.
+	// Verdict is the worst of the runs' verdicts, and of that of the comparison.
 	Verdict Verdict `json:"verdict,omitempty"`
 	// Message is a sentence about the benchmark as a whole, when there is one: why it did not start, what was left out.
 	Message string `json:"message,omitempty"`
+	// Comparison with an earlier report, when one was asked for and all runs are over.
+	Comparison *Comparison `json:"comparison,omitempty"`
 	// Machine is where it ran.
 	Machine Machine `json:"machine"`
 	// Versions of what ran.
@@ -231,4 +233,8 @@ const (
 	SeriesRedisOut        = "redisOut"
 	// SeriesCPU is the CPU time used per second ("cores").
 	SeriesCPU = "cpu"
+	// SeriesPodMemory ("bytes") and SeriesPodCPU ("cores") are what the kernel counts for all containers of the pods, which is what the
+	// nodes pay. There are none where the agents see no control group.
+	SeriesPodMemory = "podMemory"
+	SeriesPodCPU    = "podCpu"
 )

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -14,20 +13,43 @@ const noise = 0.02
 // eighty times what docs/benchmarks.md has for 1,000 users.
 const overloaded = 1000
 
-// summary says in plain words which adapter cost what: whole paragraphs, the answer first. It says as well what is
-// missing.
+// summary says in plain words what came back and what is missing: whole sentences. What each adapter cost is answer's.
 func summary(r Report) []string {
-	paragraphs := []string{costs(r)}
+	var paragraphs []string
 	if p := returns(r); p != "" {
 		paragraphs = append(paragraphs, p)
 	}
 	if p := unsound(r); p != "" {
 		paragraphs = append(paragraphs, p)
 	}
+	if r.Comparison != nil {
+		paragraphs = append(paragraphs, r.Comparison.sentence())
+	}
 	if r.Message != "" {
 		paragraphs = append(paragraphs, r.Message)
 	}
 	return paragraphs
+}
+
+// answer is which adapter cost what, in words.
+type answer struct {
+	// Lead is what the fleet took without LiveStash.
+	Lead string
+	// Adapters, each with what it cost.
+	Adapters []adapterAnswer
+	// Certainty says what differences are worth.
+	Certainty string
+}
+
+// adapterAnswer is what an adapter cost, to be read behind its name, and for whom it is.
+type adapterAnswer struct{ Adapter, Cost, When string }
+
+// choices say for whom an adapter is: docs/how-to/choose-an-adapter.md has the reasons.
+var choices = map[string]string{
+	"ETS":           "Choose ETS to begin with: there is no other server to run, and a deploy loses nothing. A pod that is killed takes its stashes with it.",
+	"BrowserMemory": "Choose BrowserMemory when stashes are small (below 7 kB) and the server should hold nothing.",
+	"Redis":         "Choose Redis when the state has to outlive all pods, or a killed pod must cost nobody their state. It is another server to run.",
+	"Mnesia":        "Choose Mnesia when a killed pod must cost nobody their state, and there is to be no other server. Each pod holds every stash of the fleet.",
 }
 
 // heaviest is the load that tells most: the most adapters with figures, then the most users, then the longest TTL.
@@ -47,40 +69,45 @@ func heaviest(r Report) (load, bool) {
 	return best, found
 }
 
-func costs(r Report) string {
+// costs is what the heaviest load cost with each adapter.
+func costs(r Report) answer {
 	l, ok := heaviest(r)
 	if !ok {
-		return "There is no sound run yet, so this report says nothing about what any adapter costs."
+		return answer{Lead: "There is no sound run yet, so this report says nothing about what any adapter costs."}
 	}
-	all := l.repeated()
-	baseline := slices.IndexFunc(all, func(s series) bool { return s.adapter() == "None" })
+	all, base := l.repeated(), l.baseline()
 	opening := fmt.Sprintf("With %s users and a TTL of %s", grouped(int64(l.users)), span(l.ttl))
-	if baseline < 0 {
-		var words []string
-		for _, runs := range all {
-			words = append(words, "with "+runs.adapter()+" the fleet took "+absolute(runs))
-		}
-		return opening + ", " + strings.Join(words, "; ") + ". There is no sound run without LiveStash at this load, so these figures hold what the application itself costs."
+	var found answer
+	if len(base) == 0 {
+		found.Lead = opening + " there is no sound run without LiveStash, so these figures hold what the application itself costs."
+	} else {
+		found.Lead = fmt.Sprintf("%s, the fleet without LiveStash (%s) took %s.", opening, baselineAdapter, absolute(base))
 	}
-	base := all[baseline]
-	sentence := fmt.Sprintf("%s, the fleet without LiveStash (None) took %s.", opening, absolute(base))
-	fewest := len(base)
-	var words []string
+	fewest := len(all[0])
 	for _, runs := range all {
 		fewest = min(fewest, len(runs))
-		if runs.adapter() != "None" {
-			words = append(words, runs.adapter()+" cost "+relative(runs, base))
+		switch {
+		case runs.adapter() == baselineAdapter:
+		case len(base) == 0:
+			found.Adapters = append(found.Adapters, adapterAnswer{runs.adapter(), "took " + absolute(runs) + ".", choices[runs.adapter()]})
+		default:
+			found.Adapters = append(found.Adapters, adapterAnswer{runs.adapter(), "cost " + relative(runs, base) + ".", choices[runs.adapter()]})
 		}
 	}
-	if len(words) == 0 {
-		return sentence + " No adapter has a sound run at this load, so there is nothing to compare."
+	if len(base) == 0 {
+		return found
 	}
-	sentence += " Over that, " + strings.Join(words, "; ") + ". " + certainty(fewest)
+	if len(found.Adapters) == 0 {
+		found.Lead += " No adapter has a sound run at this load, so there is nothing to compare."
+		return found
+	}
+	found.Lead += " Over that:"
+	found.Certainty = certainty(fewest)
 	if starved(base) {
-		sentence += fmt.Sprintf(" Times are not compared: %s for a return without LiveStash means that the fleet or the runners waited,"+
+		found.Certainty += fmt.Sprintf(" Times are not compared: %s for a return without LiveStash means that the fleet or the runners waited,"+
 			" most often for CPU. Give them more, or take fewer users.", inUnit(mean(base.values(returnP95)), "ms"))
 	}
-	return sentence
+	return found
 }
 
 // certainty says what differences between means of so many runs at least are worth.
@@ -99,13 +126,8 @@ func starved(base series) bool { return mean(base.values(returnP95)) >= overload
 
 // returnP95 is within what time 95 % of the returns were over, in ms.
 func returnP95(run Run) (float64, bool) {
-	d := run.Durations["reconnect"]
-	return d.P95, d.Count > 0 && run.timed()
-}
-
-func memoryPeak(run Run) (float64, bool) {
-	s, ok := run.Samples[SeriesMemory]
-	return s.Peak, ok
+	p95, known := anyReturnP95(run)
+	return p95, known && run.timed()
 }
 
 // totalOf is the growth of what is counted over a whole run, added up over several series.
@@ -130,7 +152,7 @@ var costsOf = []struct {
 	absolute, difference string
 	write                func(float64) string
 }{
-	{memoryPeak, " of memory at its peak", "memory", func(v float64) string { return inUnit(v, "bytes") }},
+	{peakOf(SeriesMemory), " of memory at its peak", "memory", func(v float64) string { return inUnit(v, "bytes") }},
 	{totalOf(SeriesCPU), " of CPU time", "CPU time", func(v float64) string { return significant(v) + " s" }},
 	{returnP95, " for a return (p95)", "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }},
 }
@@ -183,12 +205,18 @@ func traffic(runs series) []string {
 	return words
 }
 
+// same is whether nothing shows that runs differ from the baseline in a figure.
+func same(values, bases []float64) bool {
+	base := mean(bases)
+	delta, told := mean(values)-base, compareRuns(values, bases)
+	return delta == 0 || told == alike || told == tooFew && base > 0 && math.Abs(delta) < noise*base
+}
+
 // difference in words: "12 MB (8 %) more memory".
 func difference(values, bases []float64, what string, write func(float64) string) string {
 	base := mean(bases)
 	delta := mean(values) - base
-	told := compareRuns(values, bases)
-	if delta == 0 || told == alike || told == tooFew && base > 0 && math.Abs(delta) < noise*base {
+	if same(values, bases) {
 		return "about the same " + what
 	}
 	word := "more"
@@ -206,7 +234,7 @@ func returns(r Report) string {
 	var recovered, lost, wrong int64
 	var bad []string
 	for _, run := range r.Runs {
-		if !run.sound() || run.Counts == nil || run.Adapter == "None" {
+		if !run.sound() || run.Counts == nil || run.Adapter == baselineAdapter {
 			continue
 		}
 		recovered += run.Counts.Recovered
@@ -252,7 +280,7 @@ func unsound(r Report) string {
 		words = append(words, fmt.Sprintf("%s errored: their figures are in no chart and no comparison", of(errored, len(r.Runs))))
 	}
 	if bound > 0 {
-		words = append(words, fmt.Sprintf("in %s the client was the bottleneck: their times say nothing and are grey, what was counted stands", of(bound, len(r.Runs))))
+		words = append(words, fmt.Sprintf("in %s the client was the bottleneck: their times say nothing and are amber, what was counted stands", of(bound, len(r.Runs))))
 	}
 	if failed > 0 {
 		words = append(words, fmt.Sprintf("%s failed a threshold: their figures count, and are marked", of(failed, len(r.Runs))))
@@ -263,7 +291,7 @@ func unsound(r Report) string {
 	if len(words) == 0 {
 		return ""
 	}
-	text := strings.Join(words, "; ") + ". The table of runs says why."
+	text := strings.Join(words, "; ") + ". The list of runs says why."
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 

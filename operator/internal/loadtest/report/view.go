@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/utils/ptr"
 )
 
-// figure is one of the published charts: a sample over the time of a run.
+// figure is a chart: a sample over the time of a run.
 type figure struct {
 	// series is the key of Run.Samples, and of the published figures.
 	series string
@@ -19,8 +20,10 @@ type figure struct {
 	perPod bool
 }
 
-// figures are the published charts, in the published order.
+// figures are the memory as a whole, which was not published, and the published charts in the published order.
 var figures = []figure{
+	{SeriesMemory, "Total memory of the virtual machines", "bytes", false},
+	{SeriesPodMemory, "Total memory of the pods, as their nodes count it", "bytes", false},
 	{SeriesProcesses, "Process count", "1", true},
 	{SeriesMemoryBinary, "Binary memory", "bytes", true},
 	{SeriesMemoryETS, "ETS memory", "bytes", true},
@@ -46,8 +49,13 @@ var trips = []trip{
 	{"any_rejoin", "reconnect", "Reconnect, in time or late"},
 }
 
-// roundTripNames are the durations of the round-trip table.
-var roundTripNames = []string{"join", "stash", "rejoin", "reconnect"}
+// userTrips are what a user waits for: of returns, those in time, and from the message or from when the user was to come.
+var userTrips = []trip{
+	{duration: "join", title: "First render"},
+	{duration: "stash", title: "Stash"},
+	{duration: "rejoin", title: "Reconnect"},
+	{duration: "reconnect", title: "Return"},
+}
 
 // quantiles of the round-trip table, and how to read them.
 var quantiles = []struct {
@@ -59,6 +67,9 @@ var quantiles = []struct {
 	{"p99", func(d Duration) float64 { return d.P99 }},
 }
 
+// baselineAdapter is what the others are compared with: the application without LiveStash.
+const baselineAdapter = "None"
+
 // adapterOrder is that of tables, legends and sentences: the baseline first.
 var adapterOrder = []string{"None", "ETS", "BrowserMemory", "Redis", "Mnesia"}
 
@@ -68,6 +79,11 @@ type load struct {
 	users         int
 	ttl, duration float64
 	runs          []Run
+}
+
+// sameAs is whether two loads are the same one.
+func (l load) sameAs(other load) bool {
+	return l.users == other.users && l.ttl == other.ttl && l.duration == other.duration
 }
 
 func (l load) title() string {
@@ -110,9 +126,14 @@ func (s series) values(of func(Run) (float64, bool)) []float64 {
 }
 
 // repeated are the sound runs by adapter, in the order of the adapters.
-func (l load) repeated() []series {
+func (l load) repeated() []series { return seriesOf(l.sound()) }
+
+// byAdapter are all runs by adapter, in the same order.
+func (l load) byAdapter() []series { return seriesOf(l.runs) }
+
+func seriesOf(runs []Run) []series {
 	var all []series
-	for _, run := range l.sound() {
+	for _, run := range runs {
 		if n := len(all); n > 0 && all[n-1].adapter() == run.Adapter {
 			all[n-1] = append(all[n-1], run)
 			continue
@@ -121,6 +142,29 @@ func (l load) repeated() []series {
 	}
 	return all
 }
+
+// baseline are the sound runs without LiveStash; none when there is no such run.
+func (l load) baseline() series {
+	for _, runs := range l.repeated() {
+		if runs.adapter() == baselineAdapter {
+			return runs
+		}
+	}
+	return nil
+}
+
+// worst is the worst verdict of the runs that have ended.
+func worst(runs series) Verdict {
+	found := runs[0].Verdict
+	for _, run := range runs {
+		if severity[run.Verdict] > severity[found] {
+			found = run.Verdict
+		}
+	}
+	return found
+}
+
+var severity = map[Verdict]int{VerdictPassed: 1, VerdictFailed: 2, VerdictErrored: 3}
 
 func (r Run) timed() bool {
 	return r.Verdict == VerdictPassed || r.Verdict == VerdictFailed
@@ -142,7 +186,7 @@ func loads(r Report) []load {
 	var all []load
 	for _, run := range r.Runs {
 		i := slices.IndexFunc(all, func(l load) bool {
-			return l.users == run.Users && l.ttl == run.TTLSeconds && l.duration == run.DurationSeconds
+			return l.sameAs(load{users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds})
 		})
 		if i < 0 {
 			i = len(all)
@@ -246,9 +290,63 @@ func (c *comparison) add(l load, run Run, name, ours string) {
 	c.cells = append(c.cells, compared{run.label(), ours, theirs})
 }
 
-// facts about the benchmark and where it ran: a name and a value each, without those that are not known.
-func facts(r Report) [][2]string {
-	all := [][2]string{
+// fact is a name and a value.
+type fact struct{ Name, Value string }
+
+// head is what decides over every figure: when, on what, and with which versions.
+func head(r Report) []fact {
+	when := moment(r.StartedAt)
+	if !r.StartedAt.IsZero() && !r.FinishedAt.IsZero() {
+		when += " to "
+		if r.StartedAt.UTC().Format(time.DateOnly) == r.FinishedAt.UTC().Format(time.DateOnly) {
+			when += r.FinishedAt.UTC().Format("15:04 UTC")
+		} else {
+			when += moment(r.FinishedAt)
+		}
+	}
+	var versions []string
+	for _, version := range []string{prefixed("LiveStash operator ", r.Versions.Operator), prefixed("Kubernetes ", r.Versions.Kubernetes), lastPart(r.Versions.FleetImage), lastPart(r.Versions.K6Image)} {
+		if version != "" {
+			versions = append(versions, version)
+		}
+	}
+	return known([]fact{{"When", when}, {"Hardware", hardware(r.Machine)}, {"Versions", strings.Join(versions, ", ")}})
+}
+
+// hardware is all nodes in a line, equal ones together.
+func hardware(m Machine) string {
+	var kinds []string
+	count := map[string]int{}
+	for _, n := range m.Nodes {
+		kind := size(n)
+		if count[kind]++; count[kind] == 1 {
+			kinds = append(kinds, kind)
+		}
+	}
+	for i, kind := range kinds {
+		if count[kind] == 1 {
+			kinds[i] = "1 node of " + kind
+		} else {
+			kinds[i] = fmt.Sprintf("%d nodes of %s each", count[kind], kind)
+		}
+	}
+	return listed(kinds)
+}
+
+func size(n Node) string {
+	unit := " CPUs"
+	if n.CPU == 1 {
+		unit = " CPU"
+	}
+	return significant(n.CPU) + unit + " and " + inUnit(float64(n.Memory), "bytes")
+}
+
+// lastPart is an image without its registry.
+func lastPart(image string) string { return image[strings.LastIndex(image, "/")+1:] }
+
+// facts about the benchmark and where it ran, without those that are not known.
+func facts(r Report) []fact {
+	all := []fact{
 		{"Benchmark", strings.Trim(r.Namespace+"/"+r.Name, "/")},
 		{"Started", moment(r.StartedAt)},
 		{"Finished", moment(r.FinishedAt)},
@@ -266,15 +364,19 @@ func facts(r Report) [][2]string {
 		{"Kubernetes", r.Versions.Kubernetes},
 	}
 	for _, n := range r.Machine.Nodes {
-		value := fmt.Sprintf("%s CPUs, %s", significant(n.CPU), inUnit(float64(n.Memory), "bytes"))
+		value := size(n)
 		for _, more := range []string{prefixed("Linux ", n.Kernel), prefixed("kubelet ", n.Kubelet)} {
 			if more != "" {
 				value += ", " + more
 			}
 		}
-		all = append(all, [2]string{"Node " + n.Name, value})
+		all = append(all, fact{"Node " + n.Name, value})
 	}
-	return slices.DeleteFunc(all, func(fact [2]string) bool { return fact[1] == "" || fact[1] == "–" })
+	return known(all)
+}
+
+func known(all []fact) []fact {
+	return slices.DeleteFunc(all, func(f fact) bool { return f.Value == "" || f.Value == "–" })
 }
 
 func prefixed(prefix, text string) string {

@@ -7,6 +7,8 @@ defmodule Workload.HTTP do
 
   alias Workload.{Config, Live, Page, Session, Stash}
 
+  # longest body of a sum's request that is read
+  @sum_bytes 1024
   @script_path "/assets/live.js"
 
   @doc "cowboy's routes to this module."
@@ -26,7 +28,8 @@ defmodule Workload.HTTP do
   def init(req, route), do: {:ok, handle(route, :cowboy_req.method(req), req), route}
 
   defp handle(:unknown, _method, req), do: text(404, "There is nothing at #{:cowboy_req.path(req)}.", req)
-  defp handle(route, "GET", req), do: get(route, req)
+  defp handle(:sum, "POST", req), do: sum(req)
+  defp handle(route, "GET", req) when route != :sum, do: get(route, req)
   defp handle(_route, method, req), do: text(405, "#{method} is not allowed here.", req)
 
   defp get(:health, req), do: text(200, "ok", req)
@@ -35,18 +38,6 @@ defmodule Workload.HTTP do
   defp get(:script, req) do
     body = File.read!(Application.app_dir(:workload, "priv/live.js"))
     :cowboy_req.reply(200, %{"content-type" => "text/javascript; charset=utf-8"}, body, req)
-  end
-
-  # The smallest JSON request, to compare with what a page costs: /api/sum?a=1&b=2.
-  defp get(:sum, req) do
-    query = Map.new(:cowboy_req.parse_qs(req))
-
-    with {:ok, a} <- integer(query["a"]),
-         {:ok, b} <- integer(query["b"]) do
-      json(200, %{sum: a + b}, req)
-    else
-      _no_integer -> json(400, %{error: "a and b must be integers"}, req)
-    end
   end
 
   defp get(:page, req) do
@@ -62,12 +53,16 @@ defmodule Workload.HTTP do
     end
   end
 
-  # cowboy gives `true` for a parameter without a value.
-  defp integer(text) when is_binary(text) do
-    with {integer, ""} <- Integer.parse(text), do: {:ok, integer}
+  # The smallest JSON request, to compare with what a page costs: {"a": 1, "b": 2}.
+  defp sum(req) do
+    with {:ok, body, req} <- :cowboy_req.read_body(req, %{length: @sum_bytes}),
+         {:ok, %{"a" => a, "b" => b}} when is_integer(a) and is_integer(b) <- JSON.decode(body) do
+      json(200, %{result: a + b}, req)
+    else
+      {:more, _body, req} -> json(413, %{error: "the body must have at most #{@sum_bytes} bytes"}, req)
+      _no_integers -> json(400, %{error: "a and b must be integers"}, req)
+    end
   end
-
-  defp integer(_missing), do: :error
 
   defp text(status, text, req),
     do: :cowboy_req.reply(status, %{"content-type" => "text/plain; charset=utf-8"}, text, req)

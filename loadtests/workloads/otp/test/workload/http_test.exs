@@ -8,16 +8,24 @@ defmodule Workload.HTTPTest do
   end
 
   test "the sum of two integers" do
-    for {query, status, answer} <- [
-          {"a=1&b=2", 200, %{"sum" => 3}},
-          {"a=-5&b=2", 200, %{"sum" => -3}},
-          {"a=1.5&b=2", 400, %{"error" => "a and b must be integers"}},
-          {"a=1", 400, %{"error" => "a and b must be integers"}},
-          {"a&b", 400, %{"error" => "a and b must be integers"}}
+    no_integers = %{"error" => "a and b must be integers"}
+
+    for {body, status, answer} <- [
+          {~s({"a":1,"b":2}), 200, %{"result" => 3}},
+          {~s({"a":0,"b":-5,"c":[]}), 200, %{"result" => -5}},
+          {~s({"a":1.5,"b":2}), 400, no_integers},
+          {~s({"a":"1","b":2}), 400, no_integers},
+          {~s({"a":1}), 400, no_integers},
+          {~s([1,2]), 400, no_integers},
+          {"a=1&b=2", 400, no_integers},
+          {"", 400, no_integers},
+          {String.duplicate("x", 100_000), 413, %{"error" => "the body must have at most 1024 bytes"}}
         ] do
-      reply = Client.request("GET", "/api/sum?" <> query)
-      assert {^status, ^answer} = {reply.status, JSON.decode!(reply.body)}
+      reply = Client.request("POST", "/api/sum", body, [{"content-type", "application/json"}])
+      assert {body, status, answer} == {body, reply.status, JSON.decode!(reply.body)}
     end
+
+    assert %{status: 405, body: "GET is not allowed here."} = Client.request("GET", "/api/sum")
   end
 
   test "the front page links to every adapter's page, and each page exists" do

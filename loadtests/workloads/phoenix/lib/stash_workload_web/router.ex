@@ -34,6 +34,6 @@ defmodule StashWorkloadWeb.Router do
   scope "/api", StashWorkloadWeb do
     pipe_through :api
 
-    get "/sum", SumController, :show
+    post "/sum", SumController, :create
   end
 end

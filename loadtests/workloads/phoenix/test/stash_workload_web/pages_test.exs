@@ -2,6 +2,7 @@ defmodule StashWorkloadWeb.PagesTest do
   use ExUnit.Case, async: true
 
   import Phoenix.ConnTest
+  import Plug.Conn, only: [put_req_header: 3]
 
   @endpoint StashWorkloadWeb.Endpoint
 
@@ -37,18 +38,36 @@ defmodule StashWorkloadWeb.PagesTest do
 
   test "health and sum answer without a session" do
     health = get(build_conn(), "/healthz")
-    sum = get(build_conn(), "/api/sum?a=40&b=2")
+    sum = sum(~s({"a":40,"b":2}))
 
     assert text_response(health, 200) == "ok"
-    assert json_response(sum, 200) == %{"sum" => 42}
+    assert json_response(sum, 200) == %{"result" => 42}
     assert Plug.Conn.get_resp_header(health, "set-cookie") == []
     assert Plug.Conn.get_resp_header(sum, "set-cookie") == []
   end
 
   test "sum refuses what is not an integer" do
-    for query <- ["", "?a=1", "?a=1&b=x", "?a=1&b=2.5", "?a[]=1&b=2"] do
-      assert build_conn() |> get("/api/sum#{query}") |> json_response(400) ==
-               %{"error" => "a and b must be integers"}
+    for body <- [
+          "",
+          "{}",
+          "[1,2]",
+          ~s({"a":1}),
+          ~s({"a":1,"b":"x"}),
+          ~s({"a":1,"b":2.5}),
+          ~s({"a":[],"b":2})
+        ] do
+      assert {body, json_response(sum(body), 400)} ==
+               {body, %{"error" => "a and b must be integers"}}
     end
+  end
+
+  test "sum refuses what is no JSON" do
+    assert_error_sent 400, fn -> sum("a=1") end
+  end
+
+  defp sum(body) do
+    build_conn()
+    |> put_req_header("content-type", "application/json")
+    |> post("/api/sum", body)
   end
 end

@@ -1,0 +1,152 @@
+package benchmark
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+)
+
+// returned is a runner's report with 80 returns in the bucket from 2^power to 2^(power+1) ms.
+func returned(b *v1alpha1.LiveStashBenchmark, number, power int) string {
+	least := 1 << power
+	durations := fmt.Sprintf(`"durations": {"reconnect": {"count": 80, "sum": %d, "min": %d, "max": %d, "scale": 0, "offset": %d, "counts": [80]}}`,
+		80*least, least, 2*least, power)
+	return strings.Replace(reportOf(b, number, 80, 0), `"durations": {}`, durations, 1)
+}
+
+// runsWith runs a benchmark to its end, all of whose returns took such a time.
+func runsWith(t *testing.T, b *v1alpha1.LiveStashBenchmark, power int) {
+	t.Helper()
+	run := testRunOf(t, b)
+	for i := range 2 {
+		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, returned(b, i, power))
+	}
+	stage(t, run, "finished")
+	finished(t, b)
+}
+
+func conditions(b *v1alpha1.LiveStashBenchmark) string {
+	told := ""
+	for _, kind := range []string{v1alpha1.ConditionPassed, v1alpha1.ConditionFailed} {
+		if found := meta.FindStatusCondition(b.Status.Conditions, kind); found != nil {
+			told += fmt.Sprintf("%s=%s (%s) ", kind, found.Status, found.Reason)
+		}
+	}
+	return strings.TrimSpace(told)
+}
+
+// A benchmark that is slower than an earlier one by more than it may be has failed, with both numbers, however good its own runs are.
+// What waits for one of its conditions hears of it.
+func TestCompareWith(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	before := newBenchmark(t, namespace, "main", nil)
+	suite.Eventually(t, func() error {
+		refresh(t, before)
+		if told := conditions(before); told != "" || len(before.Status.Runs) == 0 {
+			return fmt.Errorf("before the end the conditions are %q, and the runs %v", told, before.Status.Runs)
+		}
+		return nil
+	})
+	runsWith(t, before, 3)
+	if got := conditions(before); got != "Passed=True (Passed) Failed=False (Passed)" || before.Status.Comparison != nil {
+		t.Errorf("the conditions are %q, and the comparison %v", got, before.Status.Comparison)
+	}
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: before.Status.Report.ConfigMap}}
+	refresh(t, kept)
+	copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kept"}, Data: map[string]string{report.FileJSON: kept.Data[report.FileJSON]}}
+	suite.Must(t, api.Create(t.Context(), copied))
+
+	cases := map[string]struct {
+		with       v1alpha1.BenchmarkComparison
+		power      int
+		conditions string
+		says       string
+	}{
+		"slower": {
+			v1alpha1.BenchmarkComparison{BenchmarkRef: &v1alpha1.BenchmarkReference{Name: "main"}}, 5,
+			"Passed=False (Failed) Failed=True (Failed)",
+			"Compared with main-report: ETS, 40 users, TTL 10 s, 30 s with a ramp of 7.5 s: p95 of returns 42.7 ms, and 10.7 ms there: 4 times as much, at most 1.5 times is allowed.",
+		},
+		"the same": {
+			v1alpha1.BenchmarkComparison{ConfigMapRef: &v1alpha1.ReportConfigMapReference{Name: "kept"}}, 3,
+			"Passed=True (Passed) Failed=False (Passed)", "",
+		},
+	}
+	number := 0
+	for name, c := range cases {
+		number++
+		t.Run(name, func(t *testing.T) {
+			c.with.AtMost = v1alpha1.BenchmarkFactors{Reconnect: "1.5"}
+			b := newBenchmark(t, namespace, fmt.Sprintf("change-%d", number), func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.CompareWith = &c.with })
+			runsWith(t, b, c.power)
+			came := b.Status.Comparison
+			if got := conditions(b); got != c.conditions || came == nil || came.Message != c.says {
+				t.Fatalf("the conditions are %q, and the comparison %+v", got, came)
+			}
+			written := savedReport(t, b)
+			if written.Comparison == nil || string(written.Verdict) != string(b.Status.Verdict) || len(written.Comparison.Figures) != 1 {
+				t.Errorf("the report says %s, and of the comparison %+v", written.Verdict, written.Comparison)
+			}
+			failed := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionFailed)
+			if !strings.HasPrefix(failed.Message, "1 of 1 runs Passed") || !strings.Contains(failed.Message, c.says) {
+				t.Errorf("the condition Failed says %q", failed.Message)
+			}
+		})
+	}
+}
+
+// Without the report to compare with, nothing begins: after hours it would be too late.
+func TestNothingToCompareWith(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	newBenchmark(t, namespace, "begun", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
+	suite.Must(t, api.Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "secretive"}, Data: map[string]string{report.FileJSON: "hunter2"},
+	}))
+	ofMap := func(name string) v1alpha1.BenchmarkComparison {
+		return v1alpha1.BenchmarkComparison{ConfigMapRef: &v1alpha1.ReportConfigMapReference{Name: name}}
+	}
+	ofBenchmark := func(name string) v1alpha1.BenchmarkComparison {
+		return v1alpha1.BenchmarkComparison{BenchmarkRef: &v1alpha1.BenchmarkReference{Name: name}}
+	}
+	for name, c := range map[string]struct {
+		with v1alpha1.BenchmarkComparison
+		says string
+	}{
+		"no-map":       {ofMap("nothing"), "There is no ConfigMap nothing in namespace " + namespace},
+		"no-report":    {ofMap("secretive"), "ConfigMap secretive has no key report.json with a report of schema version 2"},
+		"no-benchmark": {ofBenchmark("nobody"), "There is no LiveStashBenchmark nobody in namespace " + namespace},
+		"not-finished": {ofBenchmark("begun"), "LiveStashBenchmark begun has not finished"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.with.AtMost = v1alpha1.BenchmarkFactors{Memory: "1.1"}
+			b := newBenchmark(t, namespace, name, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.CompareWith = &c.with })
+			row := finished(t, b)
+			if row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, c.says) || row.Attempt != 0 {
+				t.Errorf("the run is %+v", row)
+			}
+			if strings.Contains(fmt.Sprint(b.Status), "hunter2") {
+				t.Errorf("what the ConfigMap holds is in the status: %+v", b.Status)
+			}
+			if got := conditions(b); got != "Passed=False (Errored) Failed=True (Errored)" {
+				t.Errorf("the conditions are %q", got)
+			}
+			tests := &unstructured.UnstructuredList{}
+			tests.SetGroupVersionKind(testRun(metav1.ObjectMeta{}).GroupVersionKind())
+			suite.Must(t, api.List(t.Context(), tests))
+			for i := range tests.Items {
+				if tests.Items[i].GetNamespace() == namespace {
+					t.Errorf("a TestRun was made: %s", tests.Items[i].GetName())
+				}
+			}
+		})
+	}
+}
