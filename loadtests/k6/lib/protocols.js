@@ -5,7 +5,7 @@
 
 import { LiveViewError } from './errors.js';
 import { Socket } from './socket.js';
-import { startWait } from './wait.js';
+import { startAlarm, startWait } from './wait.js';
 
 // what Phoenix's channel and Action Cable's identifiers carry the text in
 const EVENT = 'new_message';
@@ -44,12 +44,11 @@ class Phoenix extends Socket {
   say(text, number) {
     const ref = this.nextRef();
     // Not push(): a limit of its own for each reply would cost more than the message. Who hears it is what is looked at.
-    this.pending[ref] = { topic: this.topic, wait: { resolve: (reply) => this.replied(ref, number, reply), reject: () => {} } };
+    this.pending[ref] = { resolve: (reply) => this.replied(number, reply), reject: () => {} };
     this.ws.send(JSON.stringify([this.joinRef, ref, this.topic, 'publish_msg', { body: text }]));
   }
 
-  replied(ref, number, { status }) {
-    delete this.pending[ref];
+  replied(number, { status }) {
     if (status !== 'ok') {
       this.options.refused(number);
     }
@@ -146,9 +145,9 @@ class ActionCable extends Socket {
         this.fail(new LiveViewError('timeout', `nothing was heard of the server for ${STALE_MS} ms, not even a ping`));
         return;
       }
-      this.heartbeatTimer = setTimeout(look, STALE_MS / 2);
+      this.stopBeating = startAlarm(STALE_MS / 2, look);
     };
-    this.heartbeatTimer = setTimeout(look, STALE_MS / 2);
+    this.stopBeating = startAlarm(STALE_MS / 2, look);
   }
 
   end(error) {
