@@ -146,8 +146,8 @@ test-workload: image-builder ## ExUnit tests of the OTP workload, which its imag
 	@$(STEP) test-workload "Test the OTP workload" hack/images/build --test loadtests/workloads/otp loadtests/workloads/otp/Dockerfile
 
 .PHONY: test-rivals
-test-rivals: ## The servers that Phoenix is compared with.
-	@$(STEP) test-rivals "Test the rivals" bash -c 'for rival in json-go chat-go; do (cd loadtests/rivals/$$rival && go test -count=1 -v ./...) || exit; done'
+test-rivals: image-builder ## The servers that Phoenix is compared with.
+	@$(STEP) test-rivals "Test the rivals" bash -c 'for rival in json-go chat-go; do (cd loadtests/rivals/$$rival && go test -count=1 -v ./...) || exit; done; hack/images/build --test loadtests/rivals/rails loadtests/rivals/rails/Dockerfile'
 
 .PHONY: test-localcluster
 test-localcluster: local-cluster-binaries ## The local cluster itself: up, down, killed half-way.
@@ -237,6 +237,7 @@ rival-images: image-builder ## Build the images of the servers that Phoenix is c
 	  $(STEP) build-$$rival "Build the rival $$rival" bash -c "cd loadtests/rivals/$$rival && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(DIST)/rivals/$$rival/ ." && \
 	  $(STEP) image-$$rival "Image of the rival $$rival" hack/images/build $(DIST)/rivals/$$rival loadtests/rivals/$$rival/Dockerfile $(REGISTRY)/livestash-rival-$$rival:$(VERSION) $(DIST)/livestash-rival-$$rival.tar || exit; \
 	done
+	@$(STEP) image-rails "Image of the rival rails" hack/images/build loadtests/rivals/rails loadtests/rivals/rails/Dockerfile $(REGISTRY)/livestash-rival-rails:$(VERSION) $(DIST)/livestash-rival-rails.tar
 
 .PHONY: redis-images
 redis-images: image-builder ## Build what stands in for the images of Redis and its exporter where no registry is.

@@ -1,5 +1,5 @@
-"""What GitHub does with a page and mkdocs does not: links to files that are no pages lead to the repository, and a list may begin right after a
-paragraph."""
+"""What GitHub does with a page and mkdocs does not: links to files that are no pages lead to the repository, and a list
+may begin right after a paragraph."""
 
 import posixpath
 import re
@@ -7,6 +7,8 @@ from pathlib import Path
 
 FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^\s*([-*]|\d+\.) ")
+# Of what looks like an item, what may begin a list right after a paragraph: not a line that begins with "2026. ".
+FIRST = re.compile(r"^\s*([-*]|1\.) ")
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +40,8 @@ def with_lists(markdown):
         item = not fenced and ITEM.match(line)
         # A line that continues an item is indented.
         if item and not inside and lines and lines[-1].strip():
-            lines.append("")
+            item = FIRST.match(line)
+            lines += [""] if item else []
         inside = bool(item) or (inside and (not line.strip() or line[0] == " "))
         lines.append(line)
     return "\n".join(lines)

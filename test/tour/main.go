@@ -3,8 +3,9 @@
 //	go run ./tour -namespace livestash-demo
 //	go run ./tour -visit http://tour.localhost:8321/ -pictures ../docs/images
 //
-// Serving needs KUBECONFIG and the fleets of hack/demo/tour.yaml; it listens on this machine's own address only. A visit needs Chromium: it
-// stashes on both sides, deploys, and fails unless every user with the agent kept the state and some without it lost theirs.
+// Serving needs KUBECONFIG and the fleets of hack/demo/tour.yaml; it listens on 127.0.0.1 only. A visit needs Chromium: it
+// stashes on both sides, deploys, and fails unless every user with the agent kept the state and some without it lost
+// theirs.
 package main
 
 import (

@@ -16,7 +16,7 @@ const LATEST_RETURN = 1.65;
  * @returns {{scenario: string, testid: string, bases: string[], adapter: string, path: string, users: number, usersPerVu: number,
  *   vus: number, runners: number, runner: number|null, ttlMs: number, durationMs: number, rampMs: number, rampDownMs: number,
  *   pauseMs: number, timeoutMs: number, cleanerMs: number, inTime: number, minRecovered: number, maxWrong: number, maxFailed: number,
- *   maxClientDelayMs: number, summary: string}} times in ms, shares from 0 to 1; `runner` from 0, null when k6 is told its segment on the command line
+ *   maxClientDelayMs: number, events: {from: number, to: number}[], summary: string}} times in ms, shares from 0 to 1; `runner` from 0, null when k6 is told its segment on the command line
  * @throws {Error} one sentence per wrong option
  */
 export function readOptions(env, scenario = 'reconnect') {
@@ -33,6 +33,7 @@ export function readOptions(env, scenario = 'reconnect') {
     inTime: read('IN_TIME', '0.5', share),
     minRecovered: read('MIN_RECOVERED', '0.99', share),
     maxWrong: read('MAX_WRONG', '0', integer(0)),
+    events: read('EVENTS', '', windows),
   };
   // Visitors who are to be back within a short TTL cannot stay for long.
   const pause = scenario === 'visits' ? Math.min(5000, (options.ttlMs || 0) / 2) : 2000;
@@ -220,6 +221,17 @@ export function share(text) {
     throw new Error('must be a share from 0 to 1.');
   }
   return Number(text);
+}
+
+// "50s+2m,5m+1m": from 50 s on for 2 min, and from 5 min on for 1 min.
+function windows(text) {
+  return text.split(',').filter((part) => part.trim() !== '').map((part) => {
+    const [from, length, more] = part.split('+').map((half) => half.trim());
+    if (length === undefined || more !== undefined) {
+      throw new Error('must be times with a length each, such as 50s+2m, separated by commas.');
+    }
+    return { from: parseDuration(from), to: parseDuration(from) + parseDuration(length) };
+  });
 }
 
 /** A parser of one of some words. */

@@ -5,7 +5,7 @@
 
 import { LiveViewError } from './errors.js';
 import { Socket } from './socket.js';
-import { startAlarm, startWait } from './wait.js';
+import { startWait } from './wait.js';
 
 // what Phoenix's channel and Action Cable's identifiers carry the text in
 const EVENT = 'new_message';
@@ -26,6 +26,8 @@ class Phoenix extends Socket {
     super(url, options);
     this.topic = `room:${options.room}`;
     this.prefix = `[null,null,${JSON.stringify(this.topic)},"${EVENT}",{"body":"`;
+    // reference of a message that has no reply yet => its number
+    this.unanswered = new Map();
     this.options.onPush = (topic, event, payload) => {
       if (topic === this.topic && event === EVENT) {
         options.heard(String(payload.body), 0);
@@ -44,22 +46,27 @@ class Phoenix extends Socket {
   say(text, number) {
     const ref = this.nextRef();
     // Not push(): a limit of its own for each reply would cost more than the message. Who hears it is what is looked at.
-    this.pending[ref] = { resolve: (reply) => this.replied(number, reply), reject: () => {} };
+    this.unanswered.set(ref, number);
     this.ws.send(JSON.stringify([this.joinRef, ref, this.topic, 'publish_msg', { body: text }]));
-  }
-
-  replied(number, { status }) {
-    if (status !== 'ok') {
-      this.options.refused(number);
-    }
   }
 
   receive(data) {
     if (typeof data === 'string' && data.startsWith(this.prefix)) {
       this.options.heard(data, this.prefix.length);
-      return;
+    } else if (this.unanswered.size === 0 || !this.isReply(parse(data))) {
+      super.receive(data);
     }
-    super.receive(data);
+  }
+
+  isReply(frame) {
+    if (!Array.isArray(frame) || frame[3] !== 'phx_reply' || !this.unanswered.has(frame[1])) {
+      return false;
+    }
+    if (!frame[4] || frame[4].status !== 'ok') {
+      this.options.refused(this.unanswered.get(frame[1]));
+    }
+    this.unanswered.delete(frame[1]);
+    return true;
   }
 }
 
@@ -117,7 +124,7 @@ class ActionCable extends Socket {
       return;
     }
     const frame = parse(data);
-    if (!frame) {
+    if (frame === null || typeof frame !== 'object' || Array.isArray(frame)) {
       this.fail(new LiveViewError('bad_message', 'the server sent a frame that is not of Action Cable', { detail: data }));
     } else if (frame.type) {
       this.control(frame);
@@ -145,30 +152,33 @@ class ActionCable extends Socket {
         this.fail(new LiveViewError('timeout', `nothing was heard of the server for ${STALE_MS} ms, not even a ping`));
         return;
       }
-      this.stopBeating = startAlarm(STALE_MS / 2, look);
+      this.looking = setTimeout(look, STALE_MS / 2);
     };
-    this.stopBeating = startAlarm(STALE_MS / 2, look);
+    this.looking = setTimeout(look, STALE_MS / 2);
   }
 
   end(error) {
     super.end(error);
+    clearTimeout(this.looking);
     if (this.subscribing) {
       this.subscribing.reject(error);
     }
   }
 }
 
-/** The protocols by the value of PROTOCOL: the socket's class, and the path of a room's address. */
+/**
+ * The protocols by the value of PROTOCOL: the socket's class, the path of a room's address, and whether the handshake says, as a browser's
+ * does, that the page is of the same site. Rails refuses one that says nothing.
+ */
 export const PROTOCOLS = {
   phoenix: { Member: Phoenix, path: '/socket/websocket?vsn=2.0.0' },
   websocket: { Member: Plain, path: '/rooms/{room}' },
-  action_cable: { Member: ActionCable, path: '/cable' },
+  action_cable: { Member: ActionCable, path: '/cable', origin: true },
 };
 
 function parse(data) {
   try {
-    const frame = JSON.parse(data);
-    return frame !== null && typeof frame === 'object' && !Array.isArray(frame) ? frame : null;
+    return JSON.parse(data);
   } catch (_) {
     return null;
   }

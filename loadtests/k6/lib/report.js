@@ -12,6 +12,9 @@ export const DURATIONS = ['first_render', 'join', 'stash', 'reconnect', 'rejoin'
 /** Of the durations that count from when the step should have begun, the Trend of the same from when it did. */
 export const SERVICE = { first_render: 'first_render_service', stash: 'stash_service', reconnect: 'reconnect_service' };
 
+/** Returns that were to be made while something was done to the servers on purpose (EVENTS), and all others. Only with events. */
+export const AROUND_EVENTS = ['reconnect_during', 'reconnect_outside'];
+
 /** The Trend of how late steps began because of the client itself, in ms. */
 export const CLIENT_DELAY = 'client_delay';
 
@@ -102,6 +105,12 @@ export function report(data, config) {
     const service = SERVICE[name] && durations(values(SERVICE[name]));
     if (service && service.count > 0 && differ(out.durations[name], service)) {
       out.durations[SERVICE[name]] = service;
+    }
+  }
+  if (config.events.length > 0) {
+    out.cut = count('cut');
+    for (const name of AROUND_EVENTS) {
+      out.durations[name] = durations(values(name));
     }
   }
   return out;
@@ -217,6 +226,7 @@ export function table(out) {
     line('wrong count', out.wrong_count),
     line('errors', errorText(out)),
     line('dropped', `${out.dropped} (sockets that the server ended while nobody waited for anything)`),
+    ...(out.cut === undefined ? [] : [line('cut', `${out.cut} (the same during events)`)]),
     line('client delay', clientDelayText(out)),
     line('unfinished', `${out.unfinished} (waits cut by the end of the test)`),
     line('connections', ''),

@@ -8,15 +8,14 @@ import { now } from './clock.js';
 import { complain } from './complain.js';
 import { connectReason, LiveViewError, reasonTag } from './errors.js';
 import { fill } from './requests_options.js';
-import { WAITS_END_MS } from './scenario.js';
+import { LOOK_MS, WAITS_END_MS } from './scenario.js';
 import { limit } from './wait.js';
 
 const JSON_TYPE = { 'Content-Type': 'application/json', Accept: 'application/json' };
-// k6's code of a request that took too long, and its names for a connection that could not be made
+// k6's code of a request that took too long
 const TIMED_OUT = 1050;
 // after a connection that could not be made, in s: else a server that is down is all the client does
 const BACKOFF_S = 0.1;
-const LOOK_MS = 10000;
 
 const metrics = {
   planned: new Counter('planned'),

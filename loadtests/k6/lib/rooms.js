@@ -8,7 +8,7 @@ import { LiveViewError, reasonTag } from './errors.js';
 import { PROTOCOLS } from './protocols.js';
 import { Room } from './room.js';
 import { usersOf } from './runners.js';
-import { WAITS_END_MS } from './scenario.js';
+import { LOOK_MS, WAITS_END_MS } from './scenario.js';
 import { limit, sleep } from './wait.js';
 
 // what phoenix.js waits before it tries again
@@ -46,7 +46,8 @@ export async function lookForRoom(config) {
   const problems = await Promise.all(
     config.bases.map(async (base) => {
       // A room of its own: nobody who is counted hears of it.
-      const socket = openSocket(config, base, 'look', { timeout: config.timeoutMs, heard: () => {}, refused: () => {} });
+      const timeout = Math.min(config.timeoutMs, LOOK_MS / 2); // twice: to connect, and to join
+      const socket = openSocket(config, base, 'look', { timeout, heard: () => {}, refused: () => {} });
       try {
         await socket.open();
         await socket.join();
@@ -114,7 +115,7 @@ async function liveRoom(config, number, times) {
   await Promise.all([sweeping, ...members.map((member) => member.leave())]);
 }
 
-// Each delivery for itself would cost k6 as much as the delivery.
+// One sample for all deliveries of a second: k6 handles each sample by itself.
 async function sweep(room, config, over) {
   let counted = 0;
   while (!over.is) {
@@ -274,9 +275,10 @@ class Member {
 }
 
 function openSocket(config, base, room, options) {
-  const { Member: Protocol } = PROTOCOLS[config.protocol];
+  const { Member: Protocol, origin } = PROTOCOLS[config.protocol];
   const url = base.replace(/^http/, 'ws') + config.path.replace('{room}', String(room));
-  return new Protocol(url, { ...options, room, params: { tags: { name: 'room' } } });
+  const params = { tags: { name: 'room' }, headers: origin ? { Origin: base } : {} };
+  return new Protocol(url, { ...options, room, params });
 }
 
 // What is no LiveViewError is a fault of this script.

@@ -15,8 +15,8 @@ import { sleep } from './wait.js';
 // DROP later k6 itself ends the scenario, which also ends connections that a server has neither refused nor answered.
 export const WAITS_END_MS = 10000;
 const DROP_MS = 2000;
-// longest wait for the first page, before the start
-const LOOK_MS = 10000;
+/** Longest wait before the start, when is looked whether there is anything to test, in ms. @type {number} */
+export const LOOK_MS = 10000;
 
 /**
  * k6's `options`.

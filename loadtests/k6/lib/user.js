@@ -238,6 +238,9 @@ export class User {
       metrics.reconnect.add(ms);
       metrics.reconnect_service.add(service);
       metrics.rejoin.add(this.view.joinMs);
+      if (this.config.events.length > 0) {
+        metrics[this.amidEvent(answered - ms) ? 'reconnect_during' : 'reconnect_outside'].add(ms);
+      }
     } else if (when !== 'nothing') {
       metrics.late_rejoin.add(this.view.joinMs);
     }
@@ -311,8 +314,17 @@ export class User {
       metrics.unfinished.add(1);
       return;
     }
-    metrics.failed.add(true);
+    if (!this.amidEvent(now())) {
+      metrics.failed.add(true);
+    }
     this.report(reasonTag(error), error.message);
+  }
+
+  // Whether something was done to the servers on purpose at that time, as of now(). What fails then is no failed step: what it cost
+  // is in the time until the user is back, and in what they find.
+  amidEvent(at) {
+    const since = at - this.times.begin;
+    return this.config.events.some(({ from, to }) => since >= from && since < to);
   }
 
   // The server ended the socket. When a step was waiting for it, the step books the error; else staying on the page has failed.
@@ -322,7 +334,9 @@ export class User {
     if (this.busy) {
       return;
     }
-    if (!this.over) {
+    if (!this.over && this.amidEvent(this.lostAt)) {
+      metrics.cut.add(1);
+    } else if (!this.over) {
       metrics.dropped.add(1);
       metrics.failed.add(true);
     }

@@ -63,6 +63,7 @@ type outcome struct {
 		No  int `json:"no"`
 	} `json:"expired"`
 	Dropped     int       `json:"dropped"`
+	Cut         int       `json:"cut"`
 	StartedAt   time.Time `json:"started_at"`
 	EndedAt     time.Time `json:"ended_at"`
 	ClientDelay struct {
@@ -445,6 +446,26 @@ func TestDroppedSockets(t *testing.T) {
 				t.Logf("%s\n%s", out.stdout, out.stderr)
 			}
 		})
+	}
+}
+
+// TestEvents has the same server, which does so during an event: nobody has failed, and the times of those who came back then are apart
+// from the others.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	_, bases := serve(t, faultserver.DropIdle)
+	env := map[string]string{scenario: "reconnect", "BASE_URLS": strings.Join(bases, ","), "TTL": "2s", "DURATION": "7s", "TIMEOUT": patience, "EVENTS": "0s+1h"}
+	out := run(t, env)
+	during, outside := out.Durations["reconnect_during"].Count, out.Durations["reconnect_outside"].Count
+	if out.exit != 0 || out.Cut == 0 || out.Dropped != 0 || during == 0 || during != out.Durations["reconnect"].Count || outside != 0 {
+		t.Errorf("exit code %d, %d cut, %d dropped, %d returns during the event and %d outside of it\n%s\n%s", out.exit, out.Cut, out.Dropped, during, outside, out.stdout, out.stderr)
+	}
+	// The event is over when the first socket is dropped.
+	env["EVENTS"] = "0s+1ms"
+	out = run(t, env)
+	during, outside = out.Durations["reconnect_during"].Count, out.Durations["reconnect_outside"].Count
+	if err := wantErrors("closed", "failed")(out); err != nil || out.Cut != 0 || out.Dropped == 0 || during != 0 || outside == 0 {
+		t.Errorf("%v, %d cut, %d dropped, %d returns during the event and %d outside of it\n%s\n%s", err, out.Cut, out.Dropped, during, outside, out.stdout, out.stderr)
 	}
 }
 

@@ -91,7 +91,8 @@ func TestRequestsClosed(t *testing.T) {
 	}
 	// One question more: the look before the start.
 	if out.Requests < 100 || int64(out.Requests+1) != server.asked.Load() || len(server.seen) < 50 {
-		t.Errorf("%d requests, and the server was asked %d times, %d different ones", out.Requests, server.asked.Load(), len(server.seen))
+		t.Errorf("%d requests, and the server was asked %d times, %d different ones", out.Requests, server.asked.Load(),
+			len(server.seen))
 	}
 	// Go's client opens another connection when it asks before it has put the last one back.
 	if n := opened.Load(); out.Planned != 4 || out.Connected != 4 || n < 5 || int(n) > 5+out.Requests/20 {
@@ -117,8 +118,19 @@ func TestRequestsAtARate(t *testing.T) {
 	checkDurations(t, out.outcome, map[string]int{"request": out.Requests, "request_service": out.Requests})
 }
 
-// A server that takes 20 a second on four connections, asked for 100: what was due and could wait no longer is told, and times
-// count from when requests were due.
+// Half of the connections, and half of the rate.
+func TestRequestsOfOneOfTwoRunners(t *testing.T) {
+	t.Parallel()
+	base, _ := serveHTTP(t, &sums{seen: map[string]bool{}})
+	out := ask(t, []string{base}, map[string]string{"RATE": "50", "TIMEOUT": patience, "RUNNERS": "2", "RUNNER": "1"})
+	if sent := out.Requests + out.Unsent; !out.Passed || out.Planned != 2 || sent < 74 || sent > 76 {
+		t.Errorf("%d connections and %d requests and %d unsent, want 2 and 75\n%s", out.Planned, out.Requests, out.Unsent,
+			out.stdout)
+	}
+}
+
+// A server that takes 20 a second on four connections, asked for 100: what was due and could wait no longer is told,
+// and times count from when requests were due.
 func TestRequestsBeyondWhatAServerTakes(t *testing.T) {
 	t.Parallel()
 	base, _ := serveHTTP(t, &sums{pause: 200 * time.Millisecond, seen: map[string]bool{}})
@@ -128,7 +140,8 @@ func TestRequestsBeyondWhatAServerTakes(t *testing.T) {
 	}
 	due, begun := out.Durations["request"], out.Durations["request_service"]
 	if due.Max < 2000 || due.P50 < 1000 || begun.Min < 200 || begun.P50 > 1000 {
-		t.Errorf("from when they were due p50 %.0f and max %.0f ms, from when they began p50 %.0f ms", due.P50, due.Max, begun.P50)
+		t.Errorf("from when they were due p50 %.0f and max %.0f ms, from when they began p50 %.0f ms", due.P50, due.Max,
+			begun.P50)
 	}
 }
 
@@ -145,7 +158,8 @@ func TestRequestsOfAnotherKind(t *testing.T) {
 		{"GET", "/users/1", "", "GET /users/1 "},
 		{"POST", "/api/sum", "{}", "POST /api/sum {}"},
 	} {
-		out := ask(t, []string{base}, map[string]string{"METHOD": c.method, "REQUEST_PATH": c.path, "BODY": c.body, "RATE": "20", "TIMEOUT": patience})
+		out := ask(t, []string{base}, map[string]string{"METHOD": c.method, "REQUEST_PATH": c.path, "BODY": c.body,
+			"RATE": "20", "TIMEOUT": patience})
 		if !out.Passed || got.Load() != c.want {
 			t.Errorf("the server got %q, want %q\n%s", got.Load(), c.want, out.stdout)
 		}
@@ -172,20 +186,28 @@ func TestRequestsThatGoWrong(t *testing.T) {
 		wrong   bool
 	}{
 		{"wrong sums", &sums{lie: 1, seen: map[string]bool{}}, "bad_message", true},
-		{"no JSON", every(10, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("7")) }), "bad_message", true},
-		{"errors", every(10, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }), "http_503", false},
-		{"redirects", every(10, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }), "http_302", false},
+		{"no JSON", every(10, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("7")) }),
+			"bad_message", true},
+		{"errors", every(10, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}), "http_503", false},
+		{"redirects", every(10, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/", http.StatusFound)
+		}), "http_302", false},
 		{"silence", every(10, func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }), "timeout", false},
-		{"cut connections", every(10, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "connect", false},
+		{"cut connections", every(10, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
+			"connect", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			base, _ := serveHTTP(t, c.handler)
 			out := ask(t, []string{base}, nil)
-			if out.exit != thresholdsFailed || !slices.Contains(out.Failed, "failed rate<=0.01") || slices.Contains(out.Failed, "wrong count==0") != c.wrong {
+			if out.exit != thresholdsFailed || !slices.Contains(out.Failed, "failed rate<=0.01") ||
+				slices.Contains(out.Failed, "wrong count==0") != c.wrong {
 				t.Errorf("exit code %d, failed thresholds %v", out.exit, out.Failed)
 			}
-			if n := out.Errors[c.reason]; n == 0 || n != out.Answered.Yes || out.Answered.No == 0 || (out.Wrong == n) != c.wrong {
+			if n := out.Errors[c.reason]; n == 0 || n != out.Answered.Yes || out.Answered.No == 0 ||
+				(out.Wrong == n) != c.wrong {
 				t.Errorf("%d of %d failed, %d wrong, errors %v", out.Answered.Yes, out.Requests, out.Wrong, out.Errors)
 			}
 			checkDurations(t, out.outcome, map[string]int{"request": out.Answered.No})
@@ -195,11 +217,15 @@ func TestRequestsThatGoWrong(t *testing.T) {
 
 func TestRequestsNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	liar, _ := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"result":0}`)) }))
+	liar, _ := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"result":0}`))
+	}))
 	nothing, _ := serveHTTP(t, http.NotFoundHandler())
-	for base, why := range map[string]string{liar: `was answered with {"result":0}`, nothing: "the status 404", "http://127.0.0.1:1": "connection refused"} {
+	for base, why := range map[string]string{liar: `was answered with {"result":0}`, nothing: "the status 404",
+		"http://127.0.0.1:1": "connection refused"} {
 		out := ask(t, []string{base}, nil)
-		if out.exit != aborted || !strings.Contains(out.Problem, why) || !strings.Contains(out.Problem, "REQUEST_PATH=/api/sum") {
+		if out.exit != aborted || !strings.Contains(out.Problem, why) ||
+			!strings.Contains(out.Problem, "REQUEST_PATH=/api/sum") {
 			t.Errorf("exit code %d, problem %q, want %d and %q", out.exit, out.Problem, aborted, why)
 		}
 	}

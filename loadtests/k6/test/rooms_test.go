@@ -57,7 +57,8 @@ func runScenario(t *testing.T, name string, env map[string]string, out any) outc
 // talk runs Rooms: four rooms of five, in two VUs.
 func talk(t *testing.T, protocol string, bases []string, more map[string]string) roomsOutcome {
 	t.Helper()
-	env := map[string]string{"BASE_URLS": strings.Join(bases, ","), "PROTOCOL": protocol, "ROOM_SIZE": "5", "EVERY": "200ms-600ms"}
+	env := map[string]string{"BASE_URLS": strings.Join(bases, ","), "PROTOCOL": protocol, "ROOM_SIZE": "5",
+		"EVERY": "200ms-600ms"}
 	for name, value := range more {
 		env[name] = value
 	}
@@ -94,20 +95,24 @@ func TestRoomsThatWork(t *testing.T) {
 				t.Parallel()
 				s, bases := chat(t, how)
 				file := filepath.Join(t.TempDir(), "result.json")
-				out := talk(t, protocol, bases, map[string]string{"SUMMARY": file, "TIMEOUT": patience})
+				// Beyond the 4 KiB that k6 writes in one frame.
+				out := talk(t, protocol, bases, map[string]string{"SUMMARY": file, "TIMEOUT": patience, "BYTES": "10240"})
 				if !out.Passed || out.Error != 0 || out.Unfinished != 0 || out.Duplicates+out.Misdelivered+out.Late != 0 {
 					t.Errorf("a chat that works did not pass: %+v", out)
 				}
 				if out.Planned != 20 || out.Connected != 20 || s.Largest.Load() != 5 {
-					t.Errorf("planned %d, connected %d, at most %d in a room; want 20, 20, 5", out.Planned, out.Connected, s.Largest.Load())
+					t.Errorf("planned %d, connected %d, at most %d in a room; want 20, 20, 5", out.Planned, out.Connected,
+						s.Largest.Load())
 				}
 				// 20 speakers, 4.5 s, one message every 0.4 s: 225.
 				if out.Messages < 100 || out.Messages > 300 || out.Undelivered != (share{No: out.Messages}) {
 					t.Errorf("%d messages, %+v", out.Messages, out.Undelivered)
 				}
-				// The look before the start says nothing. On a busy machine members may come when others speak already, and miss a few.
+				// The look before the start says nothing. On a busy machine members may come when others speak already,
+				// and miss a few.
 				if missed := 5*out.Messages - out.Deliveries; int64(out.Messages) != s.Said.Load() || missed < 0 || missed > 25 {
-					t.Errorf("%d messages, of which the server has heard %d; %d deliveries, want five for each", out.Messages, s.Said.Load(), out.Deliveries)
+					t.Errorf("%d messages, of which the server has heard %d; %d deliveries, want five for each", out.Messages,
+						s.Said.Load(), out.Deliveries)
 				}
 				checkDurations(t, out.outcome, map[string]int{"join": 20, "delivery": out.Messages})
 				if out.ClientDelay.Count != out.Messages {
@@ -139,18 +144,51 @@ func TestRoomsThatGoWrong(t *testing.T) {
 		failed []string
 		so     func(roomsOutcome) bool
 	}{
-		{faultserver.LoseOne, protocols, []string{"failed rate<=0.01"}, func(o roomsOutcome) bool { return all(o) && o.Deliveries > 4*o.Messages-20 }},
-		{faultserver.Mute, protocols, []string{"failed rate<=0.01"}, func(o roomsOutcome) bool { return all(o) && o.Deliveries == 0 && o.Error == 0 }},
-		{faultserver.Belated, protocols, []string{"failed rate<=0.01"}, func(o roomsOutcome) bool { return all(o) && o.Late > 0 }},
-		{faultserver.Twice, protocols, []string{"duplicates count==0"}, func(o roomsOutcome) bool { return o.Duplicates > 4*o.Messages && o.Undelivered.Yes == 0 }},
-		{faultserver.Shortened, protocols, []string{"failed rate<=0.01", "misdelivered count==0"}, func(o roomsOutcome) bool { return all(o) && o.Misdelivered > 0 }},
-		{faultserver.EveryRoom, []string{"websocket"}, []string{"misdelivered count==0"}, func(o roomsOutcome) bool { return o.Misdelivered > 10*o.Messages && o.Undelivered.Yes == 0 }},
+		{
+			faultserver.LoseOne, protocols, []string{"failed rate<=0.01"},
+			func(o roomsOutcome) bool { return all(o) && o.Deliveries > 4*o.Messages-20 },
+		},
+		{
+			faultserver.Mute, protocols, []string{"failed rate<=0.01"},
+			func(o roomsOutcome) bool { return all(o) && o.Deliveries == 0 && o.Error == 0 },
+		},
+		{
+			faultserver.Belated, protocols, []string{"failed rate<=0.01"},
+			func(o roomsOutcome) bool { return all(o) && o.Late > 0 },
+		},
+		{
+			faultserver.Twice, protocols, []string{"duplicates count==0"},
+			func(o roomsOutcome) bool { return o.Duplicates > 4*o.Messages && o.Undelivered.Yes == 0 },
+		},
+		{
+			faultserver.Shortened, protocols, []string{"failed rate<=0.01", "misdelivered count==0"},
+			func(o roomsOutcome) bool { return all(o) && o.Misdelivered > 0 },
+		},
+		{
+			faultserver.EveryRoom, []string{"websocket"}, []string{"misdelivered count==0"},
+			func(o roomsOutcome) bool { return o.Misdelivered > 10*o.Messages && o.Undelivered.Yes == 0 },
+		},
 		{faultserver.Noise, []string{"websocket"}, []string{"failed rate<=0.01", "misdelivered count==0"}, all},
-		{faultserver.Noise, []string{"phoenix", "action_cable"}, []string{"dropped count<=0"}, func(o roomsOutcome) bool { return o.Errors["bad_message"] > 0 }},
-		{faultserver.RefuseMessage, []string{"phoenix"}, []string{"failed rate<=0.01"}, func(o roomsOutcome) bool { return all(o) && o.Errors["refused"] == o.Messages }},
-		{faultserver.DropSpeaker, protocols, []string{"dropped count<=0", "failed rate<=0.01"}, func(o roomsOutcome) bool { return o.Errors["closed"] > 5 && o.Undelivered.No > o.Undelivered.Yes }},
-		{faultserver.CrashRoom, []string{"phoenix"}, []string{"dropped count<=0", "failed rate<=0.01"}, func(o roomsOutcome) bool { return o.Errors["crashed"] > 5 }},
-		{faultserver.CrashRoom, []string{"websocket", "action_cable"}, []string{"dropped count<=0", "failed rate<=0.01"}, func(o roomsOutcome) bool { return o.Errors["closed"] > 5 }},
+		{
+			faultserver.Noise, []string{"phoenix", "action_cable"}, []string{"dropped count<=0"},
+			func(o roomsOutcome) bool { return o.Errors["bad_message"] > 0 },
+		},
+		{
+			faultserver.RefuseMessage, []string{"phoenix"}, []string{"failed rate<=0.01"},
+			func(o roomsOutcome) bool { return all(o) && o.Errors["refused"] == o.Messages },
+		},
+		{
+			faultserver.DropSpeaker, protocols, []string{"dropped count<=0", "failed rate<=0.01"},
+			func(o roomsOutcome) bool { return o.Errors["closed"] > 5 && o.Undelivered.No > o.Undelivered.Yes },
+		},
+		{
+			faultserver.CrashRoom, []string{"phoenix"}, []string{"dropped count<=0", "failed rate<=0.01"},
+			func(o roomsOutcome) bool { return o.Errors["crashed"] > 5 },
+		},
+		{
+			faultserver.CrashRoom, []string{"websocket", "action_cable"}, []string{"dropped count<=0", "failed rate<=0.01"},
+			func(o roomsOutcome) bool { return o.Errors["closed"] > 5 },
+		},
 	} {
 		for _, protocol := range c.protocols {
 			t.Run(string(c.fault)+" "+protocol, func(t *testing.T) {
@@ -194,7 +232,8 @@ func TestRoomsNobodyGetsInto(t *testing.T) {
 			t.Parallel()
 			_, bases := chat(t, c.fault)
 			out := talk(t, c.protocol, bases, nil)
-			if out.exit != aborted || !strings.Contains(out.Problem, c.why) || !strings.Contains(out.Problem, "PROTOCOL="+c.protocol) {
+			if out.exit != aborted || !strings.Contains(out.Problem, c.why) ||
+				!strings.Contains(out.Problem, "PROTOCOL="+c.protocol) {
 				t.Errorf("exit code %d, problem %q, want %d and %q", out.exit, out.Problem, aborted, c.why)
 			}
 		})
@@ -208,7 +247,8 @@ func TestRoomsOfSeveralRunners(t *testing.T) {
 	outs := make(chan roomsOutcome)
 	for runner := range 2 {
 		go func() {
-			outs <- talk(t, "websocket", bases, map[string]string{"RUNNERS": "2", "RUNNER": strconv.Itoa(runner), "TIMEOUT": patience})
+			outs <- talk(t, "websocket", bases, map[string]string{"RUNNERS": "2", "RUNNER": strconv.Itoa(runner),
+				"TIMEOUT": patience})
 		}()
 	}
 	messages := 0
@@ -220,7 +260,8 @@ func TestRoomsOfSeveralRunners(t *testing.T) {
 		messages += out.Messages
 	}
 	if s.Largest.Load() != 5 || int64(messages) != s.Said.Load() {
-		t.Errorf("at most %d in a room, want 5; %d messages and the server heard %d", s.Largest.Load(), messages, s.Said.Load())
+		t.Errorf("at most %d in a room, want 5; %d messages and the server heard %d", s.Largest.Load(), messages,
+			s.Said.Load())
 	}
 }
 
@@ -231,8 +272,11 @@ func TestBadRoomsOptions(t *testing.T) {
 		{"USERS", "21", "USERS=21 are not whole rooms of ROOM_SIZE=5: set USERS to 20 or 25."},
 		{"SPEAKERS", "6", "SPEAKERS=6 are more than a room has members, ROOM_SIZE=5: set SPEAKERS to 5 or less."},
 		{"RUNNERS", "5", "RUNNERS=5 are more than there are rooms, 4, and a room is not divided: set RUNNERS to 4 or less."},
-		{"FILE_DESCRIPTORS", "504", "A room of ROOM_SIZE=5 is larger than a runner, which has one clock for all its members and FILE_DESCRIPTORS=504: set ROOM_SIZE to 4 or less."},
-		{"FILE_DESCRIPTORS", "511", "4 rooms of 5 on 1 runner need 520 file descriptors each, and FILE_DESCRIPTORS=511: use 2 runners or more"},
+		{"FILE_DESCRIPTORS", "504",
+			"A room of ROOM_SIZE=5 is larger than a runner, which has one clock for all its members and " +
+				"FILE_DESCRIPTORS=504: set ROOM_SIZE to 4 or less."},
+		{"FILE_DESCRIPTORS", "511",
+			"4 rooms of 5 on 1 runner need 520 file descriptors each, and FILE_DESCRIPTORS=511: use 2 runners or more"},
 		{"EVERY", "2s-1s", "EVERY=2s-1s: must be a duration above 0"},
 		{"EVERY", "0s", "EVERY=0s: must be a duration above 0"},
 		{"EVERY", "10s", "DURATION must be at least RAMP and the longest EVERY together"},
@@ -243,7 +287,8 @@ func TestBadRoomsOptions(t *testing.T) {
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			t.Parallel()
-			env := map[string]string{scenario: "rooms", "BASE_URLS": "http://127.0.0.1:1", "ROOM_SIZE": "5", "EVERY": "1s", c.name: c.value}
+			env := map[string]string{scenario: "rooms", "BASE_URLS": "http://127.0.0.1:1", "ROOM_SIZE": "5", "EVERY": "1s",
+				c.name: c.value}
 			out := start(t, env)
 			if out.exit != scriptFailed || !strings.Contains(out.stderr, c.want) {
 				t.Errorf("exit code %d, want %d and %q:\n%s", out.exit, scriptFailed, c.want, out.stderr)

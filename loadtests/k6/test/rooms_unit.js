@@ -195,7 +195,7 @@ const protocolCases = {
     get('["1","2","room:7","phx_reply",{"status":"ok","response":{}}]');
     socket.say('#7#1#abc', 1);
     get('["1","3","room:7","phx_reply",{"status":"error","response":{}}]');
-    equal([refused, socket.pending], [[1], {}]);
+    equal([refused, socket.unanswered.size], [[1], 0]);
     await socket.close();
   },
   async 'phoenix: a refused join says what the server said'() {

@@ -393,7 +393,7 @@ const optionCases = {
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [0.99, 0, 0.01, '']);
     equal([o.testid, o.runners, o.runner, o.descriptors], ['', 1, null, 20000]);
     equal([readOptions(env(), 'visits').pauseMs, o.inTime], [5000, 0.5]);
-    equal([o.cleanerMs, o.maxClientDelayMs], [75000, 100]);
+    equal([o.cleanerMs, o.maxClientDelayMs, o.events], [75000, 100, []]);
     equal([o.rampDownMs, readOptions(env(), 'visits').rampDownMs], [0, 45000]);
     equal(readOptions(env({ RAMP: '1s' }), 'visits').rampDownMs, 1000);
     equal(readOptions(env({ RAMP: '170s' }), 'visits').rampDownMs, 10000);
@@ -422,6 +422,7 @@ const optionCases = {
       MAX_FAILED: '0.5',
       CLEANER: '2s',
       MAX_CLIENT_DELAY: '1m',
+      EVENTS: '50s+2m, 5m+1m',
       SUMMARY: 'termination-log',
     });
     equal([o.bases, o.path, o.vus], [['http://a', 'https://b.c:1'], '/x?y=1', 4]);
@@ -429,6 +430,7 @@ const optionCases = {
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [1, 2, 0.5, '/dev/termination-log']);
     equal([o.testid, o.runners, o.runner, o.descriptors], ['run-1.x_2', 2, 1, 1024]);
     equal([o.cleanerMs, o.maxClientDelayMs, o.rampDownMs], [2000, 60000, 8000]);
+    equal(o.events, [{ from: 50000, to: 170000 }, { from: 300000, to: 360000 }]);
   },
   'options: the published lengths follow from the TTL'() {
     const lengths = (TTL) => { const o = readOptions(env({ TTL })); return [o.durationMs / 60000, o.rampMs / 60000]; };
@@ -446,6 +448,9 @@ const optionCases = {
     await refused({ TTL: '60s', DURATION: '118s' }, 'no visitor comes back after the TTL', 'visits');
     await refused({ TTL: '10s', PAUSE: '6s', DURATION: '60s' }, 'PAUSE must be at most half of TTL', 'visits');
     await refused({ TTL: '60s', FILE_DESCRIPTORS: '500' }, 'FILE_DESCRIPTORS=500: must be a whole number, at least 501');
+    await refused({ EVENTS: '60s' }, 'EVENTS=60s: must be times with a length each, such as 50s+2m');
+    await refused({ EVENTS: '1+2+3' }, 'must be times with a length each');
+    await refused({ EVENTS: 'x+1m' }, 'EVENTS=x+1m: must be a duration');
     await refused({ TESTID: 'a b' }, 'TESTID=a b: must be at most 128 letters');
     readOptions(env({ USERS: '25000', RUNNERS: '2' }));
     readOptions(env({ USERS: '25000', RUNNERS: '8', FILE_DESCRIPTORS: '4000' }));
@@ -689,6 +694,15 @@ const reportCases = {
     equal([out.client_delay.count, out.client_delay.max, out.client_delay.p99 > 390], [3, 400, true]);
     equal([report(endOfRun(), readOptions(env())).client_delay.p99, report({ metrics: {}, state: data.state }, readOptions(env())).started_at], [null, null]);
     equal(table(out).includes('392.0 ms (p99), 400.0 ms at most') && table(out).includes('7 (sockets'), true, table(out));
+  },
+  'report: returns during events and outside of them'() {
+    const data = endOfRun({ reconnect_during: { values: trendOf([400, 800]) }, reconnect_outside: { values: trendOf([4]) }, cut: { values: { count: 7 } } });
+    const out = report(data, readOptions(env({ EVENTS: '60s+1m' })));
+    equal([out.durations.reconnect_during.count, out.durations.reconnect_outside.count, out.cut], [2, 1, 7]);
+    equal(table(out).includes('7 (the same during events)'), true, table(out));
+    const without = report(data, readOptions(env()));
+    equal([without.durations.reconnect_during, without.cut], [undefined, undefined]);
+    equal(table(without).includes('during events'), false);
   },
   'report: times from when a step began are there where they differ from those from when it should have begun'() {
     const names = (due, began) => {

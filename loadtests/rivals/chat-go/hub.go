@@ -44,7 +44,8 @@ type message struct {
 
 func newHub() *hub { return &hub{rooms: map[string]*room{}} }
 
-// serve is one member's stay in a room, from the handshake to the end of the connection. This goroutine reads; a second one writes.
+// serve is one member's stay in a room, from the handshake to the end of the connection. This goroutine reads; a second
+// one writes.
 func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 	// Uncompressed, and with at most 32 KiB a message: the library's defaults.
 	conn, err := websocket.Accept(w, r, nil)

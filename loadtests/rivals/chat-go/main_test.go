@@ -206,7 +206,8 @@ func TestTheEndIsSaidToEveryMember(t *testing.T) {
 func TestOtherRequests(t *testing.T) {
 	_, address := start(t)
 	base := strings.TrimSuffix("http"+strings.TrimPrefix(address, "ws"), "/rooms/")
-	for path, status := range map[string]int{"/healthz": 200, "/rooms/1": http.StatusUpgradeRequired, "/rooms/": 404, "/": 404} {
+	for path, status := range map[string]int{"/healthz": 200, "/rooms/1": http.StatusUpgradeRequired, "/rooms/": 404,
+		"/": 404} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)

@@ -25,19 +25,22 @@ func TestSum(t *testing.T) {
 		{"a text", "POST", "/api/sum", `{"a":"1","b":2}`, 400, `{"error":"a and b must be integers"}`},
 		{"no JSON", "POST", "/api/sum", `a=1&b=2`, 400, `{"error":"a and b must be integers"}`},
 		{"no body", "POST", "/api/sum", ``, 400, `{"error":"a and b must be integers"}`},
-		{"too long", "POST", "/api/sum", `{"c":"` + strings.Repeat("x", maxBody) + `"}`, 413, `{"error":"the body must have at most 1024 bytes"}`},
+		{"too long", "POST", "/api/sum", `{"c":"` + strings.Repeat("x", maxBody) + `"}`, 413,
+			`{"error":"the body must have at most 1024 bytes"}`},
 		{"another method", "GET", "/api/sum", ``, 405, "Method Not Allowed"},
 		{"another path", "POST", "/api/product", `{}`, 404, "404 page not found"},
 		{"health", "GET", "/healthz", ``, 200, "ok"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			newServer().Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, strings.NewReader(c.body)))
+			newServer().Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path,
+				strings.NewReader(c.body)))
 			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || got != c.answer {
 				t.Errorf("%d %s, want %d %s", w.Code, got, c.status, c.answer)
 			}
-			if isJSON := strings.HasPrefix(w.Header().Get("Content-Type"), "application/json"); isJSON != strings.HasPrefix(c.answer, "{") {
-				t.Errorf("the content type is %q", w.Header().Get("Content-Type"))
+			kind := w.Header().Get("Content-Type")
+			if strings.HasPrefix(kind, "application/json") != strings.HasPrefix(c.answer, "{") {
+				t.Errorf("the content type is %q", kind)
 			}
 		})
 	}

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // LiveStashBenchmarkStatus is how far the benchmark is and what came out.
 type LiveStashBenchmarkStatus struct {
@@ -139,6 +142,15 @@ type BenchmarkRunStatus struct {
 	// +optional
 	Recovered string `json:"recovered,omitempty"`
 
+	// lost is the number of returns within the TTL that did not bring the state back.
+	// +optional
+	Lost *int64 `json:"lost,omitempty"`
+
+	// events are those of spec.events in this run, as far as they have come.
+	// +listType=atomic
+	// +optional
+	Events []BenchmarkEventStatus `json:"events,omitempty"`
+
 	// reconnectP95 is the time within which 95 % of the returns were rendered.
 	// +kubebuilder:validation:Type=string
 	// +optional
@@ -202,4 +214,27 @@ type BenchmarkComparisonStatus struct {
 	// message says which limits do not hold, with both numbers, or why the two could not be compared.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// BenchmarkEventStatus is an event in one run.
+type BenchmarkEventStatus struct {
+	// kind of the event.
+	// +required
+	Kind BenchmarkEventKind `json:"kind"`
+
+	// pod that is deleted, with kind DeletePod.
+	// +optional
+	Pod string `json:"pod,omitempty"`
+
+	// podUID tells it from the one that takes its place.
+	// +optional
+	PodUID types.UID `json:"podUID,omitempty"`
+
+	// startedAt is when it began.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// finishedAt is when the fleet was whole again.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 }

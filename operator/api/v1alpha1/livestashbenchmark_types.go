@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 30 characters, only a-z, 0-9 and '-', starting with a letter: the names of its fleets and runners are made of it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.compareWith) || (has(self.spec.compareWith.benchmarkRef) ? self.spec.compareWith.benchmarkRef.name != self.metadata.name : !has(self.spec.compareWith.configMapRef) || self.spec.compareWith.configMapRef.name != self.metadata.name + '-report')",message="compareWith names this benchmark's own report, which is only being made: name an earlier one",fieldPath=".spec.compareWith"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload))",message="what is measured (target, preset, matrix, scale, scenario, script, payload) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload) && has(self.spec.events) == has(oldSelf.spec.events) && (!has(self.spec.events) || self.spec.events == oldSelf.spec.events))",message="what is measured (target, preset, matrix, scale, scenario, script, payload, events) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && has(self.spec.cooldown) == has(oldSelf.spec.cooldown) && (!has(self.spec.cooldown) || self.spec.cooldown == oldSelf.spec.cooldown) && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline) && has(self.spec.compareWith) == has(oldSelf.spec.compareWith) && (!has(self.spec.compareWith) || self.spec.compareWith == oldSelf.spec.compareWith))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
 type LiveStashBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
@@ -52,6 +52,11 @@ type LiveStashBenchmarkList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || self.scale == 1",message="scale divides TTLs, and a fleet that exists, or a URL, keeps its own: remove scale and write smaller numbers into matrix.runs, or set target.template",fieldPath=".scale"
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.payload)",message="payload is what the pods of a fresh fleet are told to stash, so it needs target.template: remove payload, and set STASH_PAYLOAD_KEYS in the env of the fleet that exists",fieldPath=".payload"
 // +kubebuilder:validation:XValidation:rule="(self.scenario == 'Script') == has(self.script)",message="script and scenario Script go together: set both for a script of your own, or neither",fieldPath=".script"
+// +kubebuilder:validation:XValidation:rule="!has(self.events) || has(self.target.template)",message="events are for a fresh fleet in each run: set target.template; nothing is done to a fleet that has users of its own",fieldPath=".events"
+// +kubebuilder:validation:XValidation:rule="!has(self.events) || self.routing == 'Service'",message="events need routing: Service: they take pods away and bring others, and RoundRobin sends users to the pods by their names",fieldPath=".events"
+// +kubebuilder:validation:XValidation:rule="!has(self.events) || has(self.matrix) && self.scale == 1",message="events need a matrix and no scale: their times are not scaled, because a fleet takes as long as it takes",fieldPath=".events"
+// +kubebuilder:validation:XValidation:rule="!has(self.events) || !has(self.matrix) || !self.events.all(e, e.at.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && e.within.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$')) || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.events.all(e, self.matrix.runs.all(r, duration(e.at) + duration(e.within) <= (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl))))",message="an event must be over before the run is: at + within must be at most the duration of every run (default 3 x ttl); make at or within shorter, or duration longer",fieldPath=".events"
+// +kubebuilder:validation:XValidation:rule="has(self.events) || !has(self.thresholds.p99) || !has(self.thresholds.p99.reconnectDuring) && !has(self.thresholds.p99.reconnectOutside)",message="thresholds.p99.reconnectDuring and reconnectOutside are measured around events only: set events, or set thresholds.p99.reconnect",fieldPath=".thresholds"
 // +kubebuilder:validation:XValidation:rule="!has(self.thresholds.p99) || !has(self.thresholds.p99.lateRejoin) || self.scenario != 'Reconnect'",message="thresholds.p99.lateRejoin is never measured with scenario Reconnect, where nobody comes back after the TTL: remove it, or set scenario Visits",fieldPath=".thresholds"
 // +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration).getSeconds() * 100 >= duration(r.ttl).getSeconds() * 165 + 2000)",message="with scenario Visits the duration of a run must be at least 1.65 x its ttl + 20s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
 // +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || (has(self.matrix) ? self.matrix.runs.all(r, self.parallelism <= r.users) : self.parallelism <= 1000)",message="parallelism is more than the users of a run: a runner without a user proves nothing; set parallelism to the smallest number of users or less, or remove it",fieldPath=".parallelism"
@@ -99,6 +104,16 @@ type LiveStashBenchmarkSpec struct {
 	// Default: 150 keys, 5,556 bytes, as the shallow map of 5 KB of the published test.
 	// +optional
 	Payload *BenchmarkPayload `json:"payload,omitempty"`
+
+	// events are done to the fleet in the middle of every run, one after another: what a deploy costs, in a number of users. Needs target.template
+	// and routing Service. Sockets that end during an event and steps that fail then are no failed steps, and pods that it replaces have not
+	// restarted: set thresholds.maxLost and thresholds.p99.reconnectDuring for what it may cost. At most 8. Default: none.
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="events is empty: name at least one, for example {at: 1m, kind: Rollout}, or remove it"
+	// +kubebuilder:validation:XValidation:rule="!self.all(e, e.at.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && e.within.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$')) || self.all(e, self.exists_one(o, duration(o.at) < duration(e.at) + duration(e.within) && duration(e.at) < duration(o.at) + duration(o.within)))",message="events overlap: an event must be over before the next one begins; at of the next must be at least at + within of the one before (within is 2m unless it is set)"
+	// +listType=atomic
+	// +optional
+	Events []BenchmarkEvent `json:"events,omitempty"`
 
 	// routing is how users reach the pods. RoundRobin: each connection goes to the next pod by its own name, so that every
 	// reconnect lands on another pod than before: the worst case, and what the published test's proxy did.
@@ -354,8 +369,14 @@ type BenchmarkThresholds struct {
 	// +optional
 	MaxClientDelay *metav1.Duration `json:"maxClientDelay,omitempty"`
 
-	// maxRestarts is the number of the fleet's pods that may restart during the run, or be replaced by others, at most.
-	// Not looked at with target.url. Default 0.
+	// maxLost is the number of returns within the TTL that did not bring the state back, at most. Not looked at with adapter None.
+	// Default: none, so that minRecovered alone decides.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MaxLost *int64 `json:"maxLost,omitempty"`
+
+	// maxRestarts is the number of the fleet's pods that may restart during the run, or be replaced by others, at most. Those that an
+	// event replaces do not count. Not looked at with target.url. Default 0.
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +optional
@@ -369,7 +390,7 @@ type BenchmarkThresholds struct {
 
 // BenchmarkDurations are limits for the durations that k6 measures, each a duration with a unit.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.firstRender) ? self.firstRender : '1s', has(self.join) ? self.join : '1s', has(self.stash) ? self.stash : '1s', has(self.reconnect) ? self.reconnect : '1s', has(self.rejoin) ? self.rejoin : '1s', has(self.lateRejoin) ? self.lateRejoin : '1s'].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(d) > duration('0s'))",message="thresholds.p99: each limit must be a duration above 0 with a unit, for example 250ms"
+// +kubebuilder:validation:XValidation:rule="[has(self.firstRender) ? self.firstRender : '1s', has(self.join) ? self.join : '1s', has(self.stash) ? self.stash : '1s', has(self.reconnect) ? self.reconnect : '1s', has(self.rejoin) ? self.rejoin : '1s', has(self.lateRejoin) ? self.lateRejoin : '1s', has(self.reconnectDuring) ? self.reconnectDuring : '1s', has(self.reconnectOutside) ? self.reconnectOutside : '1s'].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(d) > duration('0s'))",message="thresholds.p99: each limit must be a duration above 0 with a unit, for example 250ms"
 type BenchmarkDurations struct {
 	// firstRender: first visit, from the request for the page to the joined, rendered view.
 	// +kubebuilder:validation:Type=string
@@ -406,6 +427,18 @@ type BenchmarkDurations struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	LateRejoin *metav1.Duration `json:"lateRejoin,omitempty"`
+
+	// reconnectDuring: as reconnect, of the returns that were to begin during an event. Needs spec.events.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	ReconnectDuring *metav1.Duration `json:"reconnectDuring,omitempty"`
+
+	// reconnectOutside: as reconnect, of all other returns. Needs spec.events.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	ReconnectOutside *metav1.Duration `json:"reconnectOutside,omitempty"`
 }
 
 // BenchmarkRunner is what runs k6.

@@ -4,6 +4,7 @@
 //	                             DIR, before the application starts
 //	podagent serve --dir DIR     keep the boot arguments up to date and answer the readiness probe; with --crash-dump FILE --keep N also
 //	                             the last N crash dumps of the application
+//	podagent stopping --dir DIR  tell the agent that the pod is being stopped, and end
 //	podagent dumps --crash-dump FILE [NAME]   list them, as JSON; with a NAME, write that one to standard output
 //	podagent version             print the version
 package main
@@ -26,7 +27,7 @@ import (
 // version is stamped by the build.
 var version = "dev"
 
-var errUsage = errors.New("usage: podagent install --dir DIR | podagent serve --dir DIR [--crash-dump FILE --keep N] | " +
+var errUsage = errors.New("usage: podagent install --dir DIR | podagent serve --dir DIR [--crash-dump FILE --keep N] | podagent stopping --dir DIR | " +
 	"podagent dumps --crash-dump FILE [NAME] | podagent version")
 
 func main() {
@@ -86,6 +87,8 @@ func run(args []string) error {
 			go dumps.Watch(ctx, logger)
 		}
 		return podagent.Serve(ctx, *dir, settings, logger)
+	case "stopping":
+		return podagent.TellStopping(*dir)
 	default:
 		return errUsage
 	}

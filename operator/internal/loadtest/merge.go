@@ -44,6 +44,7 @@ type RunnerReport struct {
 	Late             Share                `json:"late"`
 	Expired          Share                `json:"expired"`
 	Dropped          int64                `json:"dropped"`
+	Cut              int64                `json:"cut"`
 	Failed           Share                `json:"failed"`
 	NotFound         int64                `json:"not_found"`
 	WrongCount       int64                `json:"wrong_count"`
@@ -98,7 +99,7 @@ func ParseRunnerReport(message string) (RunnerReport, error) {
 func (r *RunnerReport) check() error {
 	counts := []int64{
 		int64(r.Runner), int64(r.Runners), r.Users, r.Planned, r.Connected, r.Cycles, r.Recovered.Yes, r.Recovered.No, r.Late.Yes, r.Late.No,
-		r.Expired.Yes, r.Expired.No, r.Dropped, r.ClientDelay.Count,
+		r.Expired.Yes, r.Expired.No, r.Dropped, r.Cut, r.ClientDelay.Count,
 		r.Failed.Yes, r.Failed.No, r.NotFound, r.WrongCount, r.Unfinished, r.ConnectFailed, r.Error,
 	}
 	for _, count := range r.Errors {
@@ -166,6 +167,7 @@ func Merge(runners []RunnerReport) Result {
 		counts.ExpiredRecovered += one.Expired.Yes
 		counts.ExpiredNotRecovered += one.Expired.No
 		counts.Dropped += one.Dropped
+		counts.Cut += one.Cut
 		counts.NotFound += one.NotFound
 		counts.WrongCount += one.WrongCount
 		counts.Unfinished += one.Unfinished

@@ -5,6 +5,7 @@ package loadtest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,11 @@ const (
 	slack = 10 * time.Minute
 	// LeastSlack is the least of it: a spec.runDeadline without it cannot be kept.
 	LeastSlack = 30 * time.Second
+	// defaultWithin is how long an event may take.
+	defaultWithin = 2 * time.Minute
+	// eventLead is how much earlier than the operator the runners take an event to begin: their load begins a moment after the operator
+	// has let them go, and who was to come then may be held up by what happens.
+	eventLead = 5 * time.Second
 	// defaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
 	defaultPayloadKeys = 150
 )
@@ -52,6 +58,15 @@ type Run struct {
 	TTL, Duration, Ramp time.Duration
 	// Deadline for everything, from making the fleet to the last report.
 	Deadline time.Duration
+	// Events in the order in which they come.
+	Events []Event
+}
+
+// Event is something that is done to the fleet in the middle of a run.
+type Event struct {
+	v1alpha1.BenchmarkEvent
+	// Begins and Ends are counted from the start of the load: it begins then, and must be over by then.
+	Begins, Ends time.Duration
 }
 
 // presets are the published matrices.
@@ -177,6 +192,7 @@ func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) 
 	if run.Scenario == v1alpha1.ScenarioVisits {
 		run.Duration = max(run.Duration, shortestVisits(run.TTL))
 	}
+	run.Events = events(spec.Events)
 	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(run.Users, usersPerRunner))
 	run.Deadline = run.Duration + slack
 	if spec.RunDeadline != nil {
@@ -191,6 +207,17 @@ func shortestVisits(ttl time.Duration) time.Duration {
 	return (shortest + time.Second - 1).Truncate(time.Second)
 }
 
+// events are those of the specification, in the order of their times.
+func events(wanted []v1alpha1.BenchmarkEvent) []Event {
+	var all []Event
+	for _, one := range wanted {
+		begins := one.At.Duration
+		all = append(all, Event{one, begins, begins + ptr.Deref(one.Within, metav1.Duration{Duration: defaultWithin}).Duration})
+	}
+	slices.SortFunc(all, func(a, b Event) int { return cmp.Compare(a.Begins, b.Begins) })
+	return all
+}
+
 // Options are the environment of the scenario (loadtests/k6/README.md), without the number of runners and where they
 // leave their report, which are the runner's business. testID names the attempt, bases are the servers' URLs.
 func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThresholds) []corev1.EnvVar {
@@ -202,6 +229,13 @@ func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThr
 		{Name: "TTL", Value: seconds(r.TTL)},
 		{Name: "DURATION", Value: seconds(r.Duration)},
 		{Name: "RAMP", Value: seconds(r.Ramp)},
+	}
+	if len(r.Events) > 0 {
+		windows := make([]string, 0, len(r.Events))
+		for _, event := range r.Events {
+			windows = append(windows, seconds(event.Begins-eventLead)+"+"+seconds(event.Ends-event.Begins+eventLead))
+		}
+		options = append(options, corev1.EnvVar{Name: "EVENTS", Value: strings.Join(windows, ",")})
 	}
 	if limits.MinRecovered != "" {
 		options = append(options, corev1.EnvVar{Name: "MIN_RECOVERED", Value: limits.MinRecovered})

@@ -117,6 +117,29 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// Events come in the order of their times, and the runners are told when, a little early.
+func TestEvents(t *testing.T) {
+	run := Plan(benchmarkOf(v1alpha1.LiveStashBenchmarkSpec{
+		Events: []v1alpha1.BenchmarkEvent{
+			{At: *duration(5 * time.Minute), Kind: v1alpha1.EventScale, Replicas: ptr.To[int32](3)},
+			{At: *duration(time.Minute), Kind: v1alpha1.EventRollout, Within: duration(3 * time.Minute)},
+		},
+		Matrix: &v1alpha1.BenchmarkMatrix{Adapters: []v1alpha1.Adapter{v1alpha1.AdapterETS}, Runs: []v1alpha1.BenchmarkRun{{Users: 10, TTL: *duration(5 * time.Minute)}}},
+	}))[0]
+	if len(run.Events) != 2 || run.Events[0].Kind != v1alpha1.EventRollout || run.Events[0].Ends != 4*time.Minute || run.Events[1].Ends != 7*time.Minute {
+		t.Errorf("the events are %+v", run.Events)
+	}
+	told := ""
+	for _, option := range run.Options("", nil, v1alpha1.BenchmarkThresholds{}) {
+		if option.Name == "EVENTS" {
+			told = option.Value
+		}
+	}
+	if told != "55s+185s,295s+125s" {
+		t.Errorf("the runners are told of events at %q", told)
+	}
+}
+
 // What is repeated is interleaved: what changes meanwhile meets all adapters alike.
 func TestRepeatedMatrix(t *testing.T) {
 	var names []string
@@ -175,8 +198,8 @@ func TestOptions(t *testing.T) {
 	}
 	without := run.Options("", nil, v1alpha1.BenchmarkThresholds{})
 	for _, option := range without {
-		if option.Name == "MIN_RECOVERED" || option.Name == "MAX_WRONG" || option.Name == "MAX_FAILED" {
-			t.Errorf("a threshold that is not set is an option: %v", option)
+		if option.Name == "MIN_RECOVERED" || option.Name == "MAX_WRONG" || option.Name == "MAX_FAILED" || option.Name == "EVENTS" {
+			t.Errorf("what is not set is an option: %v", option)
 		}
 	}
 }

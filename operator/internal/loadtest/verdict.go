@@ -252,6 +252,9 @@ func brokenCounts(run Run, limits v1alpha1.BenchmarkThresholds, runners []Runner
 	case store.Of(run.Adapter).Recovers() && recovered < least:
 		fails("minRecovered: %s of %d returns brought the state back, at least %s must", percent(recovered), returns, percent(least))
 	}
+	if lost := result.Counts.NotRecovered; limits.MaxLost != nil && store.Of(run.Adapter).Recovers() && lost > *limits.MaxLost {
+		fails("maxLost: %d of %d returns did not bring the state back, at most %d may", lost, returns, *limits.MaxLost)
+	}
 	if most := ptr.Deref(limits.MaxWrong, 0); result.Counts.WrongCount > most {
 		fails("maxWrong: %d recovered states were not the last acknowledged one, at most %d may be", result.Counts.WrongCount, most)
 	}
@@ -316,6 +319,8 @@ func p99Limits(limits v1alpha1.BenchmarkThresholds) []p99Limit {
 	add("reconnect", "reconnect", limits.P99.Reconnect)
 	add("rejoin", "rejoin", limits.P99.Rejoin)
 	add("lateRejoin", "late_rejoin", limits.P99.LateRejoin)
+	add("reconnectDuring", "reconnect_during", limits.P99.ReconnectDuring)
+	add("reconnectOutside", "reconnect_outside", limits.P99.ReconnectOutside)
 	return set
 }
 

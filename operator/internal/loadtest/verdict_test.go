@@ -99,6 +99,33 @@ func TestJudge(t *testing.T) {
 			verdict: v1alpha1.VerdictPassed,
 		},
 
+		"a state that was lost, and none may be": {
+			run: visits(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0", MaxLost: ptr.To[int64](2)},
+			ends:    []RunnerEnd{well(with(t, first, map[string]any{"recovered": share(26, 3)})), well(second)},
+			verdict: v1alpha1.VerdictFailed, says: []string{"maxLost: 3 of 60 returns did not bring the state back, at most 2 may"},
+		},
+		"as many as may be": {
+			run: visits(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0", MaxLost: ptr.To[int64](3)},
+			ends: []RunnerEnd{well(with(t, first, map[string]any{"recovered": share(26, 3)})), well(second)}, verdict: v1alpha1.VerdictPassed,
+		},
+		"none, where nothing can be lost": {
+			run: none(visits()), limits: v1alpha1.BenchmarkThresholds{MaxLost: ptr.To[int64](0)},
+			ends: []RunnerEnd{
+				well(with(t, first, map[string]any{"adapter": "none", "recovered": share(0, 29)})),
+				well(with(t, second, map[string]any{"adapter": "none", "recovered": share(0, 35)})),
+			},
+			verdict: v1alpha1.VerdictPassed,
+		},
+		"slow during an event, and quick outside of it": {
+			run: visits(), limits: limit(func(l *v1alpha1.BenchmarkDurations) {
+				l.ReconnectDuring, l.ReconnectOutside = duration(500*time.Millisecond), duration(500*time.Millisecond)
+			}),
+			ends: []RunnerEnd{well(with(t, first, map[string]any{"durations": map[string]any{
+				"reconnect_during": slowOnes(t, 100, 100), "reconnect_outside": slowOnes(t, 1000, 0),
+			}})), well(second)},
+			verdict: v1alpha1.VerdictFailed, says: []string{"p99.reconnectDuring: at least "},
+		},
+
 		// The ways in which a broken test looks finished to k6-operator.
 		"a syntax error": {
 			run: visits(), ends: []RunnerEnd{bad(107, syntaxError), bad(107, syntaxError)}, verdict: v1alpha1.VerdictErrored,
@@ -346,7 +373,7 @@ func TestJudge(t *testing.T) {
 					t.Errorf("the message does not say %q:\n%s", part, got.Message)
 				}
 			}
-			if strings.Contains(got.Message, "..") || name != "as many slow ones as chance does not make" && strings.Contains(got.Message, "p99.reconnect") {
+			if strings.Contains(got.Message, "..") || name != "as many slow ones as chance does not make" && strings.Contains(got.Message, "p99.reconnect:") {
 				t.Errorf("message: %s", got.Message)
 			}
 		})

@@ -36,9 +36,6 @@ func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logge
 	if err != nil {
 		return fmt.Errorf("cannot answer readiness probes on port %d: %w; choose an agent port so that this one, the next, is free", settings.ProbePort, err)
 	}
-	if err := forgetStopping(dir); err != nil {
-		return err
-	}
 	go serveConns(listener, probePages(newReadiness(settings, logger).ask), "")
 	told := make(chan struct{})
 	go func() {
@@ -47,7 +44,7 @@ func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logge
 	}()
 	newBootArgs(dir, settings, dns, logger).refresh(ctx, refreshInterval)
 	<-told
-	err = tellStopping(dir)
+	err = TellStopping(dir)
 	awaitAgentsEnd(settings.AgentPort)
 	return errors.Join(err, listener.Close())
 }

@@ -8,10 +8,12 @@ import (
 )
 
 // stoppingFile tells the agent that the pod is being stopped. The application's own SIGTERM is lost when it comes before the
-// BEAM handles signals, or when a shell that does not pass it on is process 1.
+// BEAM handles signals, or when a shell that does not pass it on is process 1. So is this program's, in the first moments of its
+// container; but the kubelet also runs a hook, which cannot come too early.
 const stoppingFile = "stopping"
 
-func tellStopping(dir string) error {
+// TellStopping tells the agent that the pod is being stopped. An error means that dir cannot be written.
+func TellStopping(dir string) error {
 	if err := replaceFile(filepath.Join(dir, stoppingFile), nil); err != nil {
 		return cannotWrite(dir, err)
 	}

@@ -73,7 +73,8 @@ func (f *fleets) look(ctx context.Context, name string) (fleet, error) {
 		return fleet{}, fmt.Errorf("LiveStashCluster %s: %w", name, err)
 	}
 	var pods corev1.PodList
-	raw, err = f.api.Get().AbsPath("/api/v1/namespaces/"+f.namespace+"/pods").Param("labelSelector", "livestash.dev/cluster="+name).DoRaw(ctx)
+	path := "/api/v1/namespaces/" + f.namespace + "/pods"
+	raw, err = f.api.Get().AbsPath(path).Param("labelSelector", "livestash.dev/cluster="+name).DoRaw(ctx)
 	if err != nil {
 		return fleet{}, fmt.Errorf("pods of %s: %w", name, err)
 	}
@@ -106,7 +107,8 @@ func (c livestashcluster) settled() (settled bool, status string) {
 	if c.Status.ObservedGeneration != c.Metadata.Generation {
 		return false, "The operator has not seen the change yet."
 	}
-	for kind, want := range map[string]metav1.ConditionStatus{"Progressing": metav1.ConditionFalse, "Ready": metav1.ConditionTrue} {
+	wanted := map[string]metav1.ConditionStatus{"Progressing": metav1.ConditionFalse, "Ready": metav1.ConditionTrue}
+	for kind, want := range wanted {
 		i := slices.IndexFunc(c.Status.Conditions, func(condition metav1.Condition) bool { return condition.Type == kind })
 		if i < 0 {
 			return false, "The operator has not seen the fleet yet."

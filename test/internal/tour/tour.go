@@ -1,9 +1,9 @@
-// Package tour is the page that `make demo` ends with: two fleets of the same application, one with the agent and one without, side by
-// side, and a button that deploys to both.
+// Package tour is the page that `make demo` ends with: two fleets of the same application, one with the agent and one
+// without, side by side, and a button that deploys to both.
 //
-// The page and the two applications are served under names of their own, because both applications set a cookie of the same name:
-// tour.localhost, with.tour.localhost and without.tour.localhost. Browsers take such names for this machine, and all three for one
-// site, so that the applications keep their cookies inside of frames.
+// The page and the two applications are served under names of their own, because both applications set a cookie of the
+// same name: tour.localhost, with.tour.localhost and without.tour.localhost. Browsers take such names for this machine,
+// and all three for one site, so that the applications keep their cookies inside of frames.
 package tour
 
 import (
@@ -57,7 +57,8 @@ func (s Side) Host() string { return s.Name + "." + host }
 
 // Options are what a tour is made of.
 type Options struct {
-	// Config is how the API server is reached, with the rights to read and patch the fleets, and to reach their Services through it.
+	// Config is how the API server is reached, with the rights to read and patch the fleets, and to reach their Services
+	// through it.
 	Config *rest.Config
 	// Namespace of both fleets.
 	Namespace string
@@ -192,8 +193,15 @@ func (t *Tour) proxy(side Side) (http.Handler, error) {
 			path := strings.TrimPrefix(r.In.URL.Path, service)
 			r.Out.URL = &url.URL{Scheme: server.Scheme, Host: server.Host, Path: service + path, RawQuery: r.In.URL.RawQuery}
 		},
-		// While no pod serves, pages try again.
+		// A page that is loaded while no pod serves is loaded again.
+		ModifyResponse: func(response *http.Response) error {
+			if response.StatusCode >= http.StatusInternalServerError {
+				response.Header.Set("Refresh", "1")
+			}
+			return nil
+		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			w.Header().Set("Refresh", "1")
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
 	}, nil

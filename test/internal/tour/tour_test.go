@@ -30,7 +30,8 @@ const namespace = "livestash-demo"
 // deployTakes is how long a deploy takes there.
 const deployTakes = 2 * time.Second
 
-// apiServer is what the tour sees of a Kubernetes: two fleets, of which the one without the agent forgets its stashes in a deploy.
+// apiServer is what the tour sees of a Kubernetes: two fleets. The one without the agent forgets its stashes in a
+// deploy.
 type apiServer struct {
 	t    *testing.T
 	apps map[string]*liveviewtest.Server
@@ -66,8 +67,9 @@ func (a *apiServer) cluster(w http.ResponseWriter, side Side) {
 	if !a.settled() {
 		progressing = "True"
 	}
-	_, _ = fmt.Fprintf(w, `{"metadata":{"generation":1},"spec":{"env":[{"name":"TOUR_RELEASE","value":"%d"}]},"status":{"observedGeneration":1,
-		"conditions":[{"type":"Ready","status":"True"},{"type":"Progressing","status":%q,"message":"Waiting for a pod."}]}}`,
+	_, _ = fmt.Fprintf(w, `{"metadata":{"generation":1},"spec":{"env":[{"name":"TOUR_RELEASE","value":"%d"}]},
+		"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"},
+			{"type":"Progressing","status":%q,"message":"Waiting for a pod."}]}}`,
 		max(a.releases[side.Name], 1), progressing)
 }
 
@@ -78,7 +80,8 @@ func (a *apiServer) pods(w http.ResponseWriter, _ *http.Request) {
 	if !a.settled() {
 		leaving = `"deletionTimestamp":"2026-01-02T15:04:05Z",`
 	}
-	_, _ = fmt.Fprintf(w, `{"items":[{"metadata":{%s"name":"pod-0"},"spec":{"containers":[{"name":"app","env":[{"name":"TOUR_RELEASE","value":"7"}]}]},
+	_, _ = fmt.Fprintf(w, `{"items":[{"metadata":{%s"name":"pod-0"},
+		"spec":{"containers":[{"name":"app","env":[{"name":"TOUR_RELEASE","value":"7"}]}]},
 		"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`, leaving)
 }
 
@@ -95,7 +98,8 @@ func (a *apiServer) patch(w http.ResponseWriter, r *http.Request, side Side) {
 	_, _ = io.WriteString(w, "{}")
 }
 
-// service is the API server's proxy. It puts its own path before those in pages, as the real one does. Each application knows its own cookie only.
+// service is the API server's proxy. It puts its own path before those in pages, as the real one does. Each application
+// knows its own cookie only.
 func (a *apiServer) service(path string, side Side) http.Handler {
 	cookie := "session=" + side.Name
 	proxy := &httputil.ReverseProxy{
@@ -221,7 +225,7 @@ func TestWhoMayDeploy(t *testing.T) {
 	}{
 		{"another page", at, "http://shop.example", http.StatusForbidden},
 		{"an application in a frame", at, "http://with." + at, http.StatusForbidden},
-		{"another name of this machine", "evil.example:" + port, "http://evil.example:" + port, http.StatusMisdirectedRequest},
+		{"another name", "evil.example:" + port, "http://evil.example:" + port, http.StatusMisdirectedRequest},
 	} {
 		if got, _ := ask(http.MethodPost, refused.host, "/deploy", refused.origin); got != refused.status {
 			t.Errorf("%s: the answer is %d, not %d", refused.why, got, refused.status)
@@ -236,8 +240,38 @@ func TestWhoMayDeploy(t *testing.T) {
 	if got, _ := ask(http.MethodPost, at, "/deploy", "http://"+at); got != http.StatusConflict {
 		t.Errorf("again at once: %d", got)
 	}
-	if status, to := ask(http.MethodGet, "localhost:9000", "/", ""); status != http.StatusFound || to != "http://tour.localhost:9000/" {
+	status, to := ask(http.MethodGet, "localhost:9000", "/", "")
+	if status != http.StatusFound || to != "http://tour.localhost:9000/" {
 		t.Errorf("localhost leads to %d %s", status, to)
+	}
+}
+
+// A page that is loaded while no pod serves is loaded again.
+func TestAPageOfNoPod(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"no pod is ready": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no endpoints available", http.StatusServiceUnavailable)
+		},
+		"the API server is gone": func(w http.ResponseWriter, _ *http.Request) {
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = conn.Close()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := httptest.NewServer(answer)
+			defer api.Close()
+			tour, err := New(Options{Config: &rest.Config{Host: api.URL}, Namespace: namespace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := httptest.NewRecorder()
+			page := "http://with.tour.localhost:8321" + pagePath
+			tour.ServeHTTP(got, httptest.NewRequestWithContext(t.Context(), http.MethodGet, page, nil))
+			if got.Code < http.StatusInternalServerError || got.Header().Get("Refresh") != "1" {
+				t.Errorf("the answer is %d, Refresh is %q", got.Code, got.Header().Get("Refresh"))
+			}
+		})
 	}
 }
 
@@ -248,11 +282,15 @@ func TestSettled(t *testing.T) {
 		settled bool
 		status  string
 	}{
-		"not seen yet": {`{"metadata":{"generation":2},"status":{"observedGeneration":1}}`, false, "The operator has not seen the change yet."},
-		"new":          {`{"metadata":{"generation":1},"status":{"observedGeneration":1}}`, false, "The operator has not seen the fleet yet."},
-		"not ready": {`{"status":{"conditions":[{"type":"Progressing","status":"False"},{"type":"Ready","status":"False","message":"Pod x-0 starts."}]}}`,
+		"not seen yet": {`{"metadata":{"generation":2},"status":{"observedGeneration":1}}`,
+			false, "The operator has not seen the change yet."},
+		"new": {`{"metadata":{"generation":1},"status":{"observedGeneration":1}}`,
+			false, "The operator has not seen the fleet yet."},
+		"not ready": {`{"status":{"conditions":[{"type":"Progressing","status":"False"},
+			{"type":"Ready","status":"False","message":"Pod x-0 starts."}]}}`,
 			false, "Pod x-0 starts."},
-		"done": {`{"status":{"conditions":[{"type":"Progressing","status":"False"},{"type":"Ready","status":"True"}]}}`, true, "All pods run the newest release."},
+		"done": {`{"status":{"conditions":[{"type":"Progressing","status":"False"},
+			{"type":"Ready","status":"True"}]}}`, true, "All pods run the newest release."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cluster livestashcluster

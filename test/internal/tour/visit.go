@@ -65,8 +65,8 @@ type visitor struct {
 	pictures string
 }
 
-// Visit does what the page says, in a real browser, and says what came of it. Pictures of it go to a folder, or nowhere when that is
-// empty. It fails when the page does not show what it is there for.
+// Visit does what the page says, in a real browser, and says what came of it. Pictures of it go to a folder, or nowhere
+// when that is empty. It fails when the page does not show what it is there for.
 func Visit(ctx context.Context, address, pictures string) (seen Seen, err error) {
 	page, err := url.Parse(address)
 	if err != nil {
@@ -102,21 +102,24 @@ func (v visitor) visit(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := v.until(ctx, "", `[...document.querySelectorAll(".others")].every(e => /^(\d+) other users, \1 connected/.test(e.innerText))`); err != nil {
+	here := `[...document.querySelectorAll(".others")].every(e => /^(\d+) other users, \1 connected/.test(e.innerText))`
+	if err := v.until(ctx, "", here+" && "+enabled); err != nil {
 		return err
 	}
-	if err := errors.Join(v.until(ctx, "", `!document.getElementById("deploy").disabled`), v.picture(ctx, "tour-before.png")); err != nil {
+	if err := v.picture(ctx, "tour-before.png"); err != nil {
 		return err
 	}
 	if err := v.tab.Evaluate(ctx, `document.getElementById("deploy").click()`, nil); err != nil {
 		return err
 	}
 	// The picture is of the moment when both applications are on their way.
-	if err := errors.Join(v.until(ctx, "", `document.querySelectorAll(".pods .leaving").length > 0`), v.picture(ctx, "tour-deploy.png")); err != nil {
+	if err := v.until(ctx, "", `document.querySelectorAll(".pods .leaving").length > 0`); err != nil {
 		return err
 	}
-	done := `!document.getElementById("deploy").disabled && document.querySelectorAll(".pods li:not(.ready)").length == 0`
-	if err := v.until(ctx, "", done); err != nil {
+	if err := v.picture(ctx, "tour-deploy.png"); err != nil {
+		return err
+	}
+	if err := v.until(ctx, "", enabled+` && document.querySelectorAll(".pods li:not(.ready)").length == 0`); err != nil {
 		return err
 	}
 	for _, side := range Sides() {
@@ -127,8 +130,11 @@ func (v visitor) visit(ctx context.Context) error {
 	return v.picture(ctx, "tour-after.png")
 }
 
-// connected is whether the application's page has its socket.
-const connected = `!!document.querySelector("[data-phx-main].phx-connected")`
+// enabled is whether the button may be pressed, connected whether the application's page has its socket.
+const (
+	enabled   = `!document.getElementById("deploy").disabled`
+	connected = `!!document.querySelector("[data-phx-main].phx-connected")`
+)
 
 func (v visitor) stash(ctx context.Context, side string) error {
 	if err := v.until(ctx, side, connected); err != nil {
@@ -182,7 +188,8 @@ func (v visitor) until(ctx context.Context, side, expression string) error {
 		if !pause(ctx, visitLooks) {
 			var shown string
 			_ = v.tab.Evaluate(context.WithoutCancel(ctx), "document.body.innerText", &shown)
-			return fmt.Errorf("waited in vain for %s %s (%w); the page shows:\n%s", side, expression, errors.Join(ctx.Err(), err), shown)
+			err = errors.Join(ctx.Err(), err)
+			return fmt.Errorf("waited in vain for %s %s (%w); the page shows:\n%s", side, expression, err, shown)
 		}
 	}
 }

@@ -1,8 +1,9 @@
-// Command ceiling measures what k6 itself can do: how many deliveries of Rooms and how many requests of Requests it takes a second
-// for each core it is given. What a server is seen to do beyond a good part of that is k6's limit, not the server's.
+// Command ceiling measures what k6 itself can do: how many deliveries of Rooms and how many requests of Requests it
+// takes a second for each core it is given. What a server is seen to do beyond a good part of that is k6's limit, not
+// the server's.
 //
-// Two runs with the same connections differ in their load alone; what the second takes more of CPU time is the price of what it did
-// more. CPU time hardly depends on what else a machine does.
+// Two runs with the same connections differ in their load alone; what the second takes more of CPU time is the price of
+// what it did more. CPU time depends much less than times do on what else a machine does.
 package main
 
 import (
@@ -82,7 +83,8 @@ func run(ctx context.Context) error {
 		slices.Sort(prices)
 		median := (prices[(len(prices)-1)/2] + prices[len(prices)/2]) / 2
 		fmt.Printf("%-46s%14.0f/s%14s (%s, %s)\n", c.name, float64(time.Second)/float64(median),
-			median.Round(100*time.Nanosecond), prices[0].Round(100*time.Nanosecond), prices[len(prices)-1].Round(100*time.Nanosecond))
+			median.Round(100*time.Nanosecond), prices[0].Round(100*time.Nanosecond),
+			prices[len(prices)-1].Round(100*time.Nanosecond))
 	}
 	return nil
 }
@@ -94,8 +96,9 @@ func all(chat, api string) []ceiling {
 			cs = append(cs, ceiling{
 				name:     fmt.Sprintf("deliveries, %s, %s bytes, rooms of 50", protocol, bytes),
 				scenario: "rooms",
-				options:  []string{"BASE_URL=" + chat, "PROTOCOL=" + protocol, "BYTES=" + bytes, "USERS=200", "ROOM_SIZE=50", "EVERY=2s", "RAMP=1s"},
-				little:   "SPEAKERS=5", more: "SPEAKERS=50",
+				options: []string{"BASE_URL=" + chat, "PROTOCOL=" + protocol, "BYTES=" + bytes, "USERS=200", "ROOM_SIZE=50",
+					"EVERY=2s", "RAMP=1s"},
+				little: "SPEAKERS=5", more: "SPEAKERS=50",
 			})
 		}
 	}
@@ -116,7 +119,8 @@ func (o options) price(ctx context.Context, c ceiling) (time.Duration, error) {
 		return 0, err
 	}
 	if more.done <= little.done || more.cpu <= little.cpu {
-		return 0, fmt.Errorf("%d in %s of CPU time against %d in %s say nothing: take a longer -duration", more.done, more.cpu, little.done, little.cpu)
+		return 0, fmt.Errorf("%d in %s of CPU time against %d in %s say nothing: take a longer -duration", more.done,
+			more.cpu, little.done, little.cpu)
 	}
 	return (more.cpu - little.cpu) / time.Duration(more.done-little.done), nil
 }
@@ -125,8 +129,10 @@ func (o options) price(ctx context.Context, c ceiling) (time.Duration, error) {
 func (o options) measure(ctx context.Context, c ceiling, load string) (cost, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.duration+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, o.k6, "run", "--quiet", "--no-usage-report", "--address", "", "../scenarios/"+c.scenario+".js")
-	cmd.Env = slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "DURATION=" + o.duration.String(),
+	cmd := exec.CommandContext(ctx, o.k6, "run", "--quiet", "--no-usage-report", "--address", "",
+		"../scenarios/"+c.scenario+".js")
+	cmd.Env = slices.Concat([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(),
+		"DURATION=" + o.duration.String(),
 		// What counts is what was done; a machine that is busy otherwise may be slow.
 		"TIMEOUT=1m", "MAX_CLIENT_DELAY=10m", load}, c.options)
 	output, err := cmd.Output()

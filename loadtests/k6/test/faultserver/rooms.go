@@ -80,7 +80,9 @@ func NewRooms(fault Fault) *Rooms {
 	s := &Rooms{fault: fault, rooms: map[string][]*guest{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /socket/websocket", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, phoenix{}, "") })
-	mux.HandleFunc("GET /rooms/{room}", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, plain{}, r.PathValue("room")) })
+	mux.HandleFunc("GET /rooms/{room}", func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, plain{}, r.PathValue("room"))
+	})
 	mux.HandleFunc("GET /cable", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, cable{}, "") })
 	s.http.Handler = mux
 	return s
@@ -104,9 +106,10 @@ func (s *Rooms) serve(w http.ResponseWriter, r *http.Request, how dialect, room 
 		http.Error(w, "no", http.StatusForbidden)
 		return
 	}
-	wanted := r.Header.Get("Sec-WebSocket-Protocol")
-	if _, isCable := how.(cable); isCable && wanted != "actioncable-v1-json" {
-		http.Error(w, "Action Cable wants its subprotocol", http.StatusBadRequest)
+	_, isCable := how.(cable)
+	if isCable && (r.Header.Get("Sec-WebSocket-Protocol") != "actioncable-v1-json" ||
+		r.Header.Get("Origin") != "http://"+r.Host) {
+		http.Error(w, "Action Cable wants its subprotocol, and pages of its own site", http.StatusNotFound)
 		return
 	}
 	c, err := upgrade(w, r)
@@ -254,7 +257,8 @@ func (phoenix) hear(g *guest, frame []byte) bool {
 		return false
 	}
 	reply := func(status string) {
-		g.write(g.encode([]any{message[0], message[1], message[2], "phx_reply", map[string]any{"status": status, "response": map[string]any{}}}))
+		payload := map[string]any{"status": status, "response": map[string]any{}}
+		g.write(g.encode([]any{message[0], message[1], message[2], "phx_reply", payload}))
 	}
 	topic, _ := message[2].(string)
 	payload, _ := message[4].(map[string]any)
@@ -333,7 +337,8 @@ func (cable) hear(g *guest, frame []byte) bool {
 		return true
 	case "message":
 		var data struct{ Action, Body string }
-		if err := json.Unmarshal([]byte(said.Data), &data); err != nil || data.Action != "publish_msg" || said.Identifier != g.room {
+		if err := json.Unmarshal([]byte(said.Data), &data); err != nil || data.Action != "publish_msg" ||
+			said.Identifier != g.room {
 			return false
 		}
 		g.write(g.encode(map[string]any{"identifier": g.room, "message": map[string]string{"reply": "ok"}}))

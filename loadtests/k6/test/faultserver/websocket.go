@@ -14,6 +14,7 @@ import (
 
 // Opcodes and limits of RFC 6455, as far as a test server needs them.
 const (
+	opMore  = 0x0
 	opText  = 0x1
 	opClose = 0x8
 	opPing  = 0x9
@@ -51,16 +52,20 @@ func upgrade(w http.ResponseWriter, r *http.Request) (*conn, error) {
 }
 
 // readText returns the next text message. Pings are answered; a close frame and anything unknown end with io.EOF or an error.
-// Fragmented messages are not supported: k6 sends none.
+// A message of more than 4 KiB comes in several frames: k6 writes as much at once.
 func (c *conn) readText() ([]byte, error) {
+	var message []byte
 	for {
-		op, payload, err := c.readFrame()
+		op, last, payload, err := c.readFrame()
 		if err != nil {
 			return nil, err
 		}
 		switch op {
-		case opText:
-			return payload, nil
+		case opText, opMore:
+			message = append(message, payload...)
+			if last {
+				return message, nil
+			}
 		case opPing:
 			if err := c.writeFrame(opPong, payload); err != nil {
 				return nil, err
@@ -74,10 +79,10 @@ func (c *conn) readText() ([]byte, error) {
 	}
 }
 
-func (c *conn) readFrame() (op byte, payload []byte, err error) {
+func (c *conn) readFrame() (op byte, last bool, payload []byte, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
-		return 0, nil, err
+		return 0, false, nil, err
 	}
 	size := uint64(head[1] & 0x7f)
 	switch size {
@@ -91,23 +96,23 @@ func (c *conn) readFrame() (op byte, payload []byte, err error) {
 		size = binary.BigEndian.Uint64(b[:])
 	}
 	if err != nil {
-		return 0, nil, err
+		return 0, false, nil, err
 	}
 	if size > maxFrame || head[1]&0x80 == 0 {
-		return 0, nil, errors.New("frame too long or not masked")
+		return 0, false, nil, errors.New("frame too long or not masked")
 	}
 	var mask [4]byte
 	if _, err := io.ReadFull(c.r, mask[:]); err != nil {
-		return 0, nil, err
+		return 0, false, nil, err
 	}
 	payload = make([]byte, size)
 	if _, err := io.ReadFull(c.r, payload); err != nil {
-		return 0, nil, err
+		return 0, false, nil, err
 	}
 	for i := range payload {
 		payload[i] ^= mask[i%4]
 	}
-	return head[0] & 0x0f, payload, nil
+	return head[0] & 0x0f, head[0]&0x80 != 0, payload, nil
 }
 
 func (c *conn) writeFrame(op byte, payload []byte) error {

@@ -22,6 +22,7 @@ func (r *Reconciler) begin(_ context.Context, p *pass) error {
 	p.row.Phase, p.row.StartedAt = v1alpha1.RunPreparing, now
 	p.row.Attempt++
 	p.row.Runner = testName(p.benchmark, p.row)
+	p.row.Events = eventRows(*p.run)
 	p.benchmark.Status.StartedAt = ptr.To(ptr.Deref(p.benchmark.Status.StartedAt, *now))
 	r.Recorder.Eventf(p.benchmark, nil, corev1.EventTypeNormal, reasonRunStarted, "Run", "%s: adapter %s, %d users, TTL %s",
 		p.row.Name, p.row.Adapter, p.row.Users, p.row.TTL.Duration)

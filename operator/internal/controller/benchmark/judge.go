@@ -56,6 +56,9 @@ func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
+	if missed := unfinishedEvent(p); missed != "" {
+		return r.end(ctx, p, loadtest.Errored(missed))
+	}
 	restarted, err := r.restarts(ctx, p)
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
 	if result := judged.Result; result != nil {
 		if share, returns := result.Recovered(); returns > 0 {
-			row.Recovered = strconv.FormatFloat(share, 'f', 4, 64)
+			row.Recovered, row.Lost = strconv.FormatFloat(share, 'f', 4, 64), &result.Counts.NotRecovered
 		}
 		if reconnect := result.Durations["reconnect"]; reconnect.Count > 0 && !judged.ClientBound {
 			row.ReconnectP95 = millis(reconnect.P95)

@@ -135,6 +135,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "check deadline", Run: r.checkDeadline},
 		{Name: "find target", Run: r.findTarget},
 		{Name: "launch", Run: r.launch},
+		{Name: "stage events", Run: r.stageEvents},
 		{Name: "sample", Run: r.sample},
 		{Name: "judge", Run: r.judge},
 	}
@@ -143,7 +144,8 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/status,verbs=patch
-// +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=create;delete
+// +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=k6.io,resources=testruns,verbs=list;watch;create;delete

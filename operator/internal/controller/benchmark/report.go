@@ -49,8 +49,9 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 		entry.Samples = recorder.Series()
 	}
 	entry.ClientBound = judged.ClientBound
+	entry.Events = eventsOf(p)
 	if entry.Message == "" {
-		entry.Message = strings.TrimSpace(judged.Note + " " + note)
+		entry.Message = strings.TrimSpace(judged.Note + " " + note + eventsNote(entry))
 	}
 	r.describe(ctx, &so, p)
 	place := slices.IndexFunc(so.Runs, func(other report.Run) bool { return other.Name == entry.Name })
@@ -167,6 +168,9 @@ func thresholdsOf(limits v1alpha1.BenchmarkThresholds) map[string]string {
 		"maxWrong":    strconv.FormatInt(ptr.Deref(limits.MaxWrong, 0), 10),
 		"maxRestarts": strconv.Itoa(int(ptr.Deref(limits.MaxRestarts, 0))),
 	}
+	if limits.MaxLost != nil {
+		told["maxLost"] = strconv.FormatInt(*limits.MaxLost, 10)
+	}
 	if limits.MaxClientDelay != nil {
 		told["maxClientDelay"] = limits.MaxClientDelay.Duration.String()
 	}
@@ -181,6 +185,7 @@ func thresholdsOf(limits v1alpha1.BenchmarkThresholds) map[string]string {
 	for name, limit := range map[string]*metav1.Duration{
 		"firstRender": limits.P99.FirstRender, "join": limits.P99.Join, "stash": limits.P99.Stash,
 		"reconnect": limits.P99.Reconnect, "rejoin": limits.P99.Rejoin, "lateRejoin": limits.P99.LateRejoin,
+		"reconnectDuring": limits.P99.ReconnectDuring, "reconnectOutside": limits.P99.ReconnectOutside,
 	} {
 		if limit != nil {
 			told["p99."+name] = limit.Duration.String()

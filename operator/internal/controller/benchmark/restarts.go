@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -25,12 +26,12 @@ func (r *Reconciler) restarts(ctx context.Context, p *pass) ([]string, error) {
 	if err := r.Live.List(ctx, pods, client.InNamespace(p.benchmark.Namespace), client.MatchingLabels{render.ClusterLabel: p.cluster.Name}); err != nil {
 		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
 	}
-	return restartedSince(pods.Items, int(p.cluster.DesiredReplicas()), since.Time), nil
+	return restartedSince(pods.Items, int(p.cluster.DesiredReplicas()), since.Time, p.row.Events), nil
 }
 
 // restartedSince are those of a fleet's pods that were made, or had a container end, at that time or later, in the order of their names,
-// and how many are missing at all.
-func restartedSince(pods []corev1.Pod, replicas int, since time.Time) []string {
+// and how many are missing at all. Pods that were made during an event are what the event was about.
+func restartedSince(pods []corev1.Pod, replicas int, since time.Time, events []v1alpha1.BenchmarkEventStatus) []string {
 	var all []string
 	for i := range pods {
 		pod := &pods[i]
@@ -41,7 +42,8 @@ func restartedSince(pods []corev1.Pod, replicas int, since time.Time) []string {
 		default:
 			continue
 		}
-		if !pod.CreationTimestamp.Time.Before(since) {
+		planned := madeDuring(events, pod.CreationTimestamp.Time)
+		if !planned && !pod.CreationTimestamp.Time.Before(since) {
 			all = append(all, pod.Name+": another pod took its place")
 			continue
 		}

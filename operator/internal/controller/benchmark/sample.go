@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +16,6 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
-	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 const (
@@ -172,24 +170,15 @@ func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster
 	return begun, nil
 }
 
-// addresses are those of the pods that the fleet's own StatefulSet made, by pod: anybody may give a pod a fleet's labels.
+// addresses are those of the fleet's own pods, by pod.
 func (r *Reconciler) addresses(ctx context.Context, c *v1alpha1.LiveStashCluster) (map[string]string, error) {
-	set := &appsv1.StatefulSet{}
-	err := r.Get(ctx, client.ObjectKeyFromObject(c), set)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("looking up the fleet's StatefulSet: %w", err)
-	}
-	if err != nil || !metav1.IsControlledBy(set, c) {
-		return nil, nil
-	}
-	pods := &corev1.PodList{}
-	err = r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent})
+	pods, err := r.podsOf(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
+		return nil, err
 	}
 	addresses := map[string]string{}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Status.PodIP != "" && metav1.IsControlledBy(pod, set) {
+	for i := range pods {
+		if pod := &pods[i]; pod.Status.PodIP != "" {
 			addresses[pod.Name] = pod.Status.PodIP
 		}
 	}

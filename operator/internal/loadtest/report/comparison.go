@@ -176,6 +176,9 @@ func alikeRuns(r Report) []series {
 }
 
 func sameLoad(a, b Run) bool {
+	if !slices.EqualFunc(a.Events, b.Events, func(one, other Event) bool { return one.Kind == other.Kind }) {
+		return false
+	}
 	return a.Adapter == b.Adapter && a.Users == b.Users && a.Replicas == b.Replicas &&
 		a.TTLSeconds == b.TTLSeconds && a.DurationSeconds == b.DurationSeconds && a.RampSeconds == b.RampSeconds
 }

@@ -47,12 +47,17 @@ func (r *Run) check() error {
 		return fmt.Errorf("it has %d users, %d replicas and %d runners", r.Users, r.Replicas, r.Runners)
 	}
 	if c := r.Counts; c != nil && !plausible.Counts(c.Planned, c.Connected, c.Cycles, c.Recovered, c.NotRecovered, c.LateRecovered,
-		c.LateNotRecovered, c.ExpiredRecovered, c.ExpiredNotRecovered, c.Dropped, c.NotFound, c.WrongCount, c.Unfinished, c.ConnectFailed, c.Error) {
+		c.LateNotRecovered, c.ExpiredRecovered, c.ExpiredNotRecovered, c.Dropped, c.Cut, c.NotFound, c.WrongCount, c.Unfinished, c.ConnectFailed, c.Error) {
 		return fmt.Errorf("it has impossible counts: %+v", *c)
 	}
 	for _, count := range ptr.Deref(r.Counts, Counts{}).Errors {
 		if !plausible.Counts(count) {
 			return fmt.Errorf("it has %d errors", count)
+		}
+	}
+	for _, event := range r.Events {
+		if !plausible.Seconds(event.AtSeconds) || !plausible.Seconds(event.TookSeconds) {
+			return fmt.Errorf("it has an event at %g s that took %g s", event.AtSeconds, event.TookSeconds)
 		}
 	}
 	if !plausible.Figure(ptr.Deref(r.ClientDelay, 0)) {

@@ -133,13 +133,25 @@ type Run struct {
 	// ClientBound says that this was too late: the client was the bottleneck. Durations say nothing about the fleet then, and
 	// counts and samples still stand.
 	ClientBound bool `json:"clientBound,omitempty"`
+	// Events that were done to the fleet, in their order.
+	Events []Event `json:"events,omitempty"`
 	// Counts of all runners together; left out when no runner reported.
 	Counts *Counts `json:"counts,omitempty"`
 	// Durations of all runners together, by the names that k6 knows them by: first_render, join, stash, reconnect, rejoin,
-	// late_rejoin, any_rejoin (the last two together), and first_render_service, stash_service and reconnect_service where they differ (loadtests/k6/README.md).
+	// late_rejoin, any_rejoin (rejoin and late_rejoin together), with events reconnect_during and reconnect_outside, and
+	// first_render_service, stash_service and reconnect_service where they differ (loadtests/k6/README.md).
 	Durations map[string]Duration `json:"durations,omitempty"`
 	// Samples of the fleet's agents by name: see the constants Series...; summed over the pods.
 	Samples map[string]Series `json:"samples,omitempty"`
+}
+
+// Event is what was done to the fleet in the middle of a run.
+type Event struct {
+	// Kind is Rollout, DeletePod or Scale.
+	Kind string `json:"kind"`
+	// AtSeconds is when it began, after StartedAt of the run, and TookSeconds how long it took until the fleet was whole again.
+	AtSeconds   float64 `json:"atSeconds"`
+	TookSeconds float64 `json:"tookSeconds"`
 }
 
 // Counts are what happened in a run, added up over its runners.
@@ -160,6 +172,8 @@ type Counts struct {
 	ExpiredNotRecovered int64 `json:"expiredNotRecovered"`
 	// Dropped are sockets that the server ended while their users looked at the page. Each is a failed step.
 	Dropped int64 `json:"dropped"`
+	// Cut are the same during events. They are no failed steps.
+	Cut int64 `json:"cut,omitempty"`
 	// NotFound are returns, in time, that were told that there is no stash.
 	NotFound int64 `json:"notFound"`
 	// WrongCount are recovered states that are not the last acknowledged one.

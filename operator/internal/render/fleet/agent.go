@@ -115,6 +115,10 @@ func agentInit(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container 
 // answers, with whether the application's port is open. So a broken agent never makes a serving pod unready.
 func agentProbe(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container {
 	container := agentHelper(c, in, probeContainer, "serve")
+	// It gets a SIGTERM too, and loses it as well when the pod is told to stop while its containers start.
+	container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+		Exec: &corev1.ExecAction{Command: []string{"/podagent", "stopping", "--dir", agentDir}},
+	}}
 	container.Ports = []corev1.ContainerPort{{Name: "agent-probe", ContainerPort: probePort(c), Protocol: corev1.ProtocolTCP}}
 	return container
 }

@@ -41,7 +41,7 @@ async function look() {
     const state = await ask("state");
     for (const [id, side] of Object.entries(state.sides)) show(id, side);
     button.disabled = !state.settled;
-    said.textContent = state.settled ? `Release ${state.release} runs everywhere.` : `Release ${state.release} is on its way.`;
+    said.textContent = `Release ${state.release} ${state.settled ? "runs everywhere" : "is on its way"}.`;
   } catch (error) {
     button.disabled = true;
     said.textContent = `The cluster does not answer: ${error.message}`;

@@ -1,0 +1,5 @@
+module ApplicationCable
+  # Anybody may come, as to the rivals in other languages.
+  class Connection < ActionCable::Connection::Base
+  end
+end

@@ -1,0 +1,3 @@
+Rails.application.routes.draw do
+  get "healthz" => "rails/health#show"
+end

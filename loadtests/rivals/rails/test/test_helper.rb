@@ -1,0 +1,5 @@
+ENV["RAILS_ENV"] = "test"
+require "minitest/autorun"
+require_relative "../config/environment"
+require "active_support/testing/autorun"
+require "action_cable/channel/test_case"
