@@ -270,7 +270,7 @@ func TestBenchmarksThatGoWrong(t *testing.T) {
 	s := newSpace(t, "benchmark-wrong")
 	s.apply("adapter: ETS\nttl: 10s")
 	s.settled()
-	const browser = "matrix: {adapters: [BrowserMemory], runs: [{users: 60, ttl: 10s, ramp: 2s, duration: 35s}]}\n"
+	const browser = "matrix: {adapters: [BrowserMemory], runs: [{users: 60, ttl: 10s, ramp: 2s, duration: 40s}]}\n"
 	ownFleet := fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 1, http: {readinessPath: /healthz}}}}`, registry, version)
 	const matrix = "matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 2s, duration: 20s}]}\n"
 

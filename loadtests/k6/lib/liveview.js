@@ -53,7 +53,9 @@ export class LiveView {
    * @returns {Promise<void>} rejects with a LiveViewError of any reason; no socket is left open then
    */
   async connect(base) {
-    await this.disconnect();
+    if (this.socket) {
+      await this.disconnect();
+    }
     await this.fetchPage(base);
     await this.join(base);
   }
@@ -70,7 +72,9 @@ export class LiveView {
     if (!this.page) {
       throw new Error('reconnect needs a view that was connected before');
     }
-    await this.disconnect();
+    if (this.socket) {
+      await this.disconnect();
+    }
     await this.join(base);
   }
 
@@ -116,7 +120,7 @@ export class LiveView {
    */
   async join(base) {
     const { page } = this;
-    const socket = new Socket(`${base.replace(/^http/, 'ws')}${this.options.socketPath}?${query(page)}`, {
+    const socket = new Socket(`${base.replace(/^http/, 'ws')}${this.options.socketPath}?${query({ _csrf_token: page.csrf, liveStash: this.stash.params })}`, {
       // The cookie goes as a header, and the jar stays empty: a jar sends nothing to a host that did not set the cookie.
       params: {
         jar: new http.CookieJar(),
@@ -254,8 +258,17 @@ export class LiveView {
   }
 }
 
-function query(page) {
-  return `_csrf_token=${encodeURIComponent(page.csrf)}&vsn=2.0.0`;
+// The parameters of a browser's LiveSocket, as phoenix.js writes them into the socket's URL: LiveStash's object is among them, so
+// a state that is kept in the browser can be too large for the server.
+function query(params) {
+  return [...pairs(params, ''), 'vsn=2.0.0'].join('&');
+}
+
+function pairs(object, parent) {
+  return Object.keys(object).flatMap((key) => {
+    const name = parent ? `${parent}[${key}]` : key;
+    return isObject(object[key]) ? pairs(object[key], name) : [`${encodeURIComponent(name)}=${encodeURIComponent(object[key])}`];
+  });
 }
 
 function refusal(what, response) {

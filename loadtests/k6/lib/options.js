@@ -5,6 +5,8 @@ const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000 };
 const BASE = /^https?:\/\/[^\s/?#,{}"]+$/;
 /** What k6 itself holds open, and connections that are being closed while their users open new ones. @type {number} */
 export const SPARE_DESCRIPTORS = 500;
+// How long the last visitors are away who come back when their stash has expired, in TTLs.
+const LATEST_RETURN = 1.65;
 
 /**
  * Reads a scenario's options. What each means stands in loadtests/k6/README.md.
@@ -12,8 +14,8 @@ export const SPARE_DESCRIPTORS = 500;
  * @param {Object<string, string|undefined>} env as k6's __ENV; an empty value counts as absent
  * @param {string} [scenario] its name: reconnect or visits
  * @returns {{scenario: string, testid: string, bases: string[], adapter: string, path: string, users: number, usersPerVu: number,
- *   vus: number, runners: number, runner: number|null, ttlMs: number, durationMs: number, rampMs: number, pauseMs: number,
- *   timeoutMs: number, cleanerMs: number, inTime: number, minRecovered: number, maxWrong: number, maxFailed: number,
+ *   vus: number, runners: number, runner: number|null, ttlMs: number, durationMs: number, rampMs: number, rampDownMs: number,
+ *   pauseMs: number, timeoutMs: number, cleanerMs: number, inTime: number, minRecovered: number, maxWrong: number, maxFailed: number,
  *   maxClientDelayMs: number, events: {from: number, to: number}[], summary: string}} times in ms, shares from 0 to 1; `runner` from 0, null when k6 is told its segment on the command line
  * @throws {Error} one sentence per wrong option
  */
@@ -28,7 +30,7 @@ export function readOptions(env, scenario = 'reconnect') {
     usersPerVu: read('USERS_PER_VU', '100', integer(1)),
     ttlMs: read('TTL', '60s', duration(1000)),
     cleanerMs: read('CLEANER', '75s', duration(0)),
-    inTime: read('IN_TIME', '0.4', share),
+    inTime: read('IN_TIME', '0.5', share),
     minRecovered: read('MIN_RECOVERED', '0.99', share),
     maxWrong: read('MAX_WRONG', '0', integer(0)),
     events: read('EVENTS', '', windows),
@@ -39,6 +41,7 @@ export function readOptions(env, scenario = 'reconnect') {
   options.path = read('STASH_PATH', `/stash/${options.adapter}`, path);
   options.durationMs = read('DURATION', `${3 * (options.ttlMs || 0)}ms`, duration(1));
   options.rampMs = read('RAMP', `${Math.round((options.durationMs || 0) / 4)}ms`, duration(0));
+  options.rampDownMs = read('RAMP_DOWN', `${rampDown(options)}ms`, duration(0));
   problems.push(...conflicts(options));
   refuse(problems);
   // A multiple of the runners, so that each of them gets as many VUs, and as many users, as the others.
@@ -99,6 +102,11 @@ export function refuse(problems) {
   }
 }
 
+// Visitors leave as they came. The published test takes a quarter of its length for each.
+function rampDown({ scenario, durationMs = 0, rampMs = 0 }) {
+  return scenario === 'visits' ? Math.max(0, Math.round(Math.min(rampMs, durationMs / 4, durationMs - rampMs))) : 0;
+}
+
 // Kubernetes tells the pods of an indexed Job their number.
 function readRunner(env, read) {
   const given = ['RUNNER', 'JOB_COMPLETION_INDEX'].find((key) => (env[key] || '').trim() !== '');
@@ -106,10 +114,13 @@ function readRunner(env, read) {
 }
 
 // Options that are right each and wrong together. Those that could not be read are undefined, and no comparison holds for them.
-function conflicts({ scenario, users, runners, runner, descriptors, durationMs, rampMs, ttlMs, pauseMs }) {
+function conflicts({ scenario, users, runners, runner, descriptors, durationMs, rampMs, rampDownMs, ttlMs, pauseMs }) {
   const problems = [];
   if (rampMs >= durationMs) {
     problems.push('RAMP must be shorter than DURATION: it is the part of the test in which the users arrive.');
+  }
+  if (rampMs < durationMs && rampMs + rampDownMs > durationMs) {
+    problems.push('RAMP and RAMP_DOWN together must not be longer than DURATION: the first user would leave before the last one came.');
   }
   if (runners > users) {
     problems.push(`RUNNERS=${runners} is more than USERS=${users}: a runner without a user proves nothing, so set RUNNERS to ${users} or less.`);
@@ -122,8 +133,8 @@ function conflicts({ scenario, users, runners, runner, descriptors, durationMs, 
         `and FILE_DESCRIPTORS=${descriptors}: use ${needed} runners or more (RUNNERS and the parallelism).`,
     );
   }
-  if (scenario === 'visits' && durationMs < ttlMs + 4 * pauseMs + 3000) {
-    problems.push('DURATION must be longer than TTL and four times PAUSE together: else no visitor comes back after the TTL.');
+  if (scenario === 'visits' && durationMs < LATEST_RETURN * ttlMs + 4 * pauseMs) {
+    problems.push(`DURATION must be at least ${LATEST_RETURN} times TTL and four times PAUSE together: else no visitor comes back after the TTL.`);
   }
   if (scenario === 'visits' && pauseMs > ttlMs / 2) {
     problems.push('PAUSE must be at most half of TTL: else visitors who are to be back in time would be late by their own pause.');

@@ -81,6 +81,7 @@ export function report(data, config) {
     users_per_vu: config.usersPerVu,
     ttl_s: config.ttlMs / 1000,
     ramp_s: config.rampMs / 1000,
+    ramp_down_s: config.rampDownMs / 1000,
     planned: count('planned'),
     connected: count('connected'),
     cycles: count('cycles'),

@@ -9,6 +9,7 @@ import { metrics } from './metrics.js';
 import { thresholds } from './report.js';
 import { placeOf, segmentOptions, usersOf } from './runners.js';
 import { User } from './user.js';
+import { sleep } from './wait.js';
 
 // After DURATION nothing new is begun. Waits that are under way may end by themselves for WAITS_END; then they are cut, and
 // DROP later k6 itself ends the scenario, which also ends connections that a server has neither refused nor answered.
@@ -86,12 +87,16 @@ export async function runUsers(config, prepared, live) {
   try {
     await Promise.all(
       indexes.map(async (index) => {
-        const user = new User(config, index, { begin, end, cut: end + WAITS_END_MS });
+        // Who came last leaves first, as k6 takes VUs away when a test ramps down.
+        const left = end - Math.round((config.rampDownMs * index) / config.users);
+        const user = new User(config, index, { begin, end: left, cut: left + WAITS_END_MS });
         await user.until((config.rampMs * index) / config.users);
         await live(user);
         await user.leave();
       }),
     );
+    // A runner whose users have all left is not over before the test is.
+    await sleep(end - Date.now());
   } catch (error) {
     // A fault of this script. k6 would log it, go on, and exit with 0.
     exec.test.abort(`the scenario itself failed: ${error.stack || error}`);

@@ -9,7 +9,7 @@
 
 import { WebSocket } from 'k6/websockets';
 import { connectReason, LiveViewError } from './errors.js';
-import { startWait } from './wait.js';
+import { startAlarm, startWait } from './wait.js';
 
 const HEARTBEAT_TOPIC = 'phoenix';
 // close code of a connection that ended without a close frame (RFC 6455)
@@ -40,6 +40,7 @@ export class Socket {
     this.ended = false;
     this.lastRef = 0;
     this.gone = null;
+    this.stopBeating = () => {};
     this.detail = '';
   }
 
@@ -91,19 +92,9 @@ export class Socket {
     }
     const ref = this.nextRef();
     const wait = startWait(`${event} on ${topic}`, this.options.timeout, this.options.deadline);
-    this.pending[ref] = { topic, wait };
+    this.pending[ref] = wait;
     this.ws.send(JSON.stringify([joinRef === null ? ref : joinRef, ref, topic, event, payload]));
-    const forget = () => delete this.pending[ref];
-    return wait.promise.then(
-      (reply) => {
-        forget();
-        return reply;
-      },
-      (error) => {
-        forget();
-        throw error;
-      },
-    );
+    return wait.promise;
   }
 
   /**
@@ -145,8 +136,10 @@ export class Socket {
       if (ref === this.heartbeatRef) {
         this.heartbeatRef = null;
       }
-      if (ref in this.pending) {
-        this.pending[ref].wait.resolve(payload);
+      const wait = this.pending[ref];
+      if (wait) {
+        delete this.pending[ref];
+        wait.resolve(payload);
       }
       return;
     }
@@ -167,7 +160,7 @@ export class Socket {
   }
 
   beat() {
-    this.heartbeatTimer = setTimeout(() => {
+    this.stopBeating = startAlarm(this.options.heartbeat, () => {
       if (this.heartbeatRef) {
         this.fail(new LiveViewError('timeout', `no reply to a heartbeat for ${this.options.heartbeat} ms`));
         return;
@@ -175,7 +168,7 @@ export class Socket {
       this.heartbeatRef = this.nextRef();
       this.ws.send(JSON.stringify([null, this.heartbeatRef, HEARTBEAT_TOPIC, 'heartbeat', {}]));
       this.beat();
-    }, this.options.heartbeat);
+    });
   }
 
   wasClosed(code = ABNORMAL) {
@@ -210,9 +203,9 @@ export class Socket {
       return;
     }
     this.ended = error;
-    clearTimeout(this.heartbeatTimer);
+    this.stopBeating();
     for (const ref of Object.keys(this.pending)) {
-      this.pending[ref].wait.reject(error);
+      this.pending[ref].reject(error);
     }
   }
 }

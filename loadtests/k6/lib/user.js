@@ -29,7 +29,7 @@ export class User {
    * @param {Object} config of readOptions()
    * @param {number} index number of the user in the whole test, from 0
    * @param {{begin: number, end: number, cut: number}} times `begin` as of now(): when the schedule begins; the others in ms
-   *   since 1970: nothing new begins after `end`, every wait ends at `cut`
+   *   since 1970: the user begins nothing new after `end`, every wait ends at `cut`
    */
   constructor(config, index, times) {
     this.config = config;
@@ -60,7 +60,7 @@ export class User {
     this.leftAt = 0;
   }
 
-  /** Whether the test's time is up. @type {boolean} */
+  /** Whether the user's time is up. @type {boolean} */
   get over() {
     return Date.now() >= this.times.end;
   }
@@ -150,14 +150,14 @@ export class User {
    * behind, and catches up: the steps that were held up begin at once, and their times count from when they should have begun.
    *
    * @param {number} ms
-   * @returns {Promise<void>} earlier at the end of the test, and at the loss of the socket
+   * @returns {Promise<boolean>} false when that was cut short, by the end of the user's time or the loss of the socket
    */
   async until(ms) {
     this.due += ms;
     const ahead = this.due - now();
     if (ahead > 0) {
       if (!(await this.sleep(ahead))) {
-        return;
+        return false;
       }
       this.behind = Math.max(0, now() - this.due);
     } else {
@@ -165,6 +165,7 @@ export class User {
       this.behind = Math.min(this.behind, -ahead);
     }
     metrics.client_delay.add(this.behind);
+    return true;
   }
 
   /**
@@ -174,8 +175,7 @@ export class User {
    * @returns {Promise<boolean>} false when there is nothing more to do: the socket was lost, or the test has ended
    */
   async stay(ms) {
-    await this.until(ms);
-    return this.view.connected && !this.over;
+    return (await this.until(ms)) && this.view.connected && !this.over;
   }
 
   /** Leaves the page, if the user is on it. What that takes is the client's, and moves the schedule. @returns {Promise<void>} */

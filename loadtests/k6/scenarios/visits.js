@@ -1,22 +1,17 @@
-// Visitors who come and go, as in LiveStash's published benchmark: connect, stash, leave, come back once, most of them when
-// the stash has expired, stash again, leave for good; another visitor takes the place.
+// Visitors who come and go, as in LiveStash's published benchmark: connect, stash, leave, come back once, half of them when the
+// stash has expired, stash again, leave for good; another visitor takes the place.
 // Options, metrics and report: loadtests/k6/README.md.
 
+import { LONGEST_PAUSE, timeAway } from '../lib/away.js';
 import { readOptions } from '../lib/options.js';
 import { summary } from '../lib/report.js';
 import { k6Options, prepare, runUsers } from '../lib/scenario.js';
 
 const config = readOptions(__ENV, 'visits');
 
-// of the mean
-const LONGEST_PAUSE = 1.2;
 // The first visitor of every so many places stays away until the cleaner must have been there, where the test is long enough:
 // the others who come late may still find what it has not seen.
 const PATIENT = 10;
-// Who is back within the TTL is so at least so much before its end, in ms: a second of it the server may round away.
-const LATEST_MS = 1500;
-// what is left of the test for such a return, in ms
-const SPARE_MS = 1000;
 
 export const options = k6Options(config);
 
@@ -47,23 +42,8 @@ async function visit(user, patient) {
     return;
   }
   await user.leave();
-  await user.until(away(user, patient));
+  await user.until(timeAway(config, patient, user.left));
   await stashOnPage(user);
-}
-
-// For how long a visitor is away, by the schedule.
-function away(user, patient) {
-  const { ttlMs, cleanerMs, pauseMs, inTime } = config;
-  const expired = ttlMs + 1000 + 2000 * Math.random();
-  if (patient && inTime < 1 && user.left > expired + cleanerMs + SPARE_MS) {
-    return expired + cleanerMs;
-  }
-  if (Math.random() >= inTime) {
-    return expired;
-  }
-  // The TTL counts from the stash, which was a pause ago, and coming back takes time.
-  const left = Math.min(0.8 * ttlMs, ttlMs - LATEST_MS) - LONGEST_PAUSE * pauseMs;
-  return Math.max(0, Math.min(ttlMs / 2, left)) * Math.random();
 }
 
 // Who loses the socket comes back at once, as a browser does.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -388,6 +389,42 @@ func TestVisits(t *testing.T) {
 	}
 }
 
+// TestRampDown has users who leave over the second half of a test, those who came last first.
+func TestRampDown(t *testing.T) {
+	t.Parallel()
+	s, bases := serve(t, faultserver.None)
+	type moment struct {
+		at   time.Time
+		open int64
+	}
+	var seen []moment
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for ctx.Err() == nil {
+			seen = append(seen, moment{time.Now(), s.Open.Load()})
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	out := run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "USERS": "40", "PAUSE": "1s", "DURATION": "8s", "RAMP_DOWN": "4s", "TIMEOUT": patience})
+	stop()
+	watching.Wait()
+	if !out.Passed || out.Connected != 40 || out.EndedAt.Sub(out.StartedAt) < 8*time.Second {
+		t.Errorf("%d users, from %s to %s\n%s", out.Connected, out.StartedAt, out.EndedAt, out.stdout)
+	}
+	var most, late int64
+	for _, m := range seen {
+		most = max(most, m.open)
+		if left := out.EndedAt.Sub(m.at); left > 0 && left < time.Second {
+			late = max(late, m.open)
+		}
+	}
+	// A second before the end a quarter of them is left.
+	if most < 36 || late == 0 || late > 15 {
+		t.Errorf("at most %d users at once, and %d in the last second; want 40 and 10", most, late)
+	}
+}
+
 // TestDroppedSockets has a server that ends half of the sockets while their users look at the page: that is no matter of course, and
 // a visitor comes back as a browser does, to the stash.
 func TestDroppedSockets(t *testing.T) {
@@ -681,7 +718,13 @@ func TestFaults(t *testing.T) {
 			return wantFailed(o, "failed")
 		}},
 		"sockets closed by the server, and allowed": {faultserver.Restart, map[string]string{"MAX_FAILED": "1"}, 0, nil},
-		"process crashes":            {faultserver.Crash, nil, thresholdsFailed, wantErrors("crashed", "failed")},
+		"process crashes": {faultserver.Crash, nil, thresholdsFailed, wantErrors("crashed", "failed")},
+		"a stash too large for the socket's URL": {faultserver.BigStash, map[string]string{"ADAPTER": "browser_memory"}, thresholdsFailed, func(o outcome) error {
+			if o.Recovered.Yes != 0 || o.Recovered.No != 20 {
+				return errors.New("want nobody back: a browser could not connect either")
+			}
+			return wantErrors("handshake", "failed")(o)
+		}},
 		"no JSON":                    {faultserver.Garbage, nil, thresholdsFailed, wantErrors("bad_message", "failed")},
 		"closed in the middle":       {faultserver.CloseMidway, nil, thresholdsFailed, wantErrors("closed", "failed")},
 		"handshake answered with no": {faultserver.ForbiddenSocket, nil, thresholdsFailed, wantErrors("handshake", "failed")},

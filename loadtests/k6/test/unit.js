@@ -1,6 +1,7 @@
 // k6 run loadtests/k6/test/unit.js
 
 import { Blob } from 'k6/websockets';
+import { timeAway } from '../lib/away.js';
 import { connectReason, LiveViewError, REASON_TAGS, REASONS, reasonTag } from '../lib/errors.js';
 import { coarser, histogram, merge, quantile, TREND_STATS } from '../lib/histogram.js';
 import { LiveView } from '../lib/liveview.js';
@@ -391,8 +392,11 @@ const optionCases = {
     equal([o.ttlMs, o.durationMs, o.rampMs, o.pauseMs, o.timeoutMs], [60000, 180000, 45000, 2000, 10000]);
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [0.99, 0, 0.01, '']);
     equal([o.testid, o.runners, o.runner, o.descriptors], ['', 1, null, 20000]);
-    equal([readOptions(env(), 'visits').pauseMs, o.inTime], [5000, 0.4]);
+    equal([readOptions(env(), 'visits').pauseMs, o.inTime], [5000, 0.5]);
     equal([o.cleanerMs, o.maxClientDelayMs, o.events], [75000, 100, []]);
+    equal([o.rampDownMs, readOptions(env(), 'visits').rampDownMs], [0, 45000]);
+    equal(readOptions(env({ RAMP: '1s' }), 'visits').rampDownMs, 1000);
+    equal(readOptions(env({ RAMP: '170s' }), 'visits').rampDownMs, 10000);
     equal(readOptions(env({ TTL: '8s', DURATION: '60s' }), 'visits').pauseMs, 4000);
   },
   'options: every one set'() {
@@ -409,6 +413,7 @@ const optionCases = {
       TTL: '5m',
       DURATION: '1m30s',
       RAMP: '7',
+      RAMP_DOWN: '8s',
       PAUSE: '0',
       IN_TIME: '1',
       TIMEOUT: '1.5s',
@@ -424,7 +429,7 @@ const optionCases = {
     equal([o.ttlMs, o.durationMs, o.rampMs, o.pauseMs, o.timeoutMs, o.inTime], [300000, 90000, 7000, 0, 1500, 1]);
     equal([o.minRecovered, o.maxWrong, o.maxFailed, o.summary], [1, 2, 0.5, '/dev/termination-log']);
     equal([o.testid, o.runners, o.runner, o.descriptors], ['run-1.x_2', 2, 1, 1024]);
-    equal([o.cleanerMs, o.maxClientDelayMs], [2000, 60000]);
+    equal([o.cleanerMs, o.maxClientDelayMs, o.rampDownMs], [2000, 60000, 8000]);
     equal(o.events, [{ from: 50000, to: 170000 }, { from: 300000, to: 360000 }]);
   },
   'options: the published lengths follow from the TTL'() {
@@ -434,12 +439,13 @@ const optionCases = {
   async 'options: what does not fit together is told in a sentence'() {
     const refused = (more, sentence, scenario) => throws(() => readOptions(env(more), scenario), (e) => e.message.split('\n').length === 2 && e.message.includes(sentence));
     await refused({ DURATION: '60s', RAMP: '60s' }, 'RAMP must be shorter than DURATION');
+    await refused({ DURATION: '60s', RAMP: '30s', RAMP_DOWN: '31s' }, 'RAMP and RAMP_DOWN together must not be longer than DURATION');
     await refused({ USERS: '3', RUNNERS: '4' }, 'RUNNERS=4 is more than USERS=3');
     await refused({ RUNNERS: '4', RUNNER: '4' }, 'This is runner 4, counted from 0, and RUNNERS=4');
     await refused({ JOB_COMPLETION_INDEX: '1' }, 'This is runner 1, counted from 0, and RUNNERS=1');
     await refused({ USERS: '25000' }, 'USERS=25000 on 1 runner need 25500 file descriptors each, and FILE_DESCRIPTORS=20000: use 2 runners');
     await refused({ USERS: '25000', RUNNERS: '2', FILE_DESCRIPTORS: '4000' }, 'on 2 runners need 13000 file descriptors each, and FILE_DESCRIPTORS=4000: use 8 runners');
-    await refused({ TTL: '60s', DURATION: '70s' }, 'no visitor comes back after the TTL', 'visits');
+    await refused({ TTL: '60s', DURATION: '118s' }, 'no visitor comes back after the TTL', 'visits');
     await refused({ TTL: '10s', PAUSE: '6s', DURATION: '60s' }, 'PAUSE must be at most half of TTL', 'visits');
     await refused({ TTL: '60s', FILE_DESCRIPTORS: '500' }, 'FILE_DESCRIPTORS=500: must be a whole number, at least 501');
     await refused({ EVENTS: '60s' }, 'EVENTS=60s: must be times with a length each, such as 50s+2m');
@@ -605,6 +611,33 @@ function endOfRun(more = {}) {
   };
 }
 
+const awayCases = {
+  'away: half of the visitors from 10 to 50 % of the TTL, the others one and a half, a tenth more or less'() {
+    const r = random(1);
+    const config = readOptions(env({ TTL: '5m' }), 'visits');
+    const all = Array.from({ length: 4000 }, () => timeAway(config, false, 900000, r) / config.ttlMs).sort((a, b) => a - b);
+    const early = all.filter((share) => share < 1);
+    equal(Math.abs(early.length - 2000) < 150, true, `${early.length} of 4000 in time`);
+    equal([early[0] >= 0.1, early[0] < 0.11, early[early.length - 1] > 0.49, early[early.length - 1] <= 0.5], [true, true, true, true]);
+    const late = all.slice(early.length);
+    equal([late[0] >= 1.35, late[0] < 1.36, late[late.length - 1] > 1.64, late[late.length - 1] <= 1.65], [true, true, true, true]);
+  },
+  'away: with a short TTL who is to be in time is so, pauses included'() {
+    const r = random(2);
+    const config = readOptions(env({ TTL: '10s', DURATION: '60s', IN_TIME: '1' }), 'visits');
+    const longest = Math.max(...Array.from({ length: 1000 }, () => timeAway(config, true, 60000, r)));
+    equal([longest <= 10000 - 1500 - 1.2 * 5000, longest > 1500], [true, true], `${longest}`);
+  },
+  'away: a patient one comes when the cleaner must have been there, if there is time for it'() {
+    const config = readOptions(env(), 'visits');
+    equal(timeAway(config, true, 180000), 60000 + 75000 + 1000);
+    equal([timeAway(config, true, 130000), timeAway(config, false, 180000)].every((ms) => ms <= 99000), true);
+    // Long after it anyway.
+    equal(timeAway({ ...config, ttlMs: 900000 }, true, 2700000) >= 1.35 * 900000, true);
+    equal(timeAway({ ...config, inTime: 1 }, true, 180000) <= 30000, true);
+  },
+};
+
 const reportCases = {
   'report: what was counted'() {
     const out = report(endOfRun(), readOptions(env()));
@@ -735,6 +768,7 @@ export default async function unit() {
     ...optionCases,
     ...histogramCases,
     ...runnerCases,
+    ...awayCases,
     ...reportCases,
   });
 }

@@ -39,7 +39,7 @@ type BenchmarkTemplate struct {
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.adapter) && !has(self.ttl)",message="target.template.spec must not set adapter or ttl: they come from the matrix, one fleet for each adapter and TTL"
 // +kubebuilder:validation:XValidation:rule="!has(self.paused)",message="target.template.spec must not set paused: a fleet that nobody makes cannot be measured"
-// +kubebuilder:validation:XValidation:rule="!has(self.env) || !self.env.exists(e, e.name == 'STASH_PAYLOAD_KEYS')",message="target.template.spec.env must not set STASH_PAYLOAD_KEYS: set spec.payload.keys of the LiveStashBenchmark, which the report names"
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || !self.env.exists(e, e.name == 'STASH_PAYLOAD_KEYS' || e.name == 'STASH_PAYLOAD_ON_PAGE')",message="target.template.spec.env must not set STASH_PAYLOAD_KEYS or STASH_PAYLOAD_ON_PAGE: set spec.payload of the LiveStashBenchmark, which the report names"
 type BenchmarkClusterSpec struct {
 	// image is the container image of an Elixir release that answers as the workloads do.
 	// +kubebuilder:validation:MinLength=1

@@ -21,7 +21,7 @@ func TestBenchmarkDefaults(t *testing.T) {
 	want := map[string]any{
 		"target": map[string]any{"template": map[string]any{"spec": map[string]any{"image": "a", "replicas": int64(2)}}},
 		"matrix": map[string]any{"runs": []any{map[string]any{"users": int64(100), "ttl": "1m"}}, "repeat": int64(1)},
-		"scale":  int64(1), "scenario": "Visits", "routing": "RoundRobin", "runner": "Auto", "runnerTemplate": map[string]any{}, "cooldown": "10s",
+		"scale":  int64(1), "scenario": "Visits", "routing": "RoundRobin", "runner": "Auto", "runnerTemplate": map[string]any{},
 		"thresholds": map[string]any{"minRecovered": "0.99", "maxWrong": int64(0), "maxFailed": "0.01", "maxClientDelay": "100ms", "maxRestarts": int64(0)},
 	}
 	if diff := cmp.Diff(want, created.Object["spec"]); diff != "" {

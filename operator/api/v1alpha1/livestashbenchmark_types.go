@@ -20,7 +20,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 30 characters, only a-z, 0-9 and '-', starting with a letter: the names of its fleets and runners are made of it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.compareWith) || (has(self.spec.compareWith.benchmarkRef) ? self.spec.compareWith.benchmarkRef.name != self.metadata.name : !has(self.spec.compareWith.configMapRef) || self.spec.compareWith.configMapRef.name != self.metadata.name + '-report')",message="compareWith names this benchmark's own report, which is only being made: name an earlier one",fieldPath=".spec.compareWith"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload) && has(self.spec.events) == has(oldSelf.spec.events) && (!has(self.spec.events) || self.spec.events == oldSelf.spec.events))",message="what is measured (target, preset, matrix, scale, scenario, script, payload, events) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && self.spec.cooldown == oldSelf.spec.cooldown && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline) && has(self.spec.compareWith) == has(oldSelf.spec.compareWith) && (!has(self.spec.compareWith) || self.spec.compareWith == oldSelf.spec.compareWith))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && has(self.spec.cooldown) == has(oldSelf.spec.cooldown) && (!has(self.spec.cooldown) || self.spec.cooldown == oldSelf.spec.cooldown) && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline) && has(self.spec.compareWith) == has(oldSelf.spec.compareWith) && (!has(self.spec.compareWith) || self.spec.compareWith == oldSelf.spec.compareWith))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
 type LiveStashBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -58,7 +58,7 @@ type LiveStashBenchmarkList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.events) || !has(self.matrix) || !self.events.all(e, e.at.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && e.within.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$')) || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.events.all(e, self.matrix.runs.all(r, duration(e.at) + duration(e.within) <= (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl))))",message="an event must be over before the run is: at + within must be at most the duration of every run (default 3 x ttl); make at or within shorter, or duration longer",fieldPath=".events"
 // +kubebuilder:validation:XValidation:rule="has(self.events) || !has(self.thresholds.p99) || !has(self.thresholds.p99.reconnectDuring) && !has(self.thresholds.p99.reconnectOutside)",message="thresholds.p99.reconnectDuring and reconnectOutside are measured around events only: set events, or set thresholds.p99.reconnect",fieldPath=".thresholds"
 // +kubebuilder:validation:XValidation:rule="!has(self.thresholds.p99) || !has(self.thresholds.p99.lateRejoin) || self.scenario != 'Reconnect'",message="thresholds.p99.lateRejoin is never measured with scenario Reconnect, where nobody comes back after the TTL: remove it, or set scenario Visits",fieldPath=".thresholds"
-// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration) >= duration(r.ttl) + duration('25s'))",message="with scenario Visits the duration of a run must be at least its ttl + 25s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration).getSeconds() * 100 >= duration(r.ttl).getSeconds() * 165 + 2000)",message="with scenario Visits the duration of a run must be at least 1.65 x its ttl + 20s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
 // +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || (has(self.matrix) ? self.matrix.runs.all(r, self.parallelism <= r.users) : self.parallelism <= 1000)",message="parallelism is more than the users of a run: a runner without a user proves nothing; set parallelism to the smallest number of users or less, or remove it",fieldPath=".parallelism"
 // +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale <= self.parallelism * 19500",messageExpression="'parallelism %d is too small: a runner has 20,000 file descriptors, enough for 19,500 users, so %d users need %d runners; set parallelism to that, or remove it (the default is enough)'.format([self.parallelism, ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale, (((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale + 19499) / 19500])",message="parallelism is too small: a runner has file descriptors for 19,500 users",fieldPath=".parallelism"
 // +kubebuilder:validation:XValidation:rule="!has(self.runDeadline) || !has(self.matrix) || self.scale != 1 || !self.runDeadline.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.matrix.runs.all(r, (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl)) + duration('30s') <= duration(self.runDeadline))",message="runDeadline must be at least 30s longer than the longest run (its duration, default 3 x ttl), because it includes the start of the fleet and of the runners: make it longer, or remove it (default: the run's duration + 10m)",fieldPath=".runDeadline"
@@ -80,7 +80,7 @@ type LiveStashBenchmarkSpec struct {
 	// scale divides users and times of every run, so that a large matrix runs small on a laptop. Users are rounded up and
 	// never less than parallelism. The TTL never gets shorter than 10s (one that is shorter already stays); duration
 	// and ramp are divided by as much as the TTL, rounded to whole seconds, and with scenario Visits the duration is never
-	// shorter than the TTL + 25s. Only with target.template. Default 1: the numbers as they are.
+	// shorter than 1.65 x TTL + 20s. Only with target.template. Default 1: the numbers as they are.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
@@ -154,8 +154,8 @@ type LiveStashBenchmarkSpec struct {
 	// +optional
 	PrometheusRemoteWrite *BenchmarkRemoteWrite `json:"prometheusRemoteWrite,omitempty"`
 
-	// cooldown is the pause between two runs, after the first one's fleet is gone. Default 10s.
-	// +kubebuilder:default="10s"
+	// cooldown is the pause between two runs, after the first one's fleet is gone. Default 10s, with preset livestash-2026 60s as
+	// in the published test.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('24h')",message="cooldown must be a duration of at most 24h with a unit, for example 10s"
@@ -243,7 +243,7 @@ type BenchmarkRun struct {
 	// +required
 	TTL metav1.Duration `json:"ttl"`
 
-	// duration of the run, ramp included, at most 72h. Default 3 x ttl, as published; with scenario Visits at least ttl + 25s.
+	// duration of the run, ramp included, at most 72h. Default 3 x ttl, as published; with scenario Visits at least 1.65 x ttl + 20s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('72h')",message="duration must be whole seconds with a unit, for example 3m, and at most 72h"
@@ -305,7 +305,23 @@ type BenchmarkPayload struct {
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
 	Keys *int32 `json:"keys,omitempty"`
+
+	// onPage says whether the page shows what it stashes (STASH_PAYLOAD_ON_PAGE), and so sends it with each render, as that of the
+	// published test does: with 150 keys about 10 kB each time. Default: Shown with preset livestash-2026, else Hidden.
+	// +optional
+	OnPage BenchmarkPayloadOnPage `json:"onPage,omitempty"`
 }
+
+// BenchmarkPayloadOnPage says whether the page shows what it stashes.
+//
+// +kubebuilder:validation:Enum=Shown;Hidden
+type BenchmarkPayloadOnPage string
+
+// Whether the page shows what it stashes.
+const (
+	PayloadShown  BenchmarkPayloadOnPage = "Shown"
+	PayloadHidden BenchmarkPayloadOnPage = "Hidden"
+)
 
 // BenchmarkRouting is how users reach the pods.
 //

@@ -23,9 +23,10 @@ const (
 	usersPerRunner = 19500
 	// shortestTTL is the least that scale makes of a TTL.
 	shortestTTL = 10 * time.Second
-	// visitsBeyondTTL is how much longer than the TTL a run of Visits must be: the pauses of one visit, four of 5 s, and the
-	// 3 s after the TTL within which visitors come back.
-	visitsBeyondTTL = 25 * time.Second
+	// visitPauses are the pauses of one visit, four of 5 s, and latestReturn how long the last visitors are away who come back when
+	// their stash has expired, in TTLs: a run of Visits must last for both.
+	visitPauses  = 20 * time.Second
+	latestReturn = 1.65
 	// slack is what a run may take besides its duration, for its fleet and runners to start and stop.
 	slack = 10 * time.Minute
 	// LeastSlack is the least of it: a spec.runDeadline without it cannot be kept.
@@ -35,8 +36,8 @@ const (
 	// eventLead is how much earlier than the operator the runners take an event to begin: their load begins a moment after the operator
 	// has let them go, and who was to come then may be held up by what happens.
 	eventLead = 5 * time.Second
-	// DefaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
-	DefaultPayloadKeys = 150
+	// defaultPayloadKeys make a stash of 5,556 bytes as a term, as the published shallow map of 5 KB.
+	defaultPayloadKeys = 150
 )
 
 // Run is one cell of a matrix.
@@ -137,6 +138,34 @@ func roundOf(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun, 
 	return runs
 }
 
+// The pauses between two runs where the benchmark does not say: the published one is long enough for the stashes of a run to be gone
+// from a fleet that stays.
+const (
+	defaultCooldown   = 10 * time.Second
+	publishedCooldown = time.Minute
+)
+
+// Cooldown is the pause between two runs.
+func Cooldown(spec *v1alpha1.LiveStashBenchmarkSpec) time.Duration {
+	switch {
+	case spec.Cooldown != nil:
+		return spec.Cooldown.Duration
+	case spec.Preset == v1alpha1.PresetLiveStash2026:
+		return publishedCooldown
+	}
+	return defaultCooldown
+}
+
+// Payload is what the pods of a fresh fleet are told to stash, with its defaults.
+func Payload(spec *v1alpha1.LiveStashBenchmarkSpec) (keys int32, onPage v1alpha1.BenchmarkPayloadOnPage) {
+	asked := ptr.Deref(spec.Payload, v1alpha1.BenchmarkPayload{})
+	onPage = v1alpha1.PayloadHidden
+	if spec.Preset == v1alpha1.PresetLiveStash2026 {
+		onPage = v1alpha1.PayloadShown
+	}
+	return ptr.Deref(asked.Keys, defaultPayloadKeys), cmp.Or(asked.OnPage, onPage)
+}
+
 // planned is a size of the matrix with its defaults, divided by the scale.
 func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) Run {
 	scale := max(1, spec.Scale)
@@ -161,7 +190,7 @@ func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) 
 		run.TTL = scaled
 	}
 	if run.Scenario == v1alpha1.ScenarioVisits {
-		run.Duration = max(run.Duration, run.TTL+visitsBeyondTTL)
+		run.Duration = max(run.Duration, shortestVisits(run.TTL))
 	}
 	run.Events = events(spec.Events)
 	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(run.Users, usersPerRunner))
@@ -170,6 +199,12 @@ func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) 
 		run.Deadline = spec.RunDeadline.Duration
 	}
 	return run
+}
+
+// shortestVisits is how long a run of Visits must last, in whole seconds, for somebody to come back after the TTL.
+func shortestVisits(ttl time.Duration) time.Duration {
+	shortest := time.Duration(latestReturn*float64(ttl)) + visitPauses
+	return (shortest + time.Second - 1).Truncate(time.Second)
 }
 
 // events are those of the specification, in the order of their times.

@@ -87,7 +87,7 @@ func TestPlan(t *testing.T) {
 		},
 		"visits of a short TTL last until somebody is back after it": {
 			v1alpha1.LiveStashBenchmarkSpec{Matrix: one(size(200, 10*time.Second))},
-			Run{Users: 200, Runners: 1, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 35*time.Second + 10*time.Minute},
+			Run{Users: 200, Runners: 1, TTL: 10 * time.Second, Duration: 37 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 37*time.Second + 10*time.Minute},
 		},
 		"reconnects do not": {
 			v1alpha1.LiveStashBenchmarkSpec{Scenario: v1alpha1.ScenarioReconnect, Matrix: one(size(200, 10*time.Second))},
@@ -99,11 +99,11 @@ func TestPlan(t *testing.T) {
 		},
 		"scaled as far as it goes": {
 			v1alpha1.LiveStashBenchmarkSpec{Scale: 1000, Parallelism: ptr.To[int32](3), Matrix: one(size(1000, time.Minute))},
-			Run{Users: 3, Runners: 3, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 8 * time.Second, Deadline: 35*time.Second + 10*time.Minute},
+			Run{Users: 3, Runners: 3, TTL: 10 * time.Second, Duration: 37 * time.Second, Ramp: 8 * time.Second, Deadline: 37*time.Second + 10*time.Minute},
 		},
 		"scaling does not make a short TTL longer": {
 			v1alpha1.LiveStashBenchmarkSpec{Scale: 2, Matrix: one(size(10, 10*time.Second))},
-			Run{Users: 5, Runners: 1, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 35*time.Second + 10*time.Minute},
+			Run{Users: 5, Runners: 1, TTL: 10 * time.Second, Duration: 37 * time.Second, Ramp: 7500 * time.Millisecond, Deadline: 37*time.Second + 10*time.Minute},
 		},
 	}
 	for name, c := range cases {
@@ -200,6 +200,29 @@ func TestOptions(t *testing.T) {
 	for _, option := range without {
 		if option.Name == "MIN_RECOVERED" || option.Name == "MAX_WRONG" || option.Name == "MAX_FAILED" || option.Name == "EVENTS" {
 			t.Errorf("what is not set is an option: %v", option)
+		}
+	}
+}
+
+// Where the benchmark does not say, a preset is as it was published.
+func TestDefaultsOfThePreset(t *testing.T) {
+	matrix, preset := v1alpha1.LiveStashBenchmarkSpec{Matrix: &v1alpha1.BenchmarkMatrix{}}, v1alpha1.LiveStashBenchmarkSpec{Preset: v1alpha1.PresetLiveStash2026}
+	said := preset
+	said.Cooldown = &metav1.Duration{Duration: 3 * time.Second}
+	said.Payload = &v1alpha1.BenchmarkPayload{Keys: ptr.To[int32](7), OnPage: v1alpha1.PayloadHidden}
+	for _, c := range []struct {
+		spec     v1alpha1.LiveStashBenchmarkSpec
+		cooldown time.Duration
+		keys     int32
+		onPage   v1alpha1.BenchmarkPayloadOnPage
+	}{
+		{matrix, 10 * time.Second, 150, v1alpha1.PayloadHidden},
+		{preset, time.Minute, 150, v1alpha1.PayloadShown},
+		{said, 3 * time.Second, 7, v1alpha1.PayloadHidden},
+	} {
+		keys, onPage := Payload(&c.spec)
+		if cooldown := Cooldown(&c.spec); cooldown != c.cooldown || keys != c.keys || onPage != c.onPage {
+			t.Errorf("%+v: a cooldown of %s, %d keys, %s", c.spec, cooldown, keys, onPage)
 		}
 	}
 }

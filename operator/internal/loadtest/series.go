@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/plausible"
@@ -14,6 +16,13 @@ import (
 
 // keptPoints is at how many points a series is thinned to half of them.
 const keptPoints = 2 * report.MaxPoints
+
+// Rates over a minute are means between samples that are so many seconds apart; of the samples since, one in minuteStep is kept.
+const (
+	minute     = 60
+	minuteStep = 5
+	mostRecent = minute/minuteStep + 2
+)
 
 // Recorder collects what the agents of a fleet say during a run. It takes little room however long the run is, and can be
 // kept as JSON, so that a restart of the operator loses no more than the time that it takes.
@@ -41,6 +50,10 @@ type track struct {
 	Points [][2]float64 `json:"points,omitempty"`
 	Peak   float64      `json:"peak"`
 	Total  float64      `json:"total,omitempty"`
+	// Recent are the totals of the last minute and when they were reached, PeakMinute the largest mean rate over one. It is nil before
+	// there was a whole one.
+	Recent     [][2]float64 `json:"recent,omitempty"`
+	PeakMinute *float64     `json:"peakMinute,omitempty"`
 }
 
 // gauges are what the agents know at a moment. A figure that an agent does not tell is nil.
@@ -116,7 +129,15 @@ func (t *track) check(name string) error {
 			return fmt.Errorf("it has a point at %g s of %g", point[0], point[1])
 		}
 	}
-	return plausible.Named{"peak": t.Peak, "total": t.Total}.Check()
+	if len(t.Recent) > mostRecent {
+		return fmt.Errorf("it has %d totals of the last minute", len(t.Recent))
+	}
+	for _, point := range t.Recent {
+		if !plausible.Seconds(point[0]) || !plausible.Figure(point[1]) {
+			return fmt.Errorf("it has a total of %g at %g s", point[1], point[0])
+		}
+	}
+	return plausible.Named{"peak": t.Peak, "total": t.Total, "peak over a minute": ptr.Deref(t.PeakMinute, 0)}.Check()
 }
 
 // Add takes what the agents of a fleet of so many pods said, by pod. A sum over some of the pods would look like a dip, so it
@@ -159,6 +180,9 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 		if known == pods {
 			r.track(name).add(second, rate)
 		}
+		if _, told := sumOf(said, counter.value); told == pods {
+			r.track(name).overMinute(second)
+		}
 	}
 	maps.Copy(r.Pods, said)
 }
@@ -185,7 +209,7 @@ func (r *Recorder) Series() map[string]report.Series {
 	for name, counter := range counters {
 		if found := r.Tracks[name]; found != nil && len(found.Points) > 0 {
 			total := found.Total
-			series[name] = report.Series{Unit: counter.unit, Points: thinned(found.Points), Peak: found.Peak, Total: &total}
+			series[name] = report.Series{Unit: counter.unit, Points: thinned(found.Points), Peak: found.Peak, PeakMinute: found.PeakMinute, Total: &total}
 		}
 	}
 	return series
@@ -208,6 +232,24 @@ func (t *track) add(second, value float64) {
 	if len(t.Points) >= keptPoints {
 		t.Points = halved(t.Points)
 	}
+}
+
+// overMinute takes note of the total at a second, and of the mean rate since the latest of those a minute ago.
+func (t *track) overMinute(second float64) {
+	second = min(max(second, 0), plausible.MostSeconds)
+	for len(t.Recent) > 1 && second-t.Recent[1][0] >= minute {
+		t.Recent = t.Recent[1:]
+	}
+	if len(t.Recent) > 0 {
+		first := t.Recent[0]
+		if elapsed := second - first[0]; elapsed >= minute {
+			t.PeakMinute = ptr.To(max(ptr.Deref(t.PeakMinute, 0), (t.Total-first[1])/elapsed))
+		}
+		if second-t.Recent[len(t.Recent)-1][0] < minuteStep {
+			return
+		}
+	}
+	t.Recent = append(t.Recent, [2]float64{second, t.Total})
 }
 
 // growthOf is by how much a counter has grown. One that is smaller than before has begun again, with its virtual machine.

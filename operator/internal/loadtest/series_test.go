@@ -147,6 +147,39 @@ func TestSeriesStaySmall(t *testing.T) {
 	}
 }
 
+// Published rates are means over a minute: a wave of five seconds is a twelfth of itself there.
+func TestRatesOverAMinute(t *testing.T) {
+	for _, every := range []int{1, 5, 7} {
+		r := NewRecorder(start)
+		for second := 0; second <= 300; second += every {
+			sent := 100 * float64(second)
+			if second > 150 {
+				sent += 60000 // at once
+			}
+			hear(r, after(second), 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: sent, Processes: 5}})
+		}
+		series := r.Series()
+		got := series[report.SeriesHTTPIn]
+		// 1,100 over a minute exactly; the samples make it up to 72 s.
+		if got.PeakMinute == nil || *got.PeakMinute > 1100+1e-6 || *got.PeakMinute < 100+60000.0/72 || got.Peak < 8000 {
+			t.Errorf("every %d s: a peak of %v over a minute, of %g between two samples", every, got.PeakMinute, got.Peak)
+		}
+		if series[report.SeriesProcesses].PeakMinute != nil {
+			t.Error("a count of processes is no rate")
+		}
+		if n := len(r.Tracks[report.SeriesHTTPIn].Recent); n > mostRecent {
+			t.Errorf("every %d s: %d totals are kept", every, n)
+		}
+	}
+	short := NewRecorder(start)
+	for second := range 55 {
+		hear(short, after(second), 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: float64(second)}})
+	}
+	if got := short.Series()[report.SeriesHTTPIn].PeakMinute; got != nil {
+		t.Errorf("a run of 55 s has a rate over a minute: %g", *got)
+	}
+}
+
 // The operator may restart between any two samples.
 func TestRecorderIsKeptAsJSON(t *testing.T) {
 	whole, kept := NewRecorder(start), NewRecorder(start)

@@ -394,7 +394,7 @@ func TestMerge(t *testing.T) {
 	if diff := cmp.Diff(want, got.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
-	names := []string{"first_render", "first_render_service", "join", "late_rejoin", "reconnect", "reconnect_service", "rejoin", "stash", "stash_service"}
+	names := []string{"any_rejoin", "first_render", "first_render_service", "join", "late_rejoin", "reconnect", "reconnect_service", "rejoin", "stash", "stash_service"}
 	if diff := cmp.Diff(names, slices.Sorted(maps.Keys(got.Durations))); diff != "" {
 		t.Errorf("durations (-want +got):\n%s", diff)
 	}
@@ -402,6 +402,10 @@ func TestMerge(t *testing.T) {
 	render := got.Durations["first_render"]
 	if render.Count != 173 || render.Min != 2.602 || render.Max != 97.364 || math.Abs(render.P50-3.8) > 0.1 {
 		t.Errorf("first_render: %+v", render)
+	}
+	late, inTime, all := got.Durations["late_rejoin"], got.Durations["rejoin"], got.Durations["any_rejoin"]
+	if all.Count != late.Count+inTime.Count || late.Count == 0 || all.Max != max(late.Max, inTime.Max) || all.Min != min(late.Min, inTime.Min) {
+		t.Errorf("returns in time %+v, late %+v, any %+v", inTime, late, all)
 	}
 	if got.ClientDelay == nil || *got.ClientDelay != 40.006 {
 		t.Errorf("the later of the runners was late by %v ms", got.ClientDelay)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,8 @@ const (
 	DropIdle Fault = "drop-idle"
 	// Crash answers each stash with phx_error.
 	Crash Fault = "crash"
+	// BigStash has the browser keep a state of 12 kB, which does not fit into the next handshake.
+	BigStash Fault = "big-stash"
 	// Garbage answers joins with text that is not JSON.
 	Garbage Fault = "garbage"
 	// CloseMidway ends the connection without a close frame when it is asked to stash.
@@ -64,6 +67,9 @@ var statuses = map[Fault]int{
 	Forbidden:   http.StatusForbidden,
 	Unavailable: http.StatusServiceUnavailable,
 }
+
+// longestURI is what Bandit takes, less the method and the protocol.
+const longestURI = 10_000 - len("GET  HTTP/1.1")
 
 const page = `<!DOCTYPE html>
 <html><head><meta charset="utf-8"/><meta name="csrf-token" content=%q/><title>a &lt;b> c</title>
@@ -90,7 +96,7 @@ type Server struct {
 
 	// Open counts the WebSockets that are open now.
 	Open atomic.Int64
-	// Refused counts joins whose cookie, CSRF token and session do not belong together: a client that mixes up its users.
+	// Refused counts joins whose cookie, CSRF token, session and stash do not belong together: a client that mixes up its users.
 	Refused atomic.Int64
 	// Disturbed counts reconnects of spared users that found nothing.
 	Disturbed atomic.Int64
@@ -204,6 +210,10 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	s.whenAwake()
+	if len(r.RequestURI) > longestURI {
+		http.Error(w, "URI too long", http.StatusRequestURITooLong)
+		return
+	}
 	fault := s.faultFor(cookie(r))
 	switch fault {
 	case SilentUpgrade:
@@ -225,7 +235,9 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		<-s.stop
 		return
 	}
-	v := &view{Server: s, conn: c, fault: fault, user: cookie(r), csrf: r.URL.Query().Get("_csrf_token"), at: c.LocalAddr().String()}
+	query := r.URL.Query()
+	v := &view{Server: s, conn: c, fault: fault, user: cookie(r), csrf: query.Get("_csrf_token"), stashInURL: query.Get("liveStash[stashId]"),
+		at: c.LocalAddr().String()}
 	for {
 		text, err := c.readText()
 		if err != nil {
@@ -250,9 +262,9 @@ func cookie(r *http.Request) string {
 type view struct {
 	*Server
 	*conn
-	fault              Fault
-	user, csrf, id, at string
-	count              int
+	fault                          Fault
+	user, csrf, stashInURL, id, at string
+	count                          int
 }
 
 type join struct {
@@ -293,7 +305,8 @@ func (v *view) join(frame [5]json.RawMessage) error {
 		return fmt.Errorf("join: %w", err)
 	}
 	again := string(j.Params.Mounts) != "0"
-	if v.user == "" || v.user != v.csrf || v.user != j.Session {
+	// A browser has LiveStash's object in both places.
+	if v.user == "" || v.user != v.csrf || v.user != j.Session || v.stashInURL != j.Params.LiveStash.StashID {
 		v.Refused.Add(1)
 		return v.reply(frame, "error", map[string]any{"reason": "stale"})
 	}
@@ -349,7 +362,11 @@ func (v *view) stash(frame [5]json.RawMessage) error {
 		v.spared[v.user]++
 	}
 	v.mu.Unlock()
-	if err := v.reply(frame, "ok", map[string]any{"diff": map[string]any{"1": fmt.Sprint(v.count)}}); err != nil {
+	diff := map[string]any{"1": fmt.Sprint(v.count)}
+	if v.fault == BigStash {
+		diff["e"] = []any{[]any{"live-stash:stash-state", map[string]string{"assigns": strings.Repeat("x", 12_000)}}}
+	}
+	if err := v.reply(frame, "ok", map[string]any{"diff": diff}); err != nil {
 		return err
 	}
 	switch v.fault {

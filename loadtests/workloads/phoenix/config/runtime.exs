@@ -96,7 +96,19 @@ payload_keys =
               "set it to a whole number from 0 to 100000"
   end
 
-config :stash_workload, payload_keys: payload_keys
+payload_on_page =
+  case System.get_env("STASH_PAYLOAD_ON_PAGE", "hidden") do
+    "shown" ->
+      true
+
+    "hidden" ->
+      false
+
+    other ->
+      raise "STASH_PAYLOAD_ON_PAGE is #{inspect(other)}; set it to shown or hidden"
+  end
+
+config :stash_workload, payload_keys: payload_keys, payload_on_page: payload_on_page
 
 if config_env() == :prod do
   secret_key_base =

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
@@ -33,10 +34,10 @@ func (r *Reconciler) cleanUp(ctx context.Context, p *pass) error {
 		return p.wait("%s is over: what it made is being removed", p.row.Name)
 	}
 	last := p.row == &p.benchmark.Status.Runs[len(p.benchmark.Status.Runs)-1]
-	if cooldown := p.benchmark.Spec.Cooldown; cooldown != nil && p.row.LoadStartedAt != nil && !last {
-		if left := cooldown.Duration - r.since(&r.cooling, p.row.Runner); left > 0 {
+	if cooldown := loadtest.Cooldown(&p.benchmark.Spec); p.row.LoadStartedAt != nil && !last {
+		if left := cooldown - r.since(&r.cooling, p.row.Runner); left > 0 {
 			p.DueIn(left)
-			return p.wait("%s is over: cooling down for %s", p.row.Name, cooldown.Duration)
+			return p.wait("%s is over: cooling down for %s", p.row.Name, cooldown)
 		}
 	}
 	r.cooling.Delete(p.row.Runner)

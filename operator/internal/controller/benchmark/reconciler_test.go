@@ -482,7 +482,7 @@ func TestTemplate(t *testing.T) {
 	suite.Eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(made), made) })
 	refresh(t, b)
 	if !metav1.IsControlledBy(made, b) || made.Spec.Adapter != v1alpha1.AdapterETS || made.TTLSeconds() != 10 || made.Spec.Redis != nil ||
-		made.Spec.TopologySpread != v1alpha1.SpreadDisabled || len(made.Spec.Env) != 1 || made.Spec.Env[0].Value != "150" {
+		made.Spec.TopologySpread != v1alpha1.SpreadDisabled || len(made.Spec.Env) != 2 || made.Spec.Env[0].Value != "150" {
 		t.Errorf("the fleet is %+v", made.Spec)
 	}
 	pod := &corev1.Pod{

@@ -157,10 +157,8 @@ func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
 	case target.ClusterRef != nil:
 		spec.Target = "cluster " + target.ClusterRef.Name
 	default:
-		spec.Target, spec.PayloadKeys = "template", loadtest.DefaultPayloadKeys
-		if b.Spec.Payload != nil {
-			spec.PayloadKeys = int(ptr.Deref(b.Spec.Payload.Keys, loadtest.DefaultPayloadKeys))
-		}
+		keys, onPage := loadtest.Payload(&b.Spec)
+		spec.Target, spec.PayloadKeys, spec.PayloadOnPage = "template", int(keys), string(onPage)
 	}
 	return spec
 }

@@ -94,10 +94,7 @@ func (r *Reconciler) timeLeft(p *pass) *metav1.Duration {
 		if row.Verdict != "" || i >= len(p.runs) {
 			continue
 		}
-		one := p.runs[i].Duration + overhead
-		if cooldown := p.benchmark.Spec.Cooldown; cooldown != nil {
-			one += cooldown.Duration
-		}
+		one := p.runs[i].Duration + overhead + loadtest.Cooldown(&p.benchmark.Spec)
 		if row.StartedAt != nil {
 			one = max(0, one-r.Clock.Since(row.StartedAt.Time))
 		}

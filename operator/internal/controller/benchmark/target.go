@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -26,6 +26,9 @@ import (
 
 // payloadVariable tells the workloads how much to stash.
 const payloadVariable = "STASH_PAYLOAD_KEYS"
+
+// onPageVariable says whether its page shows what it stashes.
+const onPageVariable = "STASH_PAYLOAD_ON_PAGE"
 
 // checkDeadlines refuses a spec.runDeadline that no run can keep. The API refuses what it can see; here are presets and scale, too.
 func (r *Reconciler) checkDeadlines(_ context.Context, p *pass) error {
@@ -92,12 +95,11 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured
 		delete(spec, field) // it is said once for all runs, and read by one adapter
 	}
 	delete(spec, "whenDeleted") // nothing of a run outlives it
-	keys := int32(loadtest.DefaultPayloadKeys)
-	if payload := b.Spec.Payload; payload != nil {
-		keys = ptr.Deref(payload.Keys, keys)
-	}
+	keys, onPage := loadtest.Payload(&b.Spec)
 	env, _ := spec["env"].([]any)
-	spec["env"] = append(env, map[string]any{"name": payloadVariable, "value": fmt.Sprint(keys)})
+	spec["env"] = append(env,
+		map[string]any{"name": payloadVariable, "value": fmt.Sprint(keys)},
+		map[string]any{"name": onPageVariable, "value": strings.ToLower(string(onPage))})
 
 	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	wanted.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LiveStashCluster"))

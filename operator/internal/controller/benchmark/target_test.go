@@ -19,6 +19,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // targetSays waits until condition TargetReady has that status and says that.
@@ -98,6 +99,21 @@ func TestARunKeepsNothing(t *testing.T) {
 	}
 }
 
+// The pods are told what to stash and whether to show it, as the report says.
+func TestAFleetIsToldItsPayload(t *testing.T) {
+	b := &v1alpha1.LiveStashBenchmark{}
+	b.Spec.Preset, b.Spec.Target.Template = v1alpha1.PresetLiveStash2026, &v1alpha1.BenchmarkTemplate{}
+	suite.Must(t, json.Unmarshal([]byte(`{"image": "i"}`), &b.Spec.Target.Template.Spec))
+	made, err := freshFleet(b, loadtest.Run{Name: "run", Adapter: v1alpha1.AdapterETS})
+	suite.Must(t, err)
+	if told := fmt.Sprint(made.Object["spec"].(map[string]any)["env"]); told != "[map[name:STASH_PAYLOAD_KEYS value:150] map[name:STASH_PAYLOAD_ON_PAGE value:shown]]" {
+		t.Errorf("the pods are told %s", told)
+	}
+	if spec := specOf(b, report.Spec{}); spec.PayloadKeys != 150 || spec.PayloadOnPage != "Shown" {
+		t.Errorf("the report says %+v", spec)
+	}
+}
+
 // serves is what the operator says of a fleet that can be measured.
 func serves(t *testing.T, cluster *v1alpha1.LiveStashCluster) {
 	t.Helper()
@@ -135,7 +151,7 @@ func TestDeadlineThatNoRunKeeps(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "short", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
 		spec.Scenario, spec.RunDeadline = v1alpha1.ScenarioVisits, &metav1.Duration{Duration: time.Minute}
 	})
-	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "lasts 35s, and spec.runDeadline of 1m0s leaves no time") || row.Runner != "" {
+	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "lasts 37s, and spec.runDeadline of 1m0s leaves no time") || row.Runner != "" {
 		t.Errorf("the run is %s because %q, its runner is %q", row.Verdict, row.Message, row.Runner)
 	}
 }

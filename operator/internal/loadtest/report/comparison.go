@@ -138,7 +138,7 @@ func incomparable(now, before Report) string {
 	for _, both := range []struct{ what, now, before string }{
 		{"scenario", now.Spec.Scenario, before.Spec.Scenario},
 		{"routing", now.Spec.Routing, before.Spec.Routing},
-		{"payload", payload(now.Spec.PayloadKeys), payload(before.Spec.PayloadKeys)},
+		{"payload", payload(now.Spec), payload(before.Spec)},
 		{"machines", machines(now), machines(before)},
 	} {
 		if both.now != both.before {

@@ -32,7 +32,7 @@ func example(points int, loads ...[2]int) report.Report {
 		Name:          "weekly",
 		Namespace:     "shop",
 		Spec: report.Spec{
-			Preset: "livestash-2026", Scale: 1, Scenario: "Visits", Target: "template", Routing: "RoundRobin", Runner: "Job", PayloadKeys: 150,
+			Preset: "livestash-2026", Scale: 1, Scenario: "Visits", Target: "template", Routing: "RoundRobin", Runner: "Job", PayloadKeys: 150, PayloadOnPage: "Shown",
 			Thresholds: map[string]string{"minRecovered": "0.99", "maxWrong": "0", "maxFailed": "0.01"},
 		},
 		StartedAt:  start,
@@ -69,7 +69,7 @@ func example(points int, loads ...[2]int) report.Report {
 
 func durations(ms float64, count int64) map[string]report.Duration {
 	all := map[string]report.Duration{}
-	for name, factor := range map[string]float64{"first_render": 4, "join": 1, "stash": 0.4, "reconnect": 2.5, "rejoin": 0.9, "late_rejoin": 0.9} {
+	for name, factor := range map[string]float64{"first_render": 4, "join": 1, "stash": 0.4, "reconnect": 2.5, "rejoin": 0.9, "late_rejoin": 0.9, "any_rejoin": 0.9} {
 		all[name] = report.Duration{
 			Count: count, Min: ms * factor / 3, P50: ms * factor, P95: ms * factor * 1.7, P99: ms * factor * 2.9, Max: ms * factor * 9,
 			ErrorBound: 0.011, RankBound: 0.001,
@@ -92,6 +92,8 @@ func samples(points int, seconds, users float64, adapter int) map[string]report.
 		if unit == "bytes/s" || unit == "cores" {
 			total := height * seconds * 0.7
 			s.Total = &total
+			calmer := 0.9 * s.Peak
+			s.PeakMinute = &calmer
 		}
 		return s
 	}

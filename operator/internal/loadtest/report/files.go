@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"k8s.io/utils/ptr"
 )
 
 // The keys of a report's ConfigMap, which are also the names of its files.
@@ -19,8 +21,11 @@ const (
 // MaxBytes is what all files of a report may take together. A ConfigMap holds 1 MiB, its metadata included.
 const MaxBytes = 960 << 10
 
-// pointDigits is the precision of points and quantiles in the JSON: more than a pixel shows, less than sixteen digits take.
-const pointDigits = 4
+// The precision of points, and of quantiles and means, in the JSON: more than a pixel shows and less than sixteen digits take.
+const (
+	pointDigits    = 3
+	quantileDigits = 4
+)
 
 // thinnedNote begins the sentence that says that points were left out.
 const thinnedNote = "To fit, the report keeps"
@@ -71,7 +76,10 @@ func thinned(r Report, n int) Report {
 		for name, series := range run.Samples {
 			series.Points = Thin(series.Points, n)
 			for j, p := range series.Points {
-				series.Points[j] = [2]float64{roundedTime(p[0]), rounded(p[1])}
+				series.Points[j] = [2]float64{roundedTime(p[0]), rounded(p[1], pointDigits)}
+			}
+			if mean := series.PeakMinute; mean != nil {
+				series.PeakMinute = ptr.To(rounded(*mean, quantileDigits))
 			}
 			samples[name] = series
 		}
@@ -117,27 +125,27 @@ func roundedAll(durations map[string]Duration) map[string]Duration {
 	all := make(map[string]Duration, len(durations))
 	for name, d := range durations {
 		for _, figure := range []*float64{&d.P50, &d.P95, &d.P99, &d.P99AtLeast, &d.ErrorBound, &d.RankBound} {
-			*figure = rounded(*figure)
+			*figure = rounded(*figure, quantileDigits)
 		}
 		all[name] = d
 	}
 	return all
 }
 
-// roundedTime keeps tenths of the first seconds and whole ones of the others: a chart shows no more.
+// roundedTime is a point's time to a tenth of a second, from 100 s on to a second.
 func roundedTime(seconds float64) float64 {
-	if seconds < 100 {
-		return math.Round(seconds*10) / 10
+	if seconds >= 100 {
+		return math.Round(seconds)
 	}
-	return math.Round(seconds)
+	return math.Round(seconds*10) / 10
 }
 
-// rounded keeps pointDigits significant digits.
-func rounded(v float64) float64 {
+// rounded keeps so many significant digits.
+func rounded(v float64, digits int) float64 {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return 0
 	}
-	power := pointDigits - 1 - int(math.Floor(math.Log10(math.Abs(v))))
+	power := digits - 1 - int(math.Floor(math.Log10(math.Abs(v))))
 	if power < 0 {
 		unit := math.Pow10(-power)
 		return math.Round(v/unit) * unit

@@ -98,12 +98,12 @@ func roundTrips(b *strings.Builder, l load) {
 	rows := [][]string{{"ms: p50 / p95 / p99", "first render", "stash", "reconnect", "return"}}
 	for _, run := range l.runs {
 		row := []string{run.label()}
-		for _, name := range []string{"join", "stash", "rejoin", "reconnect"} {
+		for _, trip := range userTrips {
 			if !run.sound() {
 				row = append(row, strings.ToLower(run.Verdict.String()))
 				continue
 			}
-			times := strings.Join(cells(run, name), " / ")
+			times := strings.Join(cells(run, trip.duration), " / ")
 			if !run.timed() {
 				times = "not the fleet's: " + times
 			}
@@ -153,7 +153,8 @@ func beside(b *strings.Builder, l load) {
 		}
 		rows = append(rows, row)
 	}
-	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off the charts in its authors' repository; CPU there is a share of the machine.\n\n", Source, SourceURL)
+	fmt.Fprintf(b, "\nThe machines differ: compare how the adapters stand to each other. Published: [%s](%s), read off the charts in its authors' repository: %s. The article prints, for all adapters: %s.\n\n",
+		Source, SourceURL, publishedMachines, printedTimes)
 	table(b, rows)
 }
 

@@ -255,8 +255,8 @@ func (p page) writeComparisons(w *pageWriter) {
 	}
 	w.put(`<section id="published">
 <h2>Beside the published figures</h2>
-<p class="note">Ours first, the published figure below it. The machines differ, and so do the application and the network: compare how the adapters stand to each other, not one number with another. Memory, processes and CPU are for one pod here, and the mean of the two machines there; CPU is in cores here, and a share of the whole machine there. Published: <a href="%s">%s</a>, read off the charts in its authors’ repository.</p>
-`, p.URL, p.Source)
+<p class="note">Ours first, the published figure below it. The machines differ, and so do the application and the network: compare how the adapters stand to each other, not one number with another. Memory, processes and CPU are the mean of the pods here, and of the two machines there, whose CPU includes all that ran on them. Only runs whose scenario, payload, pods, length and ramp are the published ones are here. Published: <a href="%s">%s</a>, read off the charts in its authors’ repository: %s. The article prints, for all adapters: %s.</p>
+`, p.URL, p.Source, publishedMachines, printedTimes)
 	for _, table := range p.Comparisons {
 		w.put(`<h3>%s</h3>
 <div class="scroll"><table class="beside">

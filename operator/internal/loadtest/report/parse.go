@@ -107,5 +107,8 @@ func (s Series) check() error {
 	if s.Total != nil {
 		figures["total"] = *s.Total
 	}
+	if s.PeakMinute != nil {
+		figures["peak over a minute"] = *s.PeakMinute
+	}
 	return figures.Check()
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/csv"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -18,18 +19,39 @@ const (
 // The published test's values: figure, adapter, users, ttl (seconds), value, unit.
 //
 // Source: the test's charts as its authors keep them, the images below testing/observability/charts/output in branch
-// 92-add-performance-tests (commit 9e0c958) of https://github.com/software-mansion-labs/live-stash. The authors state
-// none of these numbers: they are read off the images by colour and by the ticks of the axes, to about 1 % of the axis.
+// 92-add-performance-tests (commit 9e0c958) of https://github.com/software-mansion-labs/live-stash. They are read off the images by colour and by
+// the ticks of the axes, to about 1 % of the axis. What the article states itself is in printedTimes and publishedMachines.
 // What cannot be read is not here: an axis whose rounded labels fit two scales, a line that others hide where its value
 // would be, and what a pixel would change by more than 5 %.
 //
 //   - Times (first_render, stash, reconnect; p50, p95, p99) are the end of a line. The authors' histograms are
 //     cumulative, so that is the quantile of the whole run.
 //   - Everything else is the highest point of a line: of a mean over the two application machines for processes,
-//     memoryBinary, memoryEts and cpu (a share of the machine), and of the sum of both for bytes per second.
+//     memoryBinary, memoryEts and cpu (a share of the machine, which has machineCores), and of the sum of both for bytes per second. Rates
+//     are means over a minute.
 //
 //go:embed published.csv
 var publishedCSV []byte
+
+// machineCores are those of each of the two application machines (the article's table 1).
+const machineCores = 4
+
+// publishedMachines is the article's table 1, and printedTimes its table 3, which it gives for all adapters alike and for no row by name.
+const (
+	publishedMachines = "two machines with the application (4 cores, 8 GB each), one with Redis (4 cores, 8 GB), one with k6 and nginx (8 cores, 16 GB), " +
+		"one with Prometheus and Grafana (2 cores, 4 GB)"
+	printedTimes = "first render 3–4 / 4–5 / 5–7 ms, stash 3–4 / 4–5 / 5–8 ms, reconnect 3–4 / 4–5 / 5–7 ms (p50 / p95 / p99)"
+)
+
+// What the published test was, as far as figures depend on it. Its ramp by its TTL, in seconds: the article prints 11m25s for the
+// last, and its script computes 11m15s.
+const (
+	publishedReplicas = 2
+	publishedKeys     = 150
+	payloadShown      = "Shown"
+)
+
+var publishedRamps = map[float64][]float64{60: {45}, 300: {225}, 900: {685, 675}}
 
 // cell is what is compared: one figure for one adapter under one load.
 type cell struct {
@@ -76,12 +98,18 @@ func readPublished(text []byte) (map[cell]quantity, error) {
 			return nil, fmt.Errorf("published figures, line %d: %v stands there twice", i+2, key)
 		}
 		values[key] = quantity{value, row[5]}
+		if row[5] == "share" {
+			values[key] = quantity{value * machineCores, "cores"}
+		}
 	}
 	return values, nil
 }
 
-// published is the published value of a figure for the load and adapter of a run. A run that was scaled down has none.
-func published(figure string, run Run) (quantity, bool) {
+// published is the published value of a figure for a run that is as the published one was: else two numbers side by side would say
+// nothing. A run that was scaled down has none.
+func published(figure string, spec Spec, run Run) (quantity, bool) {
 	q, ok := publishedValues()[cell{figure, run.Adapter, run.Users, int(run.TTLSeconds)}]
-	return q, ok && run.TTLSeconds == float64(int(run.TTLSeconds))
+	same := spec.Scenario == "Visits" && spec.PayloadKeys == publishedKeys && spec.PayloadOnPage == payloadShown &&
+		run.Replicas == publishedReplicas && run.DurationSeconds == 3*run.TTLSeconds && slices.Contains(publishedRamps[run.TTLSeconds], run.RampSeconds)
+	return q, ok && same
 }

@@ -64,6 +64,8 @@ type Spec struct {
 	Runner string `json:"runner,omitempty"`
 	// PayloadKeys is the number of keys in each user's stash, 0 when unknown. 150 keys are 5,556 bytes as a term.
 	PayloadKeys int `json:"payloadKeys,omitempty"`
+	// PayloadOnPage is Shown when the page shows what it stashes, as that of the published test does, else Hidden; empty when unknown.
+	PayloadOnPage string `json:"payloadOnPage,omitempty"`
 	// Thresholds are what the runs were judged by, in the words of the specification: {"minRecovered": "0.99"}.
 	Thresholds map[string]string `json:"thresholds,omitempty"`
 }
@@ -136,7 +138,8 @@ type Run struct {
 	// Counts of all runners together; left out when no runner reported.
 	Counts *Counts `json:"counts,omitempty"`
 	// Durations of all runners together, by the names that k6 knows them by: first_render, join, stash, reconnect, rejoin,
-	// late_rejoin, with events reconnect_during and reconnect_outside, and first_render_service, stash_service and reconnect_service where they differ (loadtests/k6/README.md).
+	// late_rejoin, any_rejoin (rejoin and late_rejoin together), with events reconnect_during and reconnect_outside, and
+	// first_render_service, stash_service and reconnect_service where they differ (loadtests/k6/README.md).
 	Durations map[string]Duration `json:"durations,omitempty"`
 	// Samples of the fleet's agents by name: see the constants Series...; summed over the pods.
 	Samples map[string]Series `json:"samples,omitempty"`
@@ -213,6 +216,9 @@ type Series struct {
 	Points [][2]float64 `json:"points"`
 	// Peak is the largest value seen before Points were thinned.
 	Peak float64 `json:"peak"`
+	// PeakMinute is the largest mean over a minute (60 to 65 s) of what is counted, as the published test has its rates; left out for
+	// other series, and for runs that are shorter.
+	PeakMinute *float64 `json:"peakMinute,omitempty"`
 	// Total is the growth over the whole run of what is counted, in bytes or CPU seconds; left out for other series.
 	Total *float64 `json:"total,omitempty"`
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/utils/ptr"
 )
 
 // figure is a chart: a sample over the time of a run.
@@ -33,21 +35,27 @@ var figures = []figure{
 	{SeriesCPU, "CPU", "cores", true},
 }
 
-// trip is a duration of the round-trip table.
+// trip is a duration of the published test.
 type trip struct {
 	// duration is the key of Run.Durations, published the name of the same in the published figures.
 	duration, published, title string
 }
 
-// trips are what the published test calls first render, stash and reconnect: from a message to its reply.
+// trips are what the published test calls first render, stash and reconnect: from a message to its reply. It makes no difference between
+// returns within the TTL and later ones.
 var trips = []trip{
 	{"join", "first_render", "First render"},
 	{"stash", "stash", "Stash"},
-	{"rejoin", "reconnect", "Reconnect"},
+	{"any_rejoin", "reconnect", "Reconnect, in time or late"},
 }
 
-// userTrips are those and the time that a user waits for a return.
-var userTrips = append(slices.Clone(trips), trip{duration: "reconnect", title: "Return"})
+// userTrips are what a user waits for: of returns, those in time, and from the message or from when the user was to come.
+var userTrips = []trip{
+	{duration: "join", title: "First render"},
+	{duration: "stash", title: "Stash"},
+	{duration: "rejoin", title: "Reconnect"},
+	{duration: "reconnect", title: "Return"},
+}
 
 // quantiles of the round-trip table, and how to read them.
 var quantiles = []struct {
@@ -67,6 +75,7 @@ var adapterOrder = []string{"None", "ETS", "BrowserMemory", "Redis", "Mnesia"}
 
 // load is the runs with the same users and times: what can be compared.
 type load struct {
+	spec          Spec
 	users         int
 	ttl, duration float64
 	runs          []Run
@@ -181,7 +190,7 @@ func loads(r Report) []load {
 		})
 		if i < 0 {
 			i = len(all)
-			all = append(all, load{users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds})
+			all = append(all, load{spec: r.Spec, users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds})
 		}
 		all[i].runs = append(all[i].runs, run)
 	}
@@ -222,22 +231,19 @@ func comparisons(l load) []comparison {
 				if d.Count > 0 && run.timed() {
 					ours = inUnit(q.of(d), "ms")
 				}
-				row.add(run, t.published+"_"+q.name, ours)
+				row.add(l, run, t.published+"_"+q.name, ours)
 			}
 			rows = append(rows, row)
 		}
 	}
 	for _, f := range figures {
-		row := comparison{title: f.title + ", peak"}
-		if f.perPod {
-			row.title += " for each pod"
-		}
+		row := comparison{title: f.title + ", " + f.peakTitle()}
 		for _, run := range l.sound() {
 			ours := ""
-			if s, ok := run.Samples[f.series]; ok && (!f.perPod || run.Replicas > 0) {
-				ours = inUnit(s.Peak/float64(pods(f, run)), f.unit)
+			if peak, ok := f.peak(run); ok {
+				ours = inUnit(peak, f.unit)
 			}
-			row.add(run, f.series, ours)
+			row.add(l, run, f.series, ours)
 		}
 		rows = append(rows, row)
 	}
@@ -246,16 +252,39 @@ func comparisons(l load) []comparison {
 	})
 }
 
-func pods(f figure, run Run) int {
-	if f.perPod {
-		return run.Replicas
+// rate is whether a figure is counted, and its value how much it grows in a second.
+func (f figure) rate() bool { return f.unit == "bytes/s" || f.unit == "cores" }
+
+// peakTitle says what the published test has of a figure.
+func (f figure) peakTitle() string {
+	title := "peak"
+	if f.rate() {
+		title += " over a minute"
 	}
-	return 1
+	if f.perPod {
+		title += ", mean of the pods"
+	}
+	return title
 }
 
-func (c *comparison) add(run Run, name, ours string) {
+// peak of a run's figure, as the published test has it.
+func (f figure) peak(run Run) (float64, bool) {
+	s, ok := run.Samples[f.series]
+	peak := s.Peak
+	if f.rate() {
+		ok = ok && s.PeakMinute != nil
+		peak = ptr.Deref(s.PeakMinute, 0)
+	}
+	if f.perPod {
+		ok = ok && run.Replicas > 0
+		peak /= float64(max(1, run.Replicas))
+	}
+	return peak, ok
+}
+
+func (c *comparison) add(l load, run Run, name, ours string) {
 	theirs := ""
-	if q, ok := published(name, run); ok {
+	if q, ok := published(name, l.spec, run); ok {
 		theirs = inUnit(q.value, q.unit)
 	}
 	c.cells = append(c.cells, compared{run.label(), ours, theirs})
@@ -327,7 +356,7 @@ func facts(r Report) []fact {
 		{"Target", r.Spec.Target},
 		{"Routing", r.Spec.Routing},
 		{"Runner", r.Spec.Runner},
-		{"Payload", payload(r.Spec.PayloadKeys)},
+		{"Payload", payload(r.Spec)},
 		{"Thresholds", thresholds(r.Spec.Thresholds)},
 		{"Operator", r.Versions.Operator},
 		{"k6 image", r.Versions.K6Image},
@@ -364,11 +393,15 @@ func scale(n int) string {
 	return fmt.Sprintf("1:%d", n)
 }
 
-func payload(keys int) string {
-	if keys == 0 {
+func payload(s Spec) string {
+	if s.PayloadKeys == 0 {
 		return ""
 	}
-	return grouped(int64(keys)) + " keys for each user"
+	words := grouped(int64(s.PayloadKeys)) + " keys for each user"
+	if s.PayloadOnPage == payloadShown {
+		words += ", shown on the page"
+	}
+	return words
 }
 
 func thresholds(all map[string]string) string {

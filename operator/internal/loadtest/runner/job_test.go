@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 )
 
@@ -39,5 +41,24 @@ func TestSentence(t *testing.T) {
 		if got := Sentence(log); got != want {
 			t.Errorf("Sentence(%q) is %q, want %q", log, got, want)
 		}
+	}
+}
+
+// A heap that may grow is bounded where the pod is, and only there.
+func TestHeapOfARunnerWithAMemoryLimit(t *testing.T) {
+	bound := func(test Test) string {
+		for _, env := range test.environment() {
+			if env.Name == "GOMEMLIMIT" {
+				return env.Value
+			}
+		}
+		return ""
+	}
+	limited := Test{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1000M")}}}
+	if got := bound(limited); got != "800000000" {
+		t.Errorf("GOMEMLIMIT is %q", got)
+	}
+	if got := bound(Test{}); got != "" {
+		t.Errorf("GOMEMLIMIT is %q without a limit", got)
 	}
 }

@@ -11,10 +11,16 @@ import (
 
 // environment is the scenario's, and what every runner is told besides.
 func (t Test) environment() []corev1.EnvVar {
-	return append(slices.Clone(t.Env),
+	env := append(slices.Clone(t.Env),
 		corev1.EnvVar{Name: "RUNNERS", Value: strconv.Itoa(int(t.Runners))},
 		corev1.EnvVar{Name: "SUMMARY", Value: "termination-log"},
 	)
+	// The image lets the heap of k6 grow to five times what is in use, so as to collect garbage less often. Near the limit of the pod it
+	// must not: the rest is for what is not on the heap.
+	if limit := t.Resources.Limits.Memory().Value(); limit > 0 {
+		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit/10*8, 10)})
+	}
+	return env
 }
 
 func podSecurity() *corev1.PodSecurityContext {

@@ -10,6 +10,7 @@ defmodule Workload.Config do
   | LIVE_STASH_ADAPTER | the adapter to start beside none: ets, browser_memory, redis or mnesia | all that can be started |
   | LIVE_STASH_TTL | seconds a stash outlives its user's connection | 300 |
   | STASH_PAYLOAD_KEYS | keys of the map that each user stashes, see `Workload.Payload` | 150 |
+  | STASH_PAYLOAD_ON_PAGE | shown: the page shows what it stashes, each time that changes; hidden: it does not | hidden |
   | STASH_VERSION | version of the pages, as LiveStash's option `version`: they refuse what others have stashed; only ets reads it | none |
   | LIVE_STASH_REDIS_URL | where redis stores, see `Workload.Redis.Url` | none, redis cannot be started |
   | SECRET_KEY_BASE_FILE, LIVE_STASH_REDIS_URL_FILE | files to read these two from, instead | none |
@@ -20,7 +21,18 @@ defmodule Workload.Config do
   alias Workload.Redis.Url
   alias Workload.Stash
 
-  @enforce_keys [:port, :host, :secret_key_base, :adapters, :ttl, :payload_keys, :stash_version, :redis, :cluster]
+  @enforce_keys [
+    :port,
+    :host,
+    :secret_key_base,
+    :adapters,
+    :ttl,
+    :payload_keys,
+    :payload_on_page,
+    :stash_version,
+    :redis,
+    :cluster
+  ]
   defstruct @enforce_keys
 
   @type t :: %__MODULE__{
@@ -30,6 +42,7 @@ defmodule Workload.Config do
           adapters: [Stash.adapter()],
           ttl: pos_integer(),
           payload_keys: non_neg_integer(),
+          payload_on_page: boolean(),
           stash_version: nil | String.t(),
           redis: nil | Url.t(),
           cluster: nil | %{service: String.t(), namespace: String.t(), app: String.t()}
@@ -51,6 +64,7 @@ defmodule Workload.Config do
          {:ok, adapters} <- adapters(env, redis),
          {:ok, ttl} <- integer(env, "LIVE_STASH_TTL", "300", 1..@longest_ttl),
          {:ok, payload_keys} <- integer(env, "STASH_PAYLOAD_KEYS", "150", 0..100_000),
+         {:ok, on_page} <- on_page(present(env, "STASH_PAYLOAD_ON_PAGE")),
          {:ok, cluster} <- cluster(env) do
       {:ok,
        %__MODULE__{
@@ -60,6 +74,7 @@ defmodule Workload.Config do
          adapters: adapters,
          ttl: ttl,
          payload_keys: payload_keys,
+         payload_on_page: on_page,
          stash_version: present(env, "STASH_VERSION"),
          redis: redis,
          cluster: cluster
@@ -85,6 +100,14 @@ defmodule Workload.Config do
       _other ->
         {:error, "#{name} must be a whole number from #{range.first} to #{range.last}, but it is #{inspect(text)}."}
     end
+  end
+
+  defp on_page(nil), do: {:ok, false}
+  defp on_page("hidden"), do: {:ok, false}
+  defp on_page("shown"), do: {:ok, true}
+
+  defp on_page(other) do
+    {:error, "STASH_PAYLOAD_ON_PAGE must be shown or hidden, but it is #{inspect(other)}."}
   end
 
   # What spec.secretsAs: Files gives in files.

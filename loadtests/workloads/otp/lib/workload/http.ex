@@ -5,7 +5,7 @@ defmodule Workload.HTTP do
 
   @behaviour :cowboy_handler
 
-  alias Workload.{Config, Page, Session, Stash}
+  alias Workload.{Config, Live, Page, Session, Stash}
 
   # longest body of a sum's request that is read
   @sum_bytes 1024
@@ -46,7 +46,7 @@ defmodule Workload.HTTP do
     case Stash.started(name, Config.get().adapters) do
       {:ok, adapter} ->
         {csrf, req} = Session.fetch_or_create(req)
-        html(Page.html(adapter, csrf), req)
+        html(Page.html(adapter, csrf, Live.stashed_at_first()), req)
 
       {:error, sentence} ->
         text(404, sentence, req)

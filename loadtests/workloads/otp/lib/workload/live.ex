@@ -10,6 +10,10 @@ defmodule Workload.Live do
 
   alias Workload.{Channel, Config, Message, Page, Payload, Stash}
 
+  @doc "What a new user's page shows of what it stashes; nil when it shows nothing of that."
+  @spec stashed_at_first() :: nil | map()
+  def stashed_at_first, do: shown(new(Config.get()))
+
   @impl true
   def init(join), do: {:ok, join, {:continue, :join}}
 
@@ -104,7 +108,7 @@ defmodule Workload.Live do
       module: module,
       stash: stash,
       status: status,
-      assigns: Map.merge(%{count: 0, payload: Payload.new(config.payload_keys)}, recovered)
+      assigns: Map.merge(new(config), recovered)
     }
 
     {state, events ++ more}
@@ -128,7 +132,13 @@ defmodule Workload.Live do
     %{live_stash_context: context}
   end
 
-  defp view(state), do: %{status: state.status, count: state.assigns.count, adapter: state.adapter}
+  defp view(state) do
+    %{status: state.status, count: state.assigns.count, adapter: state.adapter, stashed: shown(state.assigns)}
+  end
+
+  defp new(config), do: %{count: 0, payload: Payload.new(config.payload_keys)}
+
+  defp shown(assigns), do: if(Config.get().payload_on_page, do: assigns)
 
   defp with_events(diff, []), do: diff
   defp with_events(diff, events), do: Map.put(diff, "e", Enum.map(events, fn {name, detail} -> [name, detail] end))

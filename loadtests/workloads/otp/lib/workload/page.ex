@@ -5,8 +5,8 @@ defmodule Workload.Page do
 
   alias Workload.{Stash, Token}
 
-  @typedoc "What the page shows."
-  @type view :: %{status: atom(), count: non_neg_integer(), adapter: Stash.adapter()}
+  @typedoc "What the page shows; `stashed` is what it stashes, nil when it does not show that."
+  @type view :: %{status: atom(), count: non_neg_integer(), adapter: Stash.adapter(), stashed: nil | map()}
 
   # LiveView's: a page left open for longer must be loaded again.
   @max_age 14 * 24 * 3600
@@ -21,13 +21,17 @@ defmodule Workload.Page do
     ~s(</p><button phx-click="stash">Stash</button></main>)
   ]
 
+  # With what it stashes, as the page of the published benchmark.
+  @statics_with_stashed List.replace_at(@statics, 4, "</p><pre>") ++
+                          [~s(</pre><button phx-click="stash">Stash</button></main>)]
+
   @doc "The path of an adapter's page."
   @spec path(Stash.adapter()) :: String.t()
   def path(adapter), do: "/stash/#{adapter}"
 
   @doc "The page as HTML, before its WebSocket is open."
-  @spec html(Stash.adapter(), Workload.Session.t()) :: String.t()
-  def html(adapter, csrf) do
+  @spec html(Stash.adapter(), Workload.Session.t(), nil | map()) :: String.t()
+  def html(adapter, csrf, stashed) do
     id = new_id()
     session = Token.sign(@session_salt, %{id: id}, @max_age)
     static = Token.sign(@static_salt, %{id: id}, @max_age)
@@ -36,7 +40,8 @@ defmodule Workload.Page do
     document(
       ~s(<meta name="csrf-token" content="#{csrf}"><script defer src="/assets/live.js"></script>),
       ~s(<div id="#{id}" data-phx-main data-phx-session="#{session}" data-phx-static="#{static}">) <>
-        content(%{status: :new, count: 0, adapter: adapter}) <> ~s(</div><p id="connection">not connected</p>)
+        content(%{status: :new, count: 0, adapter: adapter, stashed: stashed}) <>
+        ~s(</div><p id="connection">not connected</p>)
     )
   end
 
@@ -49,13 +54,16 @@ defmodule Workload.Page do
 
   @doc "Everything the client needs to draw the page: LiveView's `rendered`."
   @spec rendered(view()) :: map()
-  def rendered(view), do: Map.merge(dynamics(view), %{"s" => 0, "p" => %{"0" => @statics}, "r" => 1})
+  def rendered(view) do
+    view |> dynamics() |> Map.merge(stashed(view)) |> Map.merge(%{"s" => 0, "p" => %{"0" => statics(view)}, "r" => 1})
+  end
 
   @doc "What changed from one view to the next: LiveView's `diff`."
   @spec diff(view(), view()) :: map()
   def diff(before, now) do
-    before = dynamics(before)
-    Map.filter(dynamics(now), fn {slot, text} -> before[slot] != text end)
+    old = dynamics(before)
+    changed = Map.filter(dynamics(now), fn {slot, text} -> old[slot] != text end)
+    if before.stashed == now.stashed, do: changed, else: Map.merge(changed, stashed(now))
   end
 
   @doc "The content of a page's data-phx-session."
@@ -75,9 +83,30 @@ defmodule Workload.Page do
     }
   end
 
+  defp stashed(%{stashed: nil}), do: %{}
+  defp stashed(view), do: %{"4" => escape(inspect(view.stashed, pretty: true, limit: :infinity))}
+
+  defp statics(%{stashed: nil}), do: @statics
+  defp statics(_view), do: @statics_with_stashed
+
+  # As Phoenix.HTML does.
+  defp escape(text) do
+    String.replace(text, ["&", "<", ">", "\"", "'"], fn
+      "&" -> "&amp;"
+      "<" -> "&lt;"
+      ">" -> "&gt;"
+      "\"" -> "&quot;"
+      "'" -> "&#39;"
+    end)
+  end
+
   defp content(view) do
-    dynamics = dynamics(view)
-    @statics |> Enum.with_index() |> Enum.map_join(fn {part, slot} -> part <> Map.get(dynamics, "#{slot}", "") end)
+    dynamics = Map.merge(dynamics(view), stashed(view))
+
+    view
+    |> statics()
+    |> Enum.with_index()
+    |> Enum.map_join(fn {part, slot} -> part <> Map.get(dynamics, "#{slot}", "") end)
   end
 
   # A time first, as in LiveView, so that ids sort by age in logs.

@@ -15,6 +15,7 @@ defmodule Workload.ConfigTest do
                 adapters: [:none, :ets, :browser_memory, :mnesia],
                 ttl: 300,
                 payload_keys: 150,
+                payload_on_page: false,
                 stash_version: nil,
                 redis: nil,
                 cluster: nil
@@ -29,6 +30,7 @@ defmodule Workload.ConfigTest do
       "LIVE_STASH_ADAPTER" => "ets",
       "LIVE_STASH_TTL" => "60",
       "STASH_PAYLOAD_KEYS" => "0",
+      "STASH_PAYLOAD_ON_PAGE" => "shown",
       "LIBCLUSTER_SERVICE" => "shop-nodes",
       "LIBCLUSTER_NAMESPACE" => "default",
       "LIBCLUSTER_APP" => "shop"
@@ -36,6 +38,7 @@ defmodule Workload.ConfigTest do
 
     assert {:ok, config} = Config.read(env)
     assert {4100, "shop.example.com", 60, 0} = {config.port, config.host, config.ttl, config.payload_keys}
+    assert config.payload_on_page
     assert config.adapters == [:none, :ets]
     assert config.cluster == %{service: "shop-nodes", namespace: "default", app: "shop"}
   end
@@ -67,6 +70,7 @@ defmodule Workload.ConfigTest do
         {"STASH_PAYLOAD_KEYS", "-1", "from 0 to 100000"},
         {"STASH_PAYLOAD_KEYS", "100001", "from 0 to 100000"},
         {"STASH_PAYLOAD_KEYS", "5KB", "STASH_PAYLOAD_KEYS"},
+        {"STASH_PAYLOAD_ON_PAGE", "yes", "shown or hidden"},
         {"LIVE_STASH_ADAPTER", "ETS", "none, ets, browser_memory, redis, mnesia"},
         {"LIVE_STASH_ADAPTER", "redis", "LIVE_STASH_REDIS_URL"},
         {"LIVE_STASH_REDIS_URL", "http://stash:6379", "redis://"},

@@ -17,6 +17,14 @@ defmodule StashWorkload.RuntimeConfigTest do
     end
   end
 
+  test "the page shows what it stashes when it is told to, and nothing else is understood" do
+    assert [nil, "hidden", "shown"] |> Enum.map(&payload_on_page/1) == [false, false, true]
+
+    assert_raise RuntimeError, "STASH_PAYLOAD_ON_PAGE is \"yes\"; set it to shown or hidden", fn ->
+      payload_on_page("yes")
+    end
+  end
+
   test "what LiveStash is told follows adapter and TTL of the environment" do
     alias LiveStash.Adapters.{BrowserMemory, ETS, Mnesia}
 
@@ -37,6 +45,13 @@ defmodule StashWorkload.RuntimeConfigTest do
     {config[:live_stash][:adapters], config[:stash_workload][:stash]}
   after
     Enum.each(Map.keys(environment), &System.delete_env/1)
+  end
+
+  defp payload_on_page(value) do
+    if value, do: System.put_env("STASH_PAYLOAD_ON_PAGE", value)
+    Config.Reader.read!("config/runtime.exs", env: :test)[:stash_workload][:payload_on_page]
+  after
+    System.delete_env("STASH_PAYLOAD_ON_PAGE")
   end
 
   defp payload_keys(value) do

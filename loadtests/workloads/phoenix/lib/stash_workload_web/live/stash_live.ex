@@ -2,7 +2,9 @@ defmodule StashWorkloadWeb.StashLive do
   @moduledoc """
   A counter that survives its process.
 
-  The load tests read the first two dynamics of the render, status and count, by position.
+  The load tests read the first two dynamics of the render, status and count, by position. With
+  `STASH_PAYLOAD_ON_PAGE=shown` the page shows all that it stashes, and sends it anew with every
+  stash, as that of the published benchmark does.
   """
   use StashWorkloadWeb, :live_view
 
@@ -13,8 +15,10 @@ defmodule StashWorkloadWeb.StashLive do
 
   @impl true
   def mount(_params, _session, socket) do
+    shown? = Application.fetch_env!(:stash_workload, :payload_on_page)
+
     socket =
-      case Stash.recover(assign(socket, :node, node())) do
+      case Stash.recover(assign(socket, node: node(), shown?: shown?)) do
         {:recovered, socket} -> assign(socket, :status, :recovered)
         {status, socket} -> assign(socket, status: status, count: 0, payload: payload())
       end
@@ -29,6 +33,7 @@ defmodule StashWorkloadWeb.StashLive do
       <p>Status <output id="status">{@status}</output></p>
       <p>Count <output id="count">{@count}</output></p>
       <p>Adapter {@live_action}, served by {@node}</p>
+      <pre :if={@shown?}>{stashed(@count, @payload)}</pre>
       <button phx-click="stash">Stash</button>
     </main>
     """
@@ -42,6 +47,10 @@ defmodule StashWorkloadWeb.StashLive do
       |> Stash.stash()
 
     {:noreply, socket}
+  end
+
+  defp stashed(count, payload) do
+    inspect(%{count: count, payload: payload}, pretty: true, limit: :infinity)
   end
 
   defp payload, do: Payload.new(Application.fetch_env!(:stash_workload, :payload_keys))
