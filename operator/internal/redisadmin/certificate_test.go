@@ -23,10 +23,10 @@ func newAuthority(t *testing.T) *pki.Authority {
 	return authority
 }
 
-// signed is a certificate for a name that was made then.
-func signed(t *testing.T, authority *pki.Authority, name string, made time.Time) pki.Leaf {
+// signed is a certificate of Redis that was made then.
+func signed(t *testing.T, authority *pki.Authority, made time.Time) pki.Leaf {
 	t.Helper()
-	leaf, _, err := authority.Next(pki.Leaf{}, name, time.Time{}, made)
+	leaf, _, err := authority.Next(pki.Leaf{}, redisHost, time.Time{}, made)
 	must(t, err)
 	return leaf
 }
@@ -41,14 +41,14 @@ func (s *realServer) put(t *testing.T, leaf pki.Leaf) {
 
 // A hand-over over TLS loses as little as one without.
 func TestHandOverWithTLS(t *testing.T) {
-	access, leaf := testAccess(), signed(t, newAuthority(t), redisHost, time.Now())
+	access, leaf := testAccess(), signed(t, newAuthority(t), time.Now())
 	handOver(t, startServer(t, access, leaf), startServer(t, access, leaf))
 }
 
 // Who does not speak TLS learns nothing, and a server that shows another certificate is told nothing.
 func TestTLSIsChecked(t *testing.T) {
 	authority := newAuthority(t)
-	leaf := signed(t, authority, redisHost, time.Now())
+	leaf := signed(t, authority, time.Now())
 	server := startServer(t, testAccess(), leaf)
 	if seen := server.look(t); seen.Stashes != 0 {
 		t.Errorf("it has %d stashes", seen.Stashes)
@@ -61,7 +61,7 @@ func TestTLSIsChecked(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Login){
 		"another authority": func(login *Login) {
-			login.Authorities = string(signed(t, newAuthority(t), redisHost, time.Now()).Authorities)
+			login.Authorities = string(signed(t, newAuthority(t), time.Now()).Authorities)
 		},
 		"another name": func(login *Login) { login.Host = "cart-redis.web.svc.cluster.local" },
 		"no authority": func(login *Login) { login.Authorities = "none" },
@@ -83,13 +83,13 @@ func TestRenew(t *testing.T) {
 	authority := newAuthority(t)
 	for name, made := range map[string]time.Time{"in time": time.Now().Add(-time.Hour), "after its end": time.Now().Add(-pki.LeafLife - time.Minute)} {
 		t.Run(name, func(t *testing.T) {
-			first, second := signed(t, authority, redisHost, time.Now()), signed(t, authority, redisHost, time.Now())
+			first, second := signed(t, authority, time.Now()), signed(t, authority, time.Now())
 			server := startServer(t, testAccess(), first)
 			connected := server.fleet(t)
 			must(t, connected.Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
 			file := server.files + "/tls.crt"
 			if made.Before(time.Now().Add(-pki.LeafLife)) {
-				first = signed(t, authority, redisHost, made)
+				first = signed(t, authority, made)
 				server.put(t, first)
 				must(t, ask(t.Context(), server.Login, "", func(c *redis.Client) error { return c.ConfigSet(t.Context(), "tls-cert-file", file).Err() }))
 			}
@@ -115,7 +115,7 @@ func TestSilentTLS(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer func() { _ = listener.Close() }()
-	login := Login{Address: listener.Addr().String(), Authorities: string(signed(t, newAuthority(t), redisHost, time.Now()).Authorities), Host: redisHost}
+	login := Login{Address: listener.Addr().String(), Authorities: string(signed(t, newAuthority(t), time.Now()).Authorities), Host: redisHost}
 	started := time.Now()
 	if _, err := dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
 		t.Errorf("after %s: %v", time.Since(started), err)
