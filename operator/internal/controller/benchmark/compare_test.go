@@ -30,7 +30,6 @@ func runsWith(t *testing.T, b *v1alpha1.LiveStashBenchmark, power int) {
 	for i := range 2 {
 		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, returned(b, i, power))
 	}
-	stage(t, run, "finished")
 	finished(t, b)
 }
 

@@ -122,7 +122,6 @@ func (p *played) ends() v1alpha1.BenchmarkRunStatus {
 			`"dropped": 0`, `"dropped": 0, "cut": 7`).Replace(reportOf(p.b, i, 80, 0))
 		endPod(p.t, newPod(p.t, p.b, fmt.Sprintf("%s-%d", p.run.GetName(), i+1)), 0, said)
 	}
-	stage(p.t, p.run, "finished")
 	reaches(p.t, p.b, "judged", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Runs[0].Verdict != "" })
 	suite.Must(p.t, api.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(p.b.Namespace), client.MatchingLabels(p.set.Labels)))
 	return finished(p.t, p.b)

@@ -275,7 +275,6 @@ func TestWarmupDoesNotCount(t *testing.T) {
 		for i := range 2 {
 			endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80-lost, lost))
 		}
-		stage(t, run, "finished")
 		reaches(t, b, "further", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Progress == fmt.Sprintf("%d/2", round+1) })
 		if round == 0 && (b.Status.Verdict != "" || b.Status.Report != nil) {
 			t.Errorf("after the warm-up alone the verdict is %q, and the report is %v", b.Status.Verdict, b.Status.Report)
