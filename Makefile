@@ -129,6 +129,11 @@ bench-shadows: $(AGENT) ## What copies of ETS stashes cost, and how fast they ar
 test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator kubectl-livestash $(BIN)/k6 ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
 	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./rights/... ./licenses/... ./dashboards/... ./docs/...'
 
+.PHONY: test-grafana
+test-grafana: ## Hold the dashboards against the types that Grafana publishes (needs Node.js; fetches two packages once).
+	@$(STEP) deps-grafana "Grafana's types" hack/grafana-schema .cache/grafana
+	@$(STEP) test-grafana "Test the dashboards against Grafana's types" bash -c 'cd test && GRAFANA_SCHEMA=$(CURDIR)/.cache/grafana go test -count=1 -v ./dashboards -run TestGrafanasTypes'
+
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.
 	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && k6 run --quiet loadtests/k6/test/rooms_unit.js && cd loadtests/k6/test && go test -count=1 -parallel 6 -v ./...'
@@ -138,8 +143,8 @@ bench-k6: $(BIN)/k6 ## What a user costs k6: many per VU against one VU each (US
 	@cd loadtests/k6/test && go run ./bench $(if $(USERS),-users $(USERS)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
 
 .PHONY: bench-k6-ceiling
-bench-k6-ceiling: $(BIN)/k6 ## How many deliveries and requests a second k6 itself takes for each core (ROUNDS= DURATION=).
-	@cd loadtests/k6/test && go run ./ceiling $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
+bench-k6-ceiling: $(BIN)/k6 ## How many deliveries and requests a second k6 itself takes for each core (ROUNDS= DURATION= MATCH=).
+	@cd loadtests/k6/test && go run ./ceiling $(if $(MATCH),-match "$(MATCH)") $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(DURATION),-duration $(DURATION))
 
 .PHONY: test-workload
 test-workload: image-builder ## ExUnit tests of the OTP workload, which its image's build runs.

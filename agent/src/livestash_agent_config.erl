@@ -19,6 +19,8 @@
     | shadow_copies
     | shadow_interval
     | shadow_max_bytes
+    | machine
+    | zone
     | app_port
     | adapter
     | redis_url
@@ -67,6 +69,8 @@ variables() ->
         {shadow_copies, "LIVESTASH_SHADOW_COPIES", {0, 2}, 0},
         {shadow_interval, "LIVESTASH_SHADOW_INTERVAL_MS", {100, 60000}, 1000},
         {shadow_max_bytes, "LIVESTASH_SHADOW_MAX_BYTES", {0, ?MOST_BYTES}, 268435456},
+        {machine, "LIVESTASH_MACHINE", text, ""},
+        {zone, "LIVESTASH_ZONE", text, ""},
         {app_port, "PORT", {1, 65535}, undefined},
         {adapter, "LIVE_STASH_ADAPTER", adapter, none},
         {redis_url, "LIVE_STASH_REDIS_URL", secret, undefined},

@@ -8,9 +8,11 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, is_on/0, new/0, token/0, peers/0, status/0, complete/0, wake/0]).
+-export([start_link/0, is_on/0, new/0, token/0, peers/0, holders/3, status/0, complete/0, wake/0]).
 %% For drains.
 -export([leave/0, goodbye/0]).
+%% Called by peers.
+-export([missing/2, ceded/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -export_type([status/0]).
@@ -56,10 +58,19 @@ new() ->
 token() ->
     persistent_term:get(?MODULE).
 
-%% The nodes that hold copies, and which start of the agent each of them is.
--spec peers() -> #{node() => ?INDEX:token()}.
+%% The nodes that hold copies.
+-spec peers() -> #{node() => ?INDEX:peer()}.
 peers() ->
     persistent_term:get({?MODULE, peers}, #{}).
+
+%% Those of the peers that are to hold so many copies of a stash of this node.
+-spec holders(Key :: term(), #{node() => ?INDEX:peer()}, Copies :: pos_integer()) -> [node()].
+holders(Key, Peers, Copies) ->
+    livestash_agent_shadow_holders:choose(Key, places(Peers), Copies).
+
+%% Where this node is, and where the others are.
+places(Peers) ->
+    {livestash_agent_shadow_holders:place(), maps:map(fun(_Node, {_Token, Place, _Connection}) -> Place end, Peers)}.
 
 -spec status() -> status().
 status() ->
@@ -86,6 +97,16 @@ wake(ok) ->
     gen_server:cast(?MODULE, wake);
 wake(_Woken) ->
     ok.
+
+%% The node had copies of these stashes of this node's, or others in their place, and has them no more.
+-spec missing(node(), [Key :: term()]) -> ok.
+missing(Node, Keys) ->
+    gen_server:cast(?MODULE, {missing, Node, Keys}).
+
+%% The node has copies of these stashes, which are this node's now.
+-spec ceded(node(), [{Key :: term(), ?INDEX:stamp()}]) -> ok.
+ceded(Node, Copies) ->
+    gen_server:cast(?MODULE, {ceded, Node, Copies}).
 
 %% This node begins to drain: others have to hold the copies that it holds.
 -spec leave() -> ok.
@@ -135,8 +156,21 @@ handle_call(status, _From, #{peers := Peers, refused := Refused} = State) ->
 handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
     {noreply, without(Node, State#{leaving := [Node | Leaving]})};
 %% Also an agent that was started anew, whose copies are gone.
-handle_cast({started, Node, Token}, State) ->
-    {noreply, finished({hello, Node}, {done, {ok, {holds, Token}}}, State)};
+handle_cast({started, Node, _Token}, State) ->
+    {noreply, ask(Node, State)};
+handle_cast({missing, Node, Keys}, State) ->
+    Miss = fun(Key) ->
+        ok = ?INDEX:missing(Key, Node),
+        livestash_agent_shadow_marks:mark(Key)
+    end,
+    lists:foreach(Miss, Keys),
+    {noreply, State};
+%% Of which version they are is not known here. The scan after the promotion has them sent again, or dropped when others
+%% have them.
+handle_cast({ceded, Node, Copies}, #{peers := Peers} = State) when is_map_key(Node, Peers) ->
+    Copy = #{node => Node, peer => maps:get(Node, Peers), number => unknown, until => unknown},
+    [?INDEX:acknowledged(Key, Copy#{stamp => Stamp}, Peers) || {Key, Stamp} <- Copies],
+    {noreply, State};
 handle_cast(wake, State) ->
     {noreply, look(State)};
 handle_cast(complete, State) ->
@@ -176,22 +210,32 @@ look(State) ->
     end.
 
 changed(Key, Now, #{peers := Peers, copies := Copies}) ->
-    Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Copies),
+    Holders = holders(Key, Peers, Copies),
     Others = [Node || #{node := Node} <- ?INDEX:valid(Key, Peers)],
     case lists:usort(Holders ++ Others) of
         [] -> ?INDEX:dropped(Key, none);
         Nodes -> [?INDEX:changed(Node, Key, Now) || Node <- Nodes]
     end.
 
-%% Of stashes that this node has not had before, an older version may be elsewhere when a node was lost: its user has
-%% come back before the copy was taken over. Here, an old copy may be in any case.
+%% Of stashes that this node has not had before, an old copy may be at the holders of the node that had them. It must not
+%% outlive the stash, whose new holders are others. An older version may be anywhere when a node was lost: the user has
+%% come back before the copy was taken over.
 overtake([], _State) ->
     ok;
-overtake(Keys, #{lost := Lost}) ->
+overtake(Keys, #{lost := Lost, peers := Peers, copies := Copies}) ->
     Tables = [Table || {ets, Table} <- livestash_agent_store:tables()],
     Newer = [newer(Row, Key) || Table <- Tables, Key <- Keys, Row <- ets:lookup(Table, Key)],
-    Nodes = [Node || is_within(Lost, ?RETURNING), Node <- nodes()],
-    livestash_agent_remote:tell([node() | Nodes], livestash_agent_shadow_store, overtaken, [Newer]).
+    Places = places(Peers),
+    Holders = fun({Key, _Version, _Rank}) -> livestash_agent_shadow_holders:former(Key, node(), Places, Copies) end,
+    Nodes =
+        case is_within(Lost, ?RETURNING) of
+            true -> fun(_Newer) -> nodes() end;
+            false -> Holders
+        end,
+    Told = [{Node, Each} || Each <- Newer, Node <- lists:usort([node() | Nodes(Each)])],
+    Groups = maps:groups_from_list(fun({Node, _}) -> Node end, fun({_, Each}) -> Each end, Told),
+    Tell = fun(Node, News) -> livestash_agent_remote:tell([Node], livestash_agent_shadow_store, overtaken, [News]) end,
+    maps:foreach(Tell, Groups).
 
 newer(Row, Key) ->
     {Key, livestash_agent_rank:version(Row, erlang:system_time(microsecond)), livestash_agent_rank:rank(Row)}.
@@ -217,7 +261,7 @@ way(Node, #{peers := Peers, copies := Copies}) ->
     case [Table || {ets, Table} <- livestash_agent_store:tables()] of
         [Table] ->
             Sender = {node(), token()},
-            #{table => Table, sender => Sender, token => maps:get(Node, Peers), peers => Peers, copies => Copies};
+            #{table => Table, sender => Sender, peer => maps:get(Node, Peers), peers => Peers, copies => Copies};
         [] ->
             none
     end.
@@ -227,10 +271,11 @@ finished({send, Node}, {done, {ok, Outcomes}}, State) when is_list(Outcomes) ->
 %% It has been started anew, or goes, or does not see this node: it says so itself when it is asked.
 finished({send, Node}, {done, {ok, _Otherwise}}, State) ->
     without(Node, State);
-finished({hello, Node}, {done, {ok, {holds, Token}}}, #{peers := Peers, leaving := Leaving} = State) ->
-    case lists:member(Node, nodes()) andalso not lists:member(Node, Leaving) of
-        true -> scan_now(with_peers(Peers#{Node => Token}, State));
-        false -> State
+finished({hello, Node}, {done, {ok, {{holds, Token}, Place}}}, #{peers := Peers, leaving := Leaving} = State) ->
+    case {lists:member(Node, nodes()) andalso not lists:member(Node, Leaving), Peers} of
+        {true, #{Node := {Token, Place, _Connection}}} -> State;
+        {true, _} -> scan_now(with_peers(Peers#{Node => {Token, Place, erlang:unique_integer()}}, State));
+        {false, _} -> State
     end;
 finished(scan, {done, {ok, ok}}, State) ->
     behind(send_all(State));
@@ -244,7 +289,7 @@ outcome({Entry, nothing}, _Node, State) ->
 outcome({{_, _, Key} = Entry, {has, Copy}}, Node, #{peers := Peers, copies := Count} = State) ->
     ok = ?INDEX:done(Entry),
     Copies = ?INDEX:acknowledged(Key, Copy, Peers),
-    Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Count),
+    Holders = holders(Key, Peers, Count),
     Former = [Other || #{node := Other} <- Copies, Other =/= Node, not lists:member(Other, Holders)],
     [?INDEX:changed(Other, Key, livestash_agent_clock:ms()) || Other <- Former],
     State;
@@ -257,9 +302,10 @@ outcome({{_, _, Key} = Entry, missing}, Node, State) ->
     ok = ?INDEX:dropped(Key, Node),
     livestash_agent_shadow_marks:mark(Key),
     State;
-%% Tried again at the next scan.
-outcome({Entry, refused}, _Node, State) ->
+%% Nor has it an older version any more. Tried again at the next scan.
+outcome({{_, _, Key} = Entry, refused}, Node, State) ->
     ok = ?INDEX:done(Entry),
+    ok = ?INDEX:dropped(Key, Node),
     State#{refused := livestash_agent_clock:ms()}.
 
 %% Since when copies are missing.
@@ -299,8 +345,16 @@ ask_others(#{hello := Next, peers := Peers, leaving := Leaving} = State) ->
     end.
 
 ask(Node, #{running := Running} = State) ->
-    Hello = fun() -> livestash_agent_remote:call(Node, livestash_agent_shadow_store, hello, []) end,
+    Hello = fun() -> {livestash_agent_remote:call(Node, livestash_agent_shadow_store, hello, []), place(Node)} end,
     State#{running := livestash_agent_tasks:start({hello, Node}, Hello, [], Running)}.
+
+%% An agent that is older than places does not know its own.
+place(Node) ->
+    try
+        livestash_agent_remote:call(Node, livestash_agent_shadow_holders, place, [])
+    catch
+        error:{exception, undef, _} -> {"", ""}
+    end.
 
 %% At once: one that runs has left behind it what it found in order.
 scan_now(#{behind := Behind, running := Running} = State) ->

@@ -11,11 +11,11 @@
 
 -type way() :: #{
     table := atom(),
-    %% As this node calls itself, and that start of the holder for which the batch is.
+    %% As this node calls itself, and for whom the batch is.
     sender := {node(), ?INDEX:token()},
-    token := ?INDEX:token(),
+    peer := ?INDEX:peer(),
     %% All nodes that hold copies, and how many there are to be of each stash.
-    peers := #{node() => ?INDEX:token()},
+    peers := #{node() => ?INDEX:peer()},
     copies := pos_integer()
 }.
 %% Of two versions of one page that with the higher stamp is the later one; else see livestash_agent_rank:is_newer/2.
@@ -38,7 +38,7 @@
 %% Sends the next batch to the node and says what became of each entry. Raises when that is not known.
 -spec send(node(), way()) ->
     [{?INDEX:entry(), outcome()}] | {other, ?INDEX:token()} | gone.
-send(Node, #{sender := Sender, token := Token} = Way) ->
+send(Node, #{sender := Sender, peer := {Token, _, _}} = Way) ->
     Done = collect(?INDEX:first(Node), Node, Way, [], 0, ?BATCH_ROWS),
     case [Change || {_Entry, Change, _Then} <- Done, Change =/= none] of
         [] ->
@@ -71,7 +71,7 @@ size_of(_Other) -> 0.
 %% The stamp is taken before the row is read, so that a version with a higher one is not older.
 change(Key, Node, #{table := Table, peers := Peers, copies := Copies} = Way) ->
     Stamp = erlang:system_time(microsecond),
-    Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Copies),
+    Holders = livestash_agent_shadow:holders(Key, Peers, Copies),
     case {ets:lookup(Table, Key), lists:member(Node, Holders)} of
         {[], _} -> {{drop, Key}, dropped};
         {[Row], true} -> changed(Key, Row, Stamp, Node, Way);
@@ -86,7 +86,7 @@ superfluous(Key, Holders, Peers) ->
         _Missing -> {none, nothing}
     end.
 
-changed(Key, Row, Stamp, Node, #{token := Token, peers := Peers}) ->
+changed(Key, Row, Stamp, Node, #{peer := Peer, peers := Peers}) ->
     Until = livestash_agent_row:until(Row),
     Timeless = livestash_agent_row:timeless(Row),
     Number = livestash_agent_row:number(Timeless),
@@ -97,7 +97,7 @@ changed(Key, Row, Stamp, Node, #{token := Token, peers := Peers}) ->
             {{touch, Key, Until}, {has, Copy#{until := Until}}};
         _ ->
             Version = livestash_agent_rank:version(Row, Stamp),
-            Copy = #{node => Node, token => Token, stamp => Stamp, number => Number, until => Until},
+            Copy = #{node => Node, peer => Peer, stamp => Stamp, number => Number, until => Until},
             {{put, Key, Version, Until, payload(Timeless)}, {has, Copy}}
     end.
 

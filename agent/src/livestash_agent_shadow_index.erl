@@ -7,20 +7,27 @@
 -module(livestash_agent_shadow_index).
 
 -export([new/0, is_known/1, copies/1, stamp/1, keys/0]).
--export([promoted/2, acknowledged/3, dropped/2, valid/2]).
+-export([promoted/2, acknowledged/3, dropped/2, missing/2, valid/2]).
 -export([changed/3, behind/3, first/1, next/1, done/1]).
 -export([has_waiting/1, waits_since/1, forget/1]).
 
--export_type([copy/0, entry/0, stamp/0, token/0]).
+-export_type([copy/0, entry/0, stamp/0, token/0, peer/0]).
 
 %% The tables of one start of the agent.
 -type token() :: {Creation :: integer(), UnixMicroseconds :: integer()}.
+%% A node that holds copies: which start of the agent there, where it runs, and a number for the time that it has been
+%% connected. What it held before, it has taken over, or dropped, when it lost this node.
+-type peer() :: {token(), livestash_agent_shadow_holders:place(), Connection :: integer()}.
 %% When a version was read, in unix microseconds.
 -type stamp() :: integer().
 %% A copy at a node: of which version, and what a livestash_agent_row:number/1 of all but the end of its time, and that
-%% end, are.
+%% end, are; unknown when it was another node's copy first.
 -type copy() :: #{
-    node := node(), token := token(), stamp := stamp(), number := non_neg_integer(), until := integer() | none
+    node := node(),
+    peer := peer(),
+    stamp := stamp(),
+    number := non_neg_integer() | unknown,
+    until := integer() | none | unknown
 }.
 %% A key in the queue of a node. Order: when it changed, in monotonic milliseconds.
 -type entry() :: {node(), Order :: integer() | {behind, integer()}, Key :: term()}.
@@ -61,23 +68,24 @@ stamp(Key) ->
 keys() ->
     {?MODULE, [{{'$1', '_', '_'}, [], ['$1']}]}.
 
-%% This node has become the owner of a stash of which it had the copy.
+%% This node has become the owner of a stash of which it had the copy. Copies that were ceded to it are its own; what else
+%% was known was of an earlier time.
 -spec promoted(Key :: term(), stamp()) -> ok.
 promoted(Key, Stamp) ->
-    true = ets:insert(?MODULE, {Key, Stamp, []}),
+    true = ets:insert(?MODULE, {Key, Stamp, [Copy || #{number := unknown} = Copy <- copies(Key)]}),
     ok.
 
-%% A node has it. Peers: the nodes that hold copies, and the start of each. Returns the copies that there are.
--spec acknowledged(Key :: term(), copy(), #{node() => token()}) -> [copy()].
+%% A node has it. Peers: the nodes that hold copies. Returns the copies that there are.
+-spec acknowledged(Key :: term(), copy(), #{node() => peer()}) -> [copy()].
 acknowledged(Key, #{node := Node, stamp := Stamp} = Copy, Peers) ->
     Copies = [Copy | [Other || #{node := Holder} = Other <- valid(Key, Peers), Holder =/= Node]],
     true = ets:insert(?MODULE, {Key, max(Stamp, stamp(Key)), Copies}),
     Copies.
 
-%% The copies that are still there: what a former life of a node had is gone.
--spec valid(Key :: term(), #{node() => token()}) -> [copy()].
+%% The copies that are still there: not what a node had in a former life, or before it lost this node.
+-spec valid(Key :: term(), #{node() => peer()}) -> [copy()].
 valid(Key, Peers) ->
-    [Copy || #{node := Node, token := Token} = Copy <- copies(Key), maps:get(Node, Peers, none) =:= Token].
+    [Copy || #{node := Node, peer := Peer} = Copy <- copies(Key), maps:get(Node, Peers, none) =:= Peer].
 
 %% A node does not have it any more. Of a key without copies nothing is known.
 -spec dropped(Key :: term(), node()) -> ok.
@@ -86,6 +94,15 @@ dropped(Key, Node) ->
         {[], _Stamp} -> ets:delete(?MODULE, Key);
         {Copies, Stamp} -> ets:insert(?MODULE, {Key, Stamp, Copies})
     end,
+    ok.
+
+%% The same, of a stash that this node has, or has had until now.
+-spec missing(Key :: term(), node()) -> ok.
+missing(Key, Node) ->
+    [
+        ets:insert(?MODULE, {Key, Stamp, [Copy || #{node := Other} = Copy <- Copies, Other =/= Node]})
+     || {_Key, Stamp, Copies} <- ets:lookup(?MODULE, Key)
+    ],
     ok.
 
 %% The node has to be sent what is under the key. At: now, in monotonic milliseconds.

@@ -15,7 +15,7 @@
 %% Takes over all that the node has sent, and returns when that is done.
 -spec run(livestash_agent_shadow_store:sender()) -> ok.
 run({Node, _} = Sender) ->
-    Copies = lists:sort(fun later/2, livestash_agent_shadow_store:versions_of(Sender)),
+    Copies = latest_first(livestash_agent_shadow_store:versions_of(Sender)),
     ok = livestash_agent_rank:learn_births([{Owner, Birth} || {_Key, {Owner, Birth, _Stamp}} <- Copies]),
     %% Answered after what was sent before it.
     ok = gen_server:call(livestash_agent_rank, learnt),
@@ -28,7 +28,8 @@ run({Node, _} = Sender) ->
     ],
     livestash_agent_shadow:complete().
 
-later({_Key, {_, _, Stamp}}, {_Other, {_, _, OtherStamp}}) -> Stamp >= OtherStamp.
+latest_first(Copies) ->
+    [Copy || {_Order, Copy} <- lists:keysort(1, [{-Stamp, Copy} || {_Key, {_, _, Stamp}} = Copy <- Copies])].
 
 promote(Table, Sender, Copies) ->
     Known = livestash_agent_shape:known(Table),
@@ -58,25 +59,35 @@ chunk(Copies, Table, Sender, Known, Mute) ->
     livestash_agent_state:count(shadows_promoted, length(Taken)),
     compare(Taken, Table, (nodes() -- Mute), Mute).
 
-%% Of two holders, the one with the later version takes a stash over, of equal ones the first.
+%% Of two holders, the one with the later version takes a stash over, of equal ones that which weighs more.
 mine(Copies, Sender) ->
     mine(livestash_agent_config:get(shadow_copies), Copies, Sender).
 
 mine(1, Copies, _Sender) ->
     Copies;
-mine(Count, Copies, Sender) ->
-    Holders = [node() | maps:keys(livestash_agent_shadow:peers())],
-    First = fun({Key, _Version}) -> hd(livestash_agent_shadow_holders:choose(Key, Holders, Count)) end,
-    Shares = maps:remove(node(), maps:groups_from_list(First, Copies)),
-    Questions = [{Node, stamps_at(Node, [Key || {Key, _Version} <- Share])} || {Node, Share} <- maps:to_list(Shares)],
+mine(_Two, Copies, Sender) ->
+    Keys = [Key || {Key, _Version} <- Copies],
+    Questions = [{Node, stamps_at(Node, Keys)} || Node <- maps:keys(livestash_agent_shadow:peers())],
     Elsewhere = [
-        Copy
+        {Copy, {Stamp, weight(Key, Node), Node}}
      || {Node, {ok, Stamps}} <- livestash_agent_tasks:run(Questions, ?ASK),
-        {{_Key, {_, _, Mine}} = Copy, Stamp} <- lists:zip(maps:get(Node, Shares), Stamps),
-        Stamp >= Mine
+        {{Key, {_, _, Mine}} = Copy, Stamp} <- lists:zip(Copies, Stamps),
+        {Stamp, weight(Key, Node)} > {Mine, weight(Key, node())}
     ],
-    [livestash_agent_shadow_store:forget(Key, Sender, Version) || {Key, Version} <- Elsewhere],
-    Copies -- Elsewhere.
+    %% Of several the best: it is the last one here.
+    Best = maps:from_list(lists:keysort(2, Elsewhere)),
+    Groups = maps:groups_from_list(fun({_, {_, _, Node}}) -> Node end, fun({Copy, _}) -> Copy end, maps:to_list(Best)),
+    Copies -- lists:append([Ceded || {Node, Ceded} <- maps:to_list(Groups), cede(Node, Ceded, Sender)]).
+
+weight(Key, Node) ->
+    livestash_agent_shadow_holders:weight(Key, Node).
+
+%% What is here is a copy of that node's stash now. Whether it is still there to take it over.
+cede(Node, Copies, Sender) ->
+    case livestash_agent_shadow:peers() of
+        #{Node := {Token, _, _}} -> livestash_agent_shadow_store:cede(Copies, Sender, {Node, Token});
+        _ -> false
+    end.
 
 stamps_at(Node, Keys) ->
     fun() -> livestash_agent_remote:call(Node, livestash_agent_shadow_store, stamps, [Keys]) end.

@@ -49,7 +49,7 @@ walk_on({Found, Continuation}, Look, Rest) ->
 look({Key, Until}, Peers, Count) ->
     Copies = livestash_agent_shadow_index:valid(Key, Peers),
     Has = [Node || #{node := Node} <- Copies],
-    Holders = livestash_agent_shadow_holders:choose(Key, maps:keys(Peers), Count),
+    Holders = livestash_agent_shadow:holders(Key, Peers, Count),
     [livestash_agent_shadow_index:behind(Node, Key, livestash_agent_shadow_index:stamp(Key)) || Node <- Holders -- Has],
     case [Copy || #{until := Other} = Copy <- Copies, Other =/= Until] =/= [] orelse Has -- Holders =/= [] of
         true -> livestash_agent_shadow_marks:mark(Key);

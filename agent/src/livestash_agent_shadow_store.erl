@@ -11,7 +11,7 @@
 
 -export([start_link/0, new/0, size/0]).
 %% For promotions.
--export([versions_of/1, find/3, forget/3]).
+-export([versions_of/1, find/3, forget/3, cede/3]).
 %% Called by peers.
 -export([hello/0, take/3, goodbye/1, overtaken/1, stamps/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
@@ -27,7 +27,9 @@
     version :: livestash_agent_rank:version(),
     until :: integer() | none,
     size :: non_neg_integer(),
-    payload :: binary()
+    payload :: binary(),
+    %% Who else has sent a version of the stash, and believes that there is a copy of it here.
+    others :: [sender()]
 }).
 
 %% Milliseconds between two looks for copies whose time is over.
@@ -117,8 +119,33 @@ find(Key, Sender, Version) ->
 %% Deletes the copy if it is still that version.
 -spec forget(Key :: term(), sender(), livestash_agent_rank:version()) -> ok.
 forget(Key, Sender, Version) ->
-    _ = ets:select_delete(?MODULE, [{#shadow{key = Key, sender = Sender, version = Version, _ = '_'}, [], [true]}]),
-    ok.
+    case ets:lookup(?MODULE, Key) of
+        [#shadow{sender = Sender, version = Version, others = Others}] ->
+            Same = #shadow{key = Key, sender = Sender, version = Version, _ = '_'},
+            _ = ets:select_delete(?MODULE, [{Same, [], [true]}]),
+            tell_others([{Key, Others}]);
+        _ ->
+            ok
+    end.
+
+%% These copies, if they are still the same, are another node's from now on, which takes the stashes over. Returns false
+%% when it is gone.
+-spec cede([{Key :: term(), livestash_agent_rank:version()}], From :: sender(), To :: sender()) -> boolean().
+cede(Copies, From, {Node, _} = To) ->
+    Ceded = gen_server:call(?MODULE, {cede, Copies, From, To}, infinity),
+    Stamps = [{Key, Stamp} || {Key, {_, _, Stamp}} <- Copies],
+    _ = Ceded andalso livestash_agent_remote:tell([Node], livestash_agent_shadow, ceded, [node(), Stamps]),
+    Ceded.
+
+%% They send theirs again.
+tell_others([{_Key, []}]) ->
+    ok;
+tell_others(Copies) ->
+    Nodes = nodes(),
+    Missing = [{Node, Key} || {Key, Others} <- Copies, {Node, _} <- Others, lists:member(Node, Nodes)],
+    Groups = maps:groups_from_list(fun({Node, _}) -> Node end, fun({_, Key}) -> Key end, Missing),
+    Tell = fun(Node, Keys) -> livestash_agent_remote:tell([Node], livestash_agent_shadow, missing, [node(), Keys]) end,
+    maps:foreach(Tell, Groups).
 
 %% State: the bytes of all copies; which start of each sender is known; the promotions that run.
 -spec init([]) -> {ok, map()}.
@@ -140,6 +167,15 @@ handle_call({take, {Node, _} = Sender, Changes}, _From, State) ->
     end;
 handle_call({goodbye, {Node, _} = Sender}, _From, #{senders := Senders} = State) ->
     {reply, ok, drop_all(Sender, State#{senders := maps:remove(Node, Senders)})};
+handle_call({cede, Copies, From, {Node, _} = To}, _From, State) ->
+    case lists:member(Node, nodes()) of
+        true ->
+            Known = know(To, State),
+            lists:foreach(fun(Copy) -> change_sender(Copy, From, To) end, Copies),
+            {reply, true, Known};
+        false ->
+            {reply, false, State}
+    end;
 handle_call({overtaken, Newer}, _From, State) ->
     {reply, ok, lists:foldl(fun overtake/2, State, Newer)};
 handle_call(bytes, _From, #{bytes := Bytes} = State) ->
@@ -165,6 +201,12 @@ handle_info({'DOWN', Monitor, process, _Pid, _Result}, #{running := Running} = S
 handle_info(_Message, State) ->
     {noreply, State}.
 
+change_sender({Key, Version}, From, To) ->
+    case ets:lookup(?MODULE, Key) of
+        [#shadow{sender = From, version = Version}] -> ets:update_element(?MODULE, Key, {#shadow.sender, To});
+        _ -> false
+    end.
+
 %% An agent that was started anew sends everything anew.
 know({Node, Token}, #{senders := Senders} = State) ->
     case Senders of
@@ -174,8 +216,16 @@ know({Node, Token}, #{senders := Senders} = State) ->
     end.
 
 drop_all(Sender, State) ->
+    Mine = #shadow{key = '$1', sender = Sender, others = '$2', _ = '_'},
+    drop_all(ets:select(?MODULE, [{Mine, [{'=/=', '$2', []}], [{{'$1', '$2'}}]}], ?CHUNK)),
     true = ets:match_delete(?MODULE, #shadow{sender = Sender, _ = '_'}),
     count(State).
+
+drop_all('$end_of_table') ->
+    ok;
+drop_all({Copies, Continuation}) ->
+    tell_others(Copies),
+    drop_all(ets:select(Continuation)).
 
 count(State) ->
     State#{bytes := fold(#shadow{size = '$1', _ = '_'}, fun(Size, Bytes) -> Size + Bytes end, 0)}.
@@ -190,7 +240,9 @@ fold_on({Found, Continuation}, Fun, Acc) -> fold_on(ets:select(Continuation), Fu
 change({put, Key, Version, Until, Payload}, Sender, State) ->
     owned(Key, Version),
     Size = byte_size(Payload) + ?OVERHEAD,
-    Shadow = #shadow{key = Key, sender = Sender, version = Version, until = Until, size = Size, payload = own(Payload)},
+    Shadow = #shadow{
+        key = Key, sender = Sender, version = Version, until = Until, size = Size, payload = own(Payload), others = []
+    },
     put_shadow(ets:lookup(?MODULE, Key), Shadow, State);
 change({touch, Key, Until}, Sender, State) ->
     case ets:lookup(?MODULE, Key) of
@@ -204,7 +256,7 @@ change({touch, Key, Until}, Sender, State) ->
     end;
 change({drop, Key}, Sender, State) ->
     case ets:lookup(?MODULE, Key) of
-        [#shadow{sender = Sender} = Shadow] -> {ok, delete(Shadow, State)};
+        [#shadow{sender = Sender} = Shadow] -> {ok, drop(Shadow, State)};
         _ -> {ok, State}
     end.
 
@@ -227,14 +279,26 @@ own(Payload) ->
         false -> Payload
     end.
 
-%% A sender whose version is not the user's has nothing to send again.
-put_shadow([#shadow{version = Old, size = Former}], #shadow{version = New, size = Size} = Shadow, State) ->
+%% A sender whose version is not the user's has nothing to send again, as long as the other one is here.
+put_shadow([#shadow{version = Old} = Former], #shadow{key = Key, sender = Sender, version = New} = Shadow, State) ->
+    Senders = lists:usort([Former#shadow.sender | Former#shadow.others]),
     case livestash_agent_rank:is_newer(New, Old) of
-        true -> insert(Shadow, Size - Former, State);
-        false -> {ok, State}
+        true ->
+            replace(Former, Shadow#shadow{others = lists:delete(Sender, Senders)}, State);
+        false ->
+            Others = lists:delete(Former#shadow.sender, lists:usort([Sender | Senders])),
+            true = ets:update_element(?MODULE, Key, {#shadow.others, Others}),
+            {ok, State}
     end;
 put_shadow([], #shadow{size = Size} = Shadow, State) ->
     insert(Shadow, Size, State).
+
+%% An older version would be given to its user as if nothing had been stashed since: better none.
+replace(#shadow{size = Former} = Old, #shadow{size = Size, others = Others} = Shadow, State) ->
+    case insert(Shadow, Size - Former, State) of
+        {refused, _} -> {refused, drop(Old#shadow{others = Others}, State)};
+        Inserted -> Inserted
+    end.
 
 insert(Shadow, More, #{bytes := Bytes} = State) ->
     case More =< 0 orelse Bytes + More =< livestash_agent_config:get(shadow_max_bytes) of
@@ -246,15 +310,20 @@ insert(Shadow, More, #{bytes := Bytes} = State) ->
             {refused, State}
     end.
 
+drop(#shadow{key = Key, others = Others} = Shadow, State) ->
+    tell_others([{Key, Others}]),
+    delete(Shadow, State).
+
 delete(#shadow{key = Key, size = Size}, #{bytes := Bytes} = State) ->
     true = ets:delete(?MODULE, Key),
     State#{bytes := Bytes - Size}.
 
 overtake({Key, Version}, State) ->
     case ets:lookup(?MODULE, Key) of
-        [#shadow{version = Old} = Shadow] ->
+        [#shadow{version = Old, sender = Sender, others = Others} = Shadow] ->
             case livestash_agent_rank:is_newer(Version, Old) of
-                true -> delete(Shadow, State);
+                %% The sender may have the stash as well, for a moment, after nodes have lost each other.
+                true -> drop(Shadow#shadow{others = [Sender | Others]}, State);
                 false -> State
             end;
         [] ->

@@ -1,8 +1,8 @@
 %% Does every user find what they stashed, but for the last moments, whatever is killed while users stash, move and
 %% reset?
 %%
-%% Users stash every now and then on real nodes, go to other nodes, and reset their stash. Nodes are killed meanwhile, and
-%% one comes back. A user's ledger says what was stashed when. What a user finds must be the newest, or, when the node
+%% Users stash every now and then on real nodes, go to other nodes, and reset their stash. Nodes lose each other for a
+%% moment in which no user moves, nodes are killed, and one comes back. A user's ledger says what was stashed when. What a user finds must be the newest, or, when the node
 %% that had it was killed since, not older than the bound before that. In the end every key must be in one table once.
 %%
 %% Users decide by a seed, which a failure names.
@@ -29,22 +29,27 @@
 all_test_() ->
     First = number("LEDGER_SEED", 1),
     [
-        {lists:concat([Name, ", seed ", Seed]), {timeout, 180, fun() -> ?assertEqual([], run(Copies, Kills, Seed)) end}}
+        {lists:concat([Name, ", seed ", Seed]), {timeout, 300, fun() -> ?assertEqual([], run(Copies, Cuts, Kills, Seed)) end}}
      || Seed <- lists:seq(First, First + number("LEDGER_RUNS", 1) - 1),
-        {Name, Copies, Kills} <- [{"one copy, time between kills", "1", 4000}, {"two copies, kills at once", "2", 0}]
+        {Name, Copies, Cuts, Kills} <- [
+            {"one copy, time between kills", "1", 0, 4000},
+            {"two copies, kills at once", "2", 0, 0},
+            {"one copy, nodes that lose each other before the kills", "1", 3, 4000}
+        ]
     ].
 
 number(Variable, Default) ->
     list_to_integer(os:getenv(Variable, integer_to_list(Default))).
 
-%% Between: milliseconds from one kill to the next.
-run(Copies, Between, Seed) ->
+%% Cuts: how often two nodes lose each other. Between: milliseconds from one kill to the next.
+run(Copies, Cuts, Between, Seed) ->
     rand:seed(exsss, {Seed, 0, 0}),
     Environment = #{"LIVESTASH_SHADOW_COPIES" => Copies, "LIVESTASH_SHADOW_INTERVAL_MS" => integer_to_list(?INTERVAL)},
     Vms = [start(Environment) || _ <- lists:seq(1, 4)],
     join(Vms),
     Users = maps:from_list([{Number, none} || Number <- lists:seq(1, ?USERS)]),
-    World = go_on(4000, #{vms => Vms, users => Users, kills => #{}, wrong => []}),
+    Begun = go_on(4000, #{vms => Vms, users => Users, kills => #{}, wrong => []}),
+    World = lists:foldl(fun(_Cut, Before) -> go_on(1000, cut(Before)) end, Begun, lists:seq(1, Cuts)),
     Twice = go_on(4000, kill_one(go_on(Between, kill_one(World)))),
     Back = start(Environment),
     #{vms := Left} = Twice,
@@ -126,6 +131,20 @@ allowed(Found, [{_, Newest} | _], never) -> Found =:= Newest;
 allowed(Found, History, Lost) ->
     {Newer, Older} = lists:splitwith(fun({At, _Value}) -> At > Lost - ?BOUND end, History),
     lists:keymember(Found, 2, Newer ++ lists:sublist(Older, 1)) orelse (Older =:= [] andalso Found =:= gone).
+
+%% Both take over what they have copies of, and drop it again. Returns when every stash has had the time for a copy.
+cut(#{vms := Vms} = World) ->
+    [One, #{node := Node}] = lists:sublist([Vm || {_, Vm} <- lists:sort([{rand:uniform(), Vm} || Vm <- Vms])], 2),
+    true = call(One, erlang, disconnect_node, [Node]),
+    timer:sleep(500),
+    join(Vms),
+    livestash_agent_fixture:eventually(fun() -> [Vm || Vm <- Vms, not is_whole(Vm)] =:= [] end),
+    timer:sleep(2 * ?BOUND),
+    World.
+
+is_whole(Vm) ->
+    {Whole, _Reason} = call(Vm, livestash_agent_reunion, whole, []),
+    Whole.
 
 kill_one(#{vms := Vms, users := Users, kills := Kills} = World) ->
     #{node := Node} = Vm = lists:nth(rand:uniform(length(Vms)), Vms),

@@ -8,7 +8,7 @@
 %% For other tests.
 -export([start/1, start_all/2, join/1, kill/1, shut/1, covered/1]).
 %% Called in the VMs.
--export([fill/2, write/2, writer/2, rows/0, copies/0, page/1]).
+-export([fill/2, write/2, writer/2, rows/0, copies/0, page/1, put_row/3, arrive/1, reset/1, ahead/1, noise/1]).
 
 -define(F, livestash_agent_fixture).
 -define(TABLE, live_stash_server_storage).
@@ -38,7 +38,13 @@ all_test_() ->
             {"a new node gets its share, once", fun joins/0},
             {"a full holder refuses", fun full/0},
             {"a restarted agent is copied anew", fun agent_restarts/0},
-            {"after a split each stash has one owner", fun split/0}
+            {"after a split each stash has one owner", fun split/0},
+            {"after a split idle stashes have copies", fun split_idle/0},
+            {"a holder that was cut off for a moment has copies", fun cut_off/0},
+            {"what a machine takes with it is on another one", fun machines/0},
+            {"what was reset after a move is not brought back", fun moved_and_reset/0},
+            {"what was handed over by a node with a fast clock has copies", fun fast_clock/0},
+            {"who is refused has no older version there", fun refused_later/0}
         ]
     ]}.
 
@@ -264,6 +270,106 @@ split() ->
     eventually(fun() -> length(copies_of([B])) =:= 20 end),
     shut(Vms).
 
+%% Users who are away: no page writes or moves the end of its time. What the other side has taken over goes there again,
+%% and so does its word that it has nothing any more.
+split_idle() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = lists:sort(call(A, ?MODULE, fill, [a, 60])),
+    covered(Vms),
+    livestash_agent_reunion_tests:split([A], [B, C]),
+    eventually(fun() -> lists:sort(keys(B) ++ keys(C)) =:= Keys end),
+    covered([B, C]),
+    livestash_agent_reunion_tests:heal([A], [B, C]),
+    eventually(fun() -> {lists:sort(keys(A)), keys(B) ++ keys(C)} =:= {Keys, []} end),
+    [call(Vm, livestash_agent_shadow, complete, []) || Vm <- Vms],
+    Wanted = [{Key, node_of(A)} || Key <- Keys],
+    eventually(fun() -> differ([{Key, Node} || {Key, Node, _} <- copies_of(Vms)], Wanted) end),
+    shut(Vms).
+
+%% What is too much, and what is missing.
+differ(Found, Wanted) ->
+    case {Found -- Wanted, Wanted -- Found} of
+        {[], []} -> true;
+        Differences -> Differences
+    end.
+
+%% It has taken the stashes over, which nobody wants there.
+cut_off() ->
+    [A, B] = Vms = start_all(2, #{}),
+    Keys = lists:sort(call(A, ?MODULE, fill, [a, 20])),
+    covered(Vms),
+    livestash_agent_reunion_tests:split([A], [B]),
+    eventually(fun() -> lists:sort(keys(B)) =:= Keys end),
+    livestash_agent_reunion_tests:heal([A], [B]),
+    eventually(fun() -> {lists:sort(keys(A)), keys(B)} =:= {Keys, []} end),
+    eventually(fun() -> lists:sort([Key || {Key, _, _} <- call(B, ?MODULE, copies, [])]) =:= Keys end),
+    kill(A),
+    eventually(fun() -> lists:sort(keys(B)) =:= Keys end),
+    shut([B]).
+
+%% Both nodes of a machine are killed, as when it is lost.
+machines() ->
+    [A, B, C, D] = Vms = [start(#{"LIVESTASH_MACHINE" => Machine}) || Machine <- ["one", "one", "two", "three"]],
+    join(Vms),
+    Keys = [Key || {Name, Vm} <- [{a, A}, {b, B}, {c, C}, {d, D}], Key <- call(Vm, ?MODULE, fill, [Name, 50])],
+    covered(Vms),
+    kill(A),
+    kill(B),
+    eventually(fun() -> lists:sort(keys(C) ++ keys(D)) =:= lists:sort(Keys) end),
+    shut([C, D]).
+
+%% The node that the user has left is killed before it knows. The copies of where the user was next are elsewhere, because
+%% they are to be on another machine than that.
+moved_and_reset() ->
+    [A, B, C, D] = Vms = [start(#{"LIVESTASH_MACHINE" => Machine}) || Machine <- ["one", "one", "other", "other"]],
+    join(Vms),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    ?assertEqual(lists:sort(Keys), lists:sort([Key || {Key, _, _} <- copies_of([C, D])])),
+    [?assertEqual({Key, 1}, {Key, call(C, livestash_agent_fixture, find, [Key, node_of(A)])}) || Key <- Keys],
+    call(C, ?MODULE, arrive, [Keys]),
+    covered([C]),
+    [call(C, ?MODULE, reset, [Key]) || Key <- Keys],
+    covered([C]),
+    kill(A),
+    timer:sleep(1500),
+    ?assertEqual([], [Key || Vm <- [B, C, D], Key <- keys(Vm)]),
+    shut([B, C, D]).
+
+%% Where a stash goes to, its copy is given a stamp that looks older than the one before.
+fast_clock() ->
+    Environment = #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0", "LIVESTASH_TERMINATION_LOG" => "/dev/null"},
+    [A, B, C] = Vms = start_all(3, Environment),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    [call(Vm, ?MODULE, ahead, [3600000000]) || Vm <- [B, C]],
+    ok = call(A, livestash_agent_drain, run, []),
+    kill(A),
+    ?assertEqual(lists:sort(Keys), lists:sort(keys(B) ++ keys(C))),
+    eventually(fun() -> lists:sort([Key || {Key, _, _} <- copies_of([B, C])]) =:= lists:sort(Keys) end),
+    shut([B, C]).
+
+%% It grows beyond what the holder has room for, within the second in which it was copied, and the others go.
+refused_later() ->
+    [A, B] = Vms = start_all(2, #{"LIVESTASH_SHADOW_MAX_BYTES" => "5000"}),
+    Until = erlang:system_time(second) + ?TTL,
+    Write = fun(Key, Value) -> call(A, ?MODULE, put_row, [Key, Value, Until]) end,
+    [Write({other, Number}, 1) || Number <- lists:seq(1, 10)],
+    Write(key, 1),
+    covered(Vms),
+    ?assertEqual(11, length(copies_of(Vms))),
+    Large = call(A, ?MODULE, noise, [3000]),
+    Write(key, Large),
+    eventually(fun() -> maps:get(shadows_refused, call(B, livestash_agent_state, counters, [])) > 0 end),
+    ?assertEqual([], [Key || {key = Key, _, _} <- copies_of(Vms)]),
+    [call(A, ?MODULE, reset, [{other, Number}]) || Number <- lists:seq(1, 10)],
+    eventually(fun() -> copies_of(Vms) =:= [] end),
+    ok = call(A, livestash_agent_shadow, complete, []),
+    eventually(fun() -> [Key || {Key, _, _} <- copies_of(Vms)] =:= [key] end),
+    kill(A),
+    eventually(fun() -> values_of([B]) =:= [{key, Large}] end),
+    shut([B]).
+
 %% What several tests do.
 
 start_all(Count, Environment) ->
@@ -347,8 +453,32 @@ write(Key, Value) ->
     end.
 
 put_row(Key, Value) ->
-    true = ets:insert(?TABLE, {state, Key, self(), erlang:system_time(second) + ?TTL, #{value => Value}, nil}),
+    put_row(Key, Value, erlang:system_time(second) + ?TTL).
+
+put_row(Key, Value, Until) ->
+    true = ets:insert(?TABLE, {state, Key, self(), Until, #{value => Value}, nil}),
     livestash_agent_shadow_marks:mark(Key).
+
+%% Their pages say so, as LiveView's telemetry does.
+arrive(Keys) ->
+    [write(Key, 2) || Key <- Keys],
+    livestash_agent_shadow_marks:arrived(Keys).
+
+reset(Key) ->
+    true = ets:delete(?TABLE, Key),
+    livestash_agent_shadow_marks:mark(Key).
+
+%% The copies here are of a node whose clock goes so many microseconds before this one's.
+ahead(Microseconds) ->
+    Later = fun(Key) ->
+        {Owner, Birth, Stamp} = ets:lookup_element(?STORE, Key, 4),
+        ets:update_element(?STORE, Key, {4, {Owner, Birth, Stamp + Microseconds}})
+    end,
+    [true = Later(Key) || {Key, _Node, _Until} <- copies()].
+
+%% Bytes that cannot be compressed.
+noise(Bytes) ->
+    rand:bytes(Bytes).
 
 %% One that finds what there is here, and else begins anew, as LiveStash does it.
 page(Key) ->
@@ -366,4 +496,4 @@ rows() ->
 
 %% Key, node and the end of the time of each copy.
 copies() ->
-    [{Key, Node, Until} || {shadow, Key, {Node, _}, _, Until, _, _} <- ets:tab2list(?STORE)].
+    [{element(2, Copy), element(1, element(3, Copy)), element(5, Copy)} || Copy <- ets:tab2list(?STORE)].

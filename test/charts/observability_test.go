@@ -47,8 +47,8 @@ func dashboardsOf(t *testing.T, text string) map[string]dashboards.Dashboard {
 
 func TestDashboards(t *testing.T) {
 	found := dashboardsOf(t, "")
-	if len(found) != 4 {
-		t.Fatalf("%d dashboards, want 4", len(found))
+	if len(found) != 5 {
+		t.Fatalf("%d dashboards, want 5", len(found))
 	}
 	uids := map[string]string{}
 	for name, d := range found {
@@ -141,6 +141,169 @@ func expressionsOf(d dashboards.Dashboard) []string {
 		found = append(found, q.Expr)
 	}
 	return found
+}
+
+// overridesOf are all of a dashboard, each with what it changes by what that is called.
+func overridesOf(t *testing.T, d dashboards.Dashboard) map[string][]map[string]string {
+	t.Helper()
+	found := map[string][]map[string]string{}
+	for _, p := range d.Panels {
+		for _, o := range p.FieldConfig.Overrides {
+			changes := map[string]string{}
+			for _, property := range o.Properties {
+				changes[property.ID] = string(property.Value)
+			}
+			found[o.Matcher.Options] = append(found[o.Matcher.Options], changes)
+		}
+	}
+	return found
+}
+
+// Adapters have the names of the API and the colours of a benchmark's report in every dashboard that tells them apart.
+func TestAdaptersOfDashboards(t *testing.T) {
+	style := string(readFile(t, root+"/operator/internal/loadtest/report/page.css"))
+	api := string(readFile(t, root+"/operator/api/v1alpha1/livestashcluster_types.go"))
+	for adapter, names := range map[string]struct{ label, css string }{
+		"None": {"none", "none"}, "ETS": {"ets", "ets"}, "BrowserMemory": {"browser_memory", "browser"}, "Redis": {"redis", "redis"}, "Mnesia": {"mnesia", "mnesia"},
+	} {
+		colour := regexp.MustCompile(`--` + names.css + `: (#[0-9a-f]{6});`).FindStringSubmatch(style)
+		if colour == nil || !strings.Contains(api, `"`+adapter+`"`) {
+			t.Fatalf("%s is no adapter of the API, or has no colour in the report: %q", adapter, colour)
+		}
+		used := 0
+		for name, d := range dashboardsOf(t, "") {
+			for match, all := range overridesOf(t, d) {
+				for _, changes := range all {
+					switch {
+					case match == names.label:
+						if changes["displayName"] == "" || !strings.Contains(changes["displayName"], `"`+adapter+`"`) {
+							t.Errorf("%s calls %s %s", name, adapter, changes["displayName"])
+						}
+						fallthrough
+					case match == adapter, strings.HasPrefix(match, "^"+adapter+"("):
+						used++
+						if !strings.Contains(changes["color"], colour[1]) {
+							t.Errorf("%s shows %s in %s, and the report in %s", name, adapter, changes["color"], colour[1])
+						}
+					case match == "Adapter":
+						used++
+						if want := regexp.MustCompile(`"` + names.label + `":\s*\{\s*"text":\s*"` + adapter + `",\s*"color":\s*"` + colour[1] + `"`); !want.MatchString(changes["mappings"]) {
+							t.Errorf("%s writes %s as %s", name, adapter, changes["mappings"])
+						}
+					}
+				}
+			}
+		}
+		if used < 15 {
+			t.Errorf("only %d places show %s", used, adapter)
+		}
+	}
+}
+
+// What is not as it should be is red, wherever it is shown, and what is as it should be is never red.
+func TestColoursMeanTheSame(t *testing.T) {
+	bad := regexp.MustCompile(`not ready|lost|failed|missing|refused|: no\$`)
+	good := regexp.MustCompile(`^(received|status\.readyReplicas)$|: yes\$`)
+	seen := 0
+	for name, d := range dashboardsOf(t, "") {
+		for match, all := range overridesOf(t, d) {
+			for _, changes := range all {
+				red := strings.Contains(changes["color"]+changes["thresholds"], `"red"`)
+				if bad.MatchString(strings.ToLower(match)) && !red {
+					t.Errorf("%s: %s is not red: %v", name, match, changes)
+				}
+				if good.MatchString(match) && (red || !strings.Contains(changes["color"], `"green"`)) {
+					t.Errorf("%s: %s is not green: %v", name, match, changes)
+				}
+				seen++
+			}
+		}
+		for _, p := range d.Panels {
+			if p.Type != "state-timeline" {
+				continue
+			}
+			for _, m := range p.FieldConfig.Defaults.Mappings {
+				if m.Options["0"].Color != "red" || m.Options["0"].Text != "False" || m.Options["1"].Color != "green" || m.Options["1"].Text != "True" {
+					t.Errorf("%s: %q shows conditions as %v", name, p.Title, m.Options)
+				}
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d overrides", seen)
+	}
+}
+
+// Every link of a dashboard leads somewhere: to a runbook that is there, or to a dashboard and its menus. And every runbook is linked.
+func TestLinksOfDashboards(t *testing.T) {
+	all := dashboardsOf(t, "")
+	menus := map[string]map[string]bool{}
+	for _, d := range all {
+		menus[d.UID] = map[string]bool{}
+		for _, v := range d.Templating.List {
+			menus[d.UID][v.Name] = true
+		}
+	}
+	linked := map[string]bool{}
+	follow := func(where, address string) {
+		t.Helper()
+		if runbook, is := strings.CutPrefix(address, "https://github.com/livestash-dev/livestash/blob/main/docs/runbooks/"); is {
+			linked[runbook] = true
+			if _, err := os.Stat(filepath.Join(root, "docs", "runbooks", runbook)); err != nil && runbook != "${__value.text}.md" {
+				t.Errorf("%s leads to the runbook %s: %v", where, runbook, err)
+			}
+			return
+		}
+		path, query, _ := strings.Cut(address, "?")
+		uid := strings.TrimPrefix(path, "/d/")
+		if menus[uid] == nil || !strings.Contains(query, "${__url_time_range}") {
+			t.Errorf("%s leads to %s, which is no dashboard, or forgets the time", where, address)
+		}
+		for _, menu := range regexp.MustCompile(`var-(\w+)=`).FindAllStringSubmatch(query, -1) {
+			if !menus[uid][menu[1]] {
+				t.Errorf("%s sets %s, which %s does not have", where, menu[1], uid)
+			}
+		}
+	}
+	for name, d := range all {
+		if len(d.Links) != 2 || !strings.HasSuffix(fmt.Sprint(d.Links[1]["url"]), "/docs/runbooks/README.md") {
+			t.Errorf("%s does not link to the runbooks: %v", name, d.Links)
+		}
+		for _, p := range d.Panels {
+			for _, link := range p.Links {
+				follow(name+", "+p.Title, link.URL)
+			}
+		}
+		for match, overrides := range overridesOf(t, d) {
+			for _, changes := range overrides {
+				var links []dashboards.Link
+				if changes["links"] != "" && json.Unmarshal([]byte(changes["links"]), &links) != nil || changes["links"] != "" && len(links) == 0 {
+					t.Errorf("%s: links of %s: %s", name, match, changes["links"])
+				}
+				for _, link := range links {
+					follow(name+", "+match, link.URL)
+				}
+			}
+		}
+	}
+	runbooks, err := filepath.Glob(root + "/docs/runbooks/LiveStash*.md")
+	if err != nil || len(runbooks) == 0 {
+		t.Fatal("there are no runbooks")
+	}
+	for _, runbook := range runbooks {
+		if !linked[filepath.Base(runbook)] {
+			t.Errorf("no panel links to %s", filepath.Base(runbook))
+		}
+	}
+	if !linked["${__value.text}.md"] {
+		t.Error("the table of alerts does not link to their runbooks")
+	}
+	for name, d := range dashboardsOf(t, "prometheusRules: {runbooks: 'https://wiki.example/books'}") {
+		text, err := json.Marshal(d)
+		if err != nil || strings.Contains(string(text), "docs/runbooks") || !strings.Contains(string(text), "https://wiki.example/books/README.md") {
+			t.Errorf("%s does not link to runbooks of one's own, %v", name, err)
+		}
+	}
 }
 
 // TestQueriesParse: Prometheus can read every query of the dashboards.

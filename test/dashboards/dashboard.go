@@ -88,11 +88,34 @@ type Panel struct {
 	Datasource  Datasource `json:"datasource"`
 	Targets     []Target   `json:"targets"`
 	FieldConfig struct {
-		Defaults  Field            `json:"defaults"`
-		Overrides []map[string]any `json:"overrides"`
+		Defaults  Field      `json:"defaults"`
+		Overrides []Override `json:"overrides"`
 	} `json:"fieldConfig"`
 	Options         Options          `json:"options"`
 	Transformations []Transformation `json:"transformations"`
+	Links           []Link           `json:"links"`
+}
+
+// Link leads from a panel, or from a value in it, to another page.
+type Link struct {
+	Title       string `json:"title"`
+	URL         string `json:"url"`
+	TargetBlank bool   `json:"targetBlank"`
+}
+
+// Override changes how some fields of a panel are shown: those of a name, or of a regular expression.
+type Override struct {
+	Matcher struct {
+		ID      string `json:"id"`
+		Options string `json:"options"`
+	} `json:"matcher"`
+	Properties []Property `json:"properties"`
+}
+
+// Property is one thing that an Override changes.
+type Property struct {
+	ID    string          `json:"id"`
+	Value json.RawMessage `json:"value"`
 }
 
 // Target is a query of a panel.
@@ -107,21 +130,35 @@ type Target struct {
 
 // Field says how the values of a panel are written and coloured.
 type Field struct {
-	Unit       string      `json:"unit"`
-	Decimals   *int        `json:"decimals"`
-	Min        *float64    `json:"min"`
-	Max        *float64    `json:"max"`
-	NoValue    string      `json:"noValue"`
-	Mappings   []Mapping   `json:"mappings"`
-	Thresholds *Thresholds `json:"thresholds"`
-	Custom     struct {
+	Unit     string   `json:"unit"`
+	Decimals *int     `json:"decimals"`
+	Min      *float64 `json:"min"`
+	Max      *float64 `json:"max"`
+	NoValue  string   `json:"noValue"`
+	// Color is the one of all values, whatever they are.
+	Color *FixedColor `json:"color"`
+	// Links are those of each value.
+	Links       []Link      `json:"links"`
+	DisplayName string      `json:"displayName"`
+	Mappings    []Mapping   `json:"mappings"`
+	Thresholds  *Thresholds `json:"thresholds"`
+	Custom      struct {
 		DrawStyle       string  `json:"drawStyle"`
 		FillOpacity     float64 `json:"fillOpacity"`
 		LineWidth       float64 `json:"lineWidth"`
 		ShowPoints      string  `json:"showPoints"`
 		Stacking        Mode    `json:"stacking"`
 		ThresholdsStyle Mode    `json:"thresholdsStyle"`
+		CellOptions     struct {
+			Type string `json:"type"`
+		} `json:"cellOptions"`
 	} `json:"custom"`
+}
+
+// FixedColor is a colour that does not depend on the value.
+type FixedColor struct {
+	Mode       string `json:"mode"`
+	FixedColor string `json:"fixedColor"`
 }
 
 // Mode is an object of Grafana's that holds only which of several ways is meant.

@@ -30,8 +30,8 @@ var window = Window{From: time.Unix(1_780_000_000, 0), To: time.Unix(1_780_003_6
 func shipped(t *testing.T) map[string]Dashboard {
 	t.Helper()
 	files, err := filepath.Glob("../../charts/livestash-observability/dashboards/*.json")
-	if err != nil || len(files) != 4 {
-		t.Fatalf("%d dashboards, want 4, %v", len(files), err)
+	if err != nil || len(files) != 5 {
+		t.Fatalf("%d dashboards, want 5, %v", len(files), err)
 	}
 	found := map[string]Dashboard{}
 	for _, file := range files {
@@ -257,7 +257,7 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 	}
 	for change, want := range map[[2]string]string{
 		{`"id": "merge"`, `"id": "reduce"`}:                       "only tables that are merged",
-		{`"Time": true`, `"step": true`}:                          "only tables that leave out the time",
+		{`"Time": true`, `"adapter": true`}:                       "only tables that leave out the time",
 		{`"instant": true`, `"instant": false`}:                   "only tables of instant queries",
 		{`"type": "stat"`, `"type": "gauge"`}:                     `the type "gauge" is not known`,
 		{`"unit": "bytes"`, `"unit": "decbytes"`}:                 `the unit "decbytes" is not known`,
@@ -266,7 +266,12 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 		{`"lastNotNull"`, `"mean"`}:                               `calcs "mean" is not known`,
 		{`"textMode": "value"`, `"textMode": "name"`}:             `textMode "name" is not known`,
 		{`"mergeValues": true`, `"mergeValues": false`}:           `mergeValues "false" is not known`,
-		{`"overrides": []`, `"overrides": [{}]`}:                  "overrides are not known",
+		{`"overrides": []`, `"overrides": [{}]`}:                  `overrides "" are not known`,
+		{`"id": "byRegexp"`, `"id": "byType"`}:                    `overrides "byType" are not known`,
+		{`"id": "displayName"`, `"id": "custom.width"`}:           `overrides of "custom.width" are not known`,
+		{`"mode": "fixed"`, `"mode": "shades"`}:                   `colours of the mode "shades"`,
+		{`"fixedColor": "green"`, `"fixedColor": "lime"`}:         `the colour "lime" is not known`,
+		{`"type": "color-text"`, `"type": "gauge"`}:               `cells of the type "gauge"`,
 		{`"mode": "absolute"`, `"mode": "percentage"`}:            `thresholds of the mode "percentage"`,
 		{`"type": "value"`, `"type": "range"`}:                    `mappings of the type "range"`,
 		{`"color": "red"`, `"color": "crimson"`}:                  `the colour "crimson" is not known`,
@@ -374,6 +379,64 @@ func drawn(t *testing.T, d Dashboard, data Data) string {
 	return string(picture)
 }
 
+// Overrides give names and colours to lines, and change nothing for the others.
+func TestOverrides(t *testing.T) {
+	panel := strings.Replace(fmt.Sprintf(chartOf, "none"), `"fieldConfig": {`, `"fieldConfig": {"overrides": [
+		{"matcher": {"id": "byName", "options": "<a>"}, "properties": [{"id": "displayName", "value": "Alpha"}, {"id": "color", "value": {"mode": "fixed", "fixedColor": "#123456"}}]},
+		{"matcher": {"id": "byRegexp", "options": "/^<b/"}, "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}}]}],`, 1)
+	d, data := one(panel, level("a", 2, 0, 15), level("b", 3, 0, 15), level("c", 4, 0, 15))
+	picture := drawn(t, d, data)
+	if texts := words(t, picture); !slices.Contains(texts, "Alpha") || !slices.Contains(texts, "<b>") || slices.Contains(texts, "<a>") {
+		t.Errorf("the legend says %q", texts)
+	}
+	for _, colour := range []string{"#123456", color("red"), palette[2]} {
+		if !strings.Contains(picture, `class="line" stroke="`+colour+`"`) {
+			t.Errorf("no line is %s", colour)
+		}
+	}
+}
+
+// A row of a table is what the labels that all queries share say: a query with one more adds a column, and not a row. Words and numbers
+// have the colours of their columns.
+func TestTableOfSeveralQueries(t *testing.T) {
+	var d Dashboard
+	if err := json.Unmarshal([]byte(`{"panels": [{"id": 1, "type": "table", "title": "T", "gridPos": {"w": 24, "h": 8},
+		"targets": [{"refId": "A", "format": "table", "instant": true}, {"refId": "B", "format": "table", "instant": true}],
+		"transformations": [{"id": "merge"}, {"id": "organize", "options": {"excludeByName": {"Time": true, "Value #B": true},
+			"indexByName": {"fleet": 0, "kind": 1, "Value #A": 2}, "renameByName": {"fleet": "Fleet", "kind": "Kind", "Value #A": "Ready"}}}],
+		"options": {"sortBy": [{"displayName": "Ready"}]},
+		"fieldConfig": {"defaults": {"unit": "short"}, "overrides": [
+			{"matcher": {"id": "byName", "options": "Ready"}, "properties": [{"id": "custom.cellOptions", "value": {"type": "color-text"}},
+				{"id": "noValue", "value": "Unknown"}, {"id": "mappings", "value": [{"type": "value", "options": {"0": {"text": "False", "color": "red"}}}]}]},
+			{"matcher": {"id": "byName", "options": "Kind"}, "properties": [{"id": "mappings", "value": [{"type": "value", "options": {"ets": {"text": "ETS", "color": "green"}}}]}]}]}}]}`), &d); err != nil {
+		t.Fatal(err)
+	}
+	row := func(value float64, labels ...string) Series {
+		s := Series{Labels: map[string]string{}, Points: []Point{{0, value}}}
+		for i := 0; i < len(labels); i += 2 {
+			s.Labels[labels[i]] = labels[i+1]
+		}
+		return s
+	}
+	picture := drawn(t, d, Data{From: window.From, To: window.To, Step: time.Second, Answers: map[Query][]Series{
+		{1, "A"}: {row(12, "fleet", "b"), row(0, "fleet", "a"), row(7, "fleet", "c")},
+		{1, "B"}: {row(1, "fleet", "a", "kind", "ets"), row(1, "fleet", "b", "kind", "redis"), row(1, "fleet", "d", "kind", "ets")},
+	}})
+	got := words(t, picture)
+	if want := "Fleet a c b d Kind ETS – redis ETS Ready False 7 12 Unknown"; !strings.Contains(strings.Join(got, " "), want) &&
+		!strings.Contains(strings.Join(got, " "), "Fleet d a c b Kind ETS ETS – redis Ready Unknown False 7 12") {
+		t.Errorf("the table says %q, want %s", got, want)
+	}
+	if !regexp.MustCompile(`style="fill:` + color("red") + `"[^>]*>False<`).MatchString(picture) {
+		t.Error("the word False is not red")
+	}
+	for _, word := range []string{"ETS", "redis"} {
+		if !regexp.MustCompile(`style="fill:` + color("text") + `"[^>]*>` + word + `<`).MatchString(picture) {
+			t.Errorf("%s has a colour, and its column none", word)
+		}
+	}
+}
+
 // level is a series of the same value at seconds after the beginning.
 func level(name string, value float64, seconds ...float64) Series {
 	s := Series{Labels: map[string]string{"pod": name}}
@@ -461,18 +524,18 @@ func TestStates(t *testing.T) {
 func TestTable(t *testing.T) {
 	d := shipped(t)["benchmark.json"]
 	p := d.Panels[slices.IndexFunc(d.Panels, func(p Panel) bool { return p.Type == "table" })]
-	value := func(step, adapter string, v float64) Series {
-		return Series{map[string]string{"step": step, "adapter": adapter}, []Point{{0, v}}}
+	value := func(adapter string, v float64) Series {
+		return Series{map[string]string{"adapter": adapter}, []Point{{0, v}}}
 	}
 	data := Data{From: window.From, To: window.To, Step: time.Minute, Answers: map[Query][]Series{
-		{p.ID, "A"}: {value("rejoin", "ets", 0.004), value("join", "ets", 0.002)},
-		{p.ID, "B"}: {value("join", "ets", 0.25)},
-		{p.ID, "C"}: {value("rejoin", "ets", 1.5), value("join", "ets", 0.5)},
+		{p.ID, "A"}: {value("none", 0.004), value("ets", 0.002)},
+		{p.ID, "B"}: {value("ets", 0.25)},
+		{p.ID, "C"}: {value("none", 1.5), value("ets", 0.5)},
 	}}
 	d.Panels, d.Annotations.List = []Panel{p}, nil
 	texts := words(t, drawn(t, d, data))
-	first := slices.Index(texts, "step")
-	want := "step join rejoin adapter ets ets p50 2.000 ms 4.000 ms p95 250.000 ms – p99 500.000 ms 1.500 s"
+	first := slices.Index(texts, "Adapter")
+	want := "Adapter ETS None First visit 2.0 ms 4.0 ms First render 250.0 ms – Stash 500.0 ms 1.5 s"
 	if got := strings.Join(texts[first:len(texts)-1], " "); !strings.HasPrefix(got, want) {
 		t.Errorf("the columns are %q, want %q", got, want)
 	}

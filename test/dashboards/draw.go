@@ -32,8 +32,7 @@ const style = `text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu 
 	`.ink{fill:#1b1d21}.end{text-anchor:end}.mid{text-anchor:middle}.big{font-weight:600;text-anchor:middle}.card{fill:#fff;stroke:#e3e4e1}` +
 	`.grid{stroke:#e9eae7;fill:none}.line{fill:none;stroke-width:3;stroke-linejoin:round;stroke-linecap:round}`
 
-// palette are the colours of lines in their order. The first four are those of the adapters in the report of a benchmark, when all
-// of them are there.
+// palette are the colours of lines in their order, where no override gives them one.
 var palette = []string{"#007a59", "#0067a5", "#a83a83", "#c24d00", "#6554c0", "#8a7000", "#2b8ca3", "#b0413e", "#5f6672", "#4c7a1e"}
 
 // box is a place in a picture.
@@ -137,8 +136,13 @@ func (p Panel) unknown() error {
 	if p.Type != "row" && units[f.Unit] == nil {
 		return fmt.Errorf("the unit %q is not known", f.Unit)
 	}
-	if p.Collapsed || len(p.Panels) > 0 || len(p.FieldConfig.Overrides) > 0 {
-		return errors.New("collapsed rows and overrides are not known")
+	if p.Collapsed || len(p.Panels) > 0 {
+		return errors.New("collapsed rows are not known")
+	}
+	for _, o := range p.FieldConfig.Overrides {
+		if err := o.unknown(f); err != nil {
+			return err
+		}
 	}
 	type words map[string][]string
 	known := map[string]words{
@@ -196,6 +200,15 @@ func (f Field) unknown() error {
 			used = append(used, mapped.Color)
 		}
 	}
+	if f.Color != nil {
+		if f.Color.Mode != "fixed" {
+			return fmt.Errorf("colours of the mode %q are not known", f.Color.Mode)
+		}
+		used = append(used, f.Color.FixedColor)
+	}
+	if !slices.Contains([]string{"", "auto", "color-text"}, f.Custom.CellOptions.Type) {
+		return fmt.Errorf("cells of the type %q are not known", f.Custom.CellOptions.Type)
+	}
 	for _, name := range used {
 		if color(name) == "" {
 			return fmt.Errorf("the colour %q is not known", name)
@@ -218,6 +231,9 @@ func (f Field) written(value float64) (text, fill string) {
 		steps = f.Thresholds.Steps
 	}
 	name := "text"
+	if f.Color != nil {
+		return format(value, f.Unit, f.Decimals), color(f.Color.FixedColor)
+	}
 	for _, step := range steps {
 		if step.Value == nil || value >= *step.Value {
 			name = step.Color
@@ -229,6 +245,7 @@ func (f Field) written(value float64) (text, fill string) {
 // named is a series with the name that its legend gives it.
 type named struct {
 	name, color string
+	field       Field
 	points      []Point
 }
 
@@ -242,7 +259,12 @@ func (p Panel) series(data Data) []named {
 			name := placeholder.ReplaceAllStringFunc(target.LegendFormat, func(used string) string {
 				return s.Labels[strings.Trim(used, "{ }")]
 			})
-			found = append(found, named{strings.TrimSpace(name), palette[len(found)%len(palette)], s.Points})
+			line := named{strings.TrimSpace(name), palette[len(found)%len(palette)], p.field(strings.TrimSpace(name)), s.Points}
+			if fixed := line.field.Color; fixed != nil {
+				line.color = color(fixed.FixedColor)
+			}
+			line.name = cmp.Or(line.field.DisplayName, line.name)
+			found = append(found, line)
 		}
 	}
 	return found

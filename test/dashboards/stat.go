@@ -6,7 +6,7 @@ func drawStat(c *canvas, p Panel, b box) {
 	w := b.w / float64(len(values))
 	for i, s := range values {
 		last := s.points[len(s.points)-1].Value
-		words, fill := p.FieldConfig.Defaults.written(last)
+		words, fill := s.field.written(last)
 		part := box{b.x + float64(i)*w, b.y, w, b.h}
 		middle := part.x + w/2
 		if p.Options.GraphMode == "area" {
@@ -58,7 +58,7 @@ func drawStateTimeline(c *canvas, p Panel, b box) {
 				for n < len(part) && part[n].Value == part[0].Value {
 					n++
 				}
-				words, fill := p.FieldConfig.Defaults.written(part[0].Value)
+				words, fill := row.field.written(part[0].Value)
 				from, until := x(part[0].Time), x(min(part[n-1].Time+step, to))
 				bar := h * p.Options.RowHeight
 				c.printf(`<rect x="%s" y="%s" width="%s" height="%s" rx="2" fill="%s" fill-opacity="%g"/>`,

@@ -23,6 +23,7 @@ type benchmarked struct {
 		Verdict  string `json:"verdict"`
 		Message  string `json:"message"`
 		Delay    string `json:"clientDelay"`
+		Warmup   bool   `json:"warmup"`
 		LoadedAt string `json:"loadStartedAt"`
 	} `json:"runs"`
 	Report struct {
@@ -50,9 +51,16 @@ type reported struct {
 			Planned   int64 `json:"planned"`
 			Cycles    int64 `json:"cycles"`
 			Recovered int64 `json:"recovered"`
+			Lost      int64 `json:"notRecovered"`
 			Dropped   int64 `json:"dropped"`
+			Cut       int64 `json:"cut"`
 			Error     int64 `json:"error"`
 		} `json:"counts"`
+		Events []struct {
+			Kind string  `json:"kind"`
+			At   float64 `json:"atSeconds"`
+			Took float64 `json:"tookSeconds"`
+		} `json:"events"`
 		Durations map[string]struct {
 			Count int64   `json:"count"`
 			P95   float64 `json:"p95"`
@@ -202,6 +210,58 @@ matrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}`, registry, ver
 	}
 	if left := s.must("", "get", "lsc,jobs,pods", "-o", "name"); left != "" {
 		t.Errorf("left: %s", left)
+	}
+}
+
+// A deploy, a pod that is deleted and one pod more, while users are there all the time: nobody loses anything, and the report tells what each
+// took. The same once more, held against the first, with a warm-up: a gate that is closed by a limit that nobody can keep.
+func TestBenchmarkOfADeploy(t *testing.T) {
+	s := newSpace(t, "benchmark-deploy")
+	target := fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
+`, registry, version)
+	s.benchmark("deploy", target+`routing: Service
+matrix: {adapters: [ETS], runs: [{users: 40, ttl: 1m, ramp: 3s, duration: 8m}]}
+events: [{at: 20s, kind: Rollout, within: 3m}, {at: 200s, kind: DeletePod}, {at: 330s, kind: Scale, replicas: 3}]
+thresholds: {maxLost: 0, `+patient+"}")
+	now := s.finished("deploy", 15*time.Minute)
+	if now.Verdict != "Passed" {
+		t.Fatalf("it ended with %+v", now)
+	}
+	run := s.reported("deploy-report").Runs[0]
+	t.Logf("%+v, cut %d, durations %+v: %s", run.Events, run.Counts.Cut, run.Durations, run.Message)
+	if run.Counts.Lost != 0 || run.Counts.Recovered < 1000 || run.Counts.Cut == 0 || run.Replicas != 3 {
+		t.Errorf("the report says %+v of %d pods", run.Counts, run.Replicas)
+	}
+	var kinds []string
+	for _, event := range run.Events {
+		kinds = append(kinds, event.Kind)
+		if event.Took < 1 {
+			t.Errorf("%s took %g s", event.Kind, event.Took)
+		}
+	}
+	if !slices.Equal(kinds, []string{"Rollout", "DeletePod", "Scale"}) {
+		t.Errorf("the events are %v", kinds)
+	}
+	during, outside := run.Durations["reconnect_during"].Count, run.Durations["reconnect_outside"].Count
+	if during == 0 || outside == 0 || during+outside != run.Durations["reconnect"].Count {
+		t.Errorf("%d returns during the events and %d outside of them, of %d", during, outside, run.Durations["reconnect"].Count)
+	}
+	s.must("", "wait", "lsb/deploy", "--for=condition=Passed", "--timeout=10s")
+
+	const run90 = "adapters: [ETS], runs: [{users: 40, ttl: 30s, ramp: 3s, duration: 90s}]}\n"
+	s.benchmark("before", target+"matrix: {"+run90)
+	s.finished("before", 8*time.Minute)
+	s.benchmark("after", target+"matrix: {warmup: 1, "+run90+`compareWith: {benchmarkRef: {name: before}, atMost: {memory: "0.01", reconnect: "100"}}`)
+	now = s.finished("after", 15*time.Minute)
+	if now.Verdict != "Failed" || len(now.Runs) != 2 || !now.Runs[0].Warmup || now.Runs[1].Verdict != "Passed" {
+		t.Errorf("it ended with %+v", now)
+	}
+	s.must("", "wait", "lsb/after", "--for=condition=Failed", "--timeout=10s")
+	if said := s.must("", "get", "lsb", "after", "-o", "jsonpath={.status.comparison.message}"); !strings.Contains(said, "memory at its peak ") || strings.Contains(said, "p95 of returns") {
+		t.Errorf("the comparison says %q", said)
+	}
+	if runs := s.reported("after-report").Runs; len(runs) != 1 {
+		t.Errorf("the report has %d runs, with the warm-up", len(runs))
 	}
 }
 

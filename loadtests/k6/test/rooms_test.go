@@ -343,3 +343,28 @@ func TestRoomsOfChatGo(t *testing.T) {
 		}
 	}
 }
+
+// The initializer of k6-operator archives a scenario and asks how many VUs it has, with the options of the runners.
+func TestTheInitializerKnowsTheVUs(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"rooms": 4, "requests": 12} {
+		archive := filepath.Join(t.TempDir(), name+".tar")
+		output := ""
+		for _, args := range [][]string{
+			{"archive", "-O", archive, "../scenarios/" + name + ".js"},
+			{"inspect", "--execution-requirements", archive},
+		} {
+			cmd := exec.CommandContext(t.Context(), k6(t), args...)
+			cmd.Env = []string{"HOME=" + t.TempDir(), "K6_INCLUDE_SYSTEM_ENV_VARS=true", "BASE_URL=http://127.0.0.1:1",
+				"RUNNERS=2", "USERS=400"}
+			text, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("k6 %v: %v", args, err)
+			}
+			output = string(text)
+		}
+		if !strings.Contains(output, fmt.Sprintf(`"maxVUs": %d`, want)) {
+			t.Errorf("%s: %s, want %d VUs", name, output, want)
+		}
+	}
+}

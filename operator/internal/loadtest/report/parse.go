@@ -56,18 +56,16 @@ func (r *Run) check() error {
 		}
 	}
 	for _, event := range r.Events {
-		if !plausible.Seconds(event.AtSeconds) || !plausible.Seconds(event.TookSeconds) {
-			return fmt.Errorf("it has an event at %g s that took %g s", event.AtSeconds, event.TookSeconds)
+		if err := event.check(); err != nil {
+			return err
 		}
 	}
 	if !plausible.Figure(ptr.Deref(r.ClientDelay, 0)) {
 		return fmt.Errorf("its client's delay is %g ms", *r.ClientDelay)
 	}
 	for name, d := range r.Durations {
-		err := plausible.Named{"min": d.Min, "max": d.Max, "p50": d.P50, "p95": d.P95, "p99": d.P99, "p99AtLeast": d.P99AtLeast,
-			"errorBound": d.ErrorBound, "rankBound": d.RankBound}.Check()
-		if err != nil || !plausible.Counts(d.Count) {
-			return fmt.Errorf("its durations of %q: %d of them, %w", name, d.Count, err)
+		if err := d.check(); err != nil {
+			return fmt.Errorf("its durations of %q: %w", name, err)
 		}
 	}
 	for name, series := range r.Samples {
@@ -76,6 +74,23 @@ func (r *Run) check() error {
 		}
 	}
 	return nil
+}
+
+// check finds what no event can have.
+func (e Event) check() error {
+	if !plausible.Seconds(e.AtSeconds) || !plausible.Seconds(e.TookSeconds) {
+		return fmt.Errorf("it has an event at %g s that took %g s", e.AtSeconds, e.TookSeconds)
+	}
+	return nil
+}
+
+// check finds what no durations can have.
+func (d Duration) check() error {
+	if !plausible.Counts(d.Count) {
+		return fmt.Errorf("there are %d of them", d.Count)
+	}
+	return plausible.Named{"min": d.Min, "max": d.Max, "p50": d.P50, "p95": d.P95, "p99": d.P99, "p99AtLeast": d.P99AtLeast,
+		"errorBound": d.ErrorBound, "rankBound": d.RankBound}.Check()
 }
 
 // check finds what no series can have.

@@ -91,6 +91,10 @@ func shadowEnvironment(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 		render.Value("LIVESTASH_SHADOW_COPIES", strconv.Itoa(int(shadow.Copies))),
 		milliseconds("LIVESTASH_SHADOW_INTERVAL_MS", shadow.Interval),
 		render.Value("LIVESTASH_SHADOW_MAX_BYTES", strconv.FormatInt(maxBytes.Value(), 10)),
+		// So that a stash and its copy are not lost with one machine. Kubernetes copies a node's zone to its pods from 1.35
+		// on; before that it is empty.
+		fromField("LIVESTASH_MACHINE", "spec.nodeName"),
+		fromField("LIVESTASH_ZONE", "metadata.labels['"+corev1.LabelTopologyZone+"']"),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -74,6 +75,7 @@ func TestShadow(t *testing.T) {
 	shadowed.Spec.Shadow.Enabled = true
 	want := variablesOf(t, plain)
 	want["app LIVESTASH_SHADOW_COPIES"], want["app LIVESTASH_SHADOW_INTERVAL_MS"], want["app LIVESTASH_SHADOW_MAX_BYTES"] = "2", "1500", "1073741824"
+	want["app LIVESTASH_MACHINE"], want["app LIVESTASH_ZONE"] = "spec.nodeName", "metadata.labels['topology.kubernetes.io/zone']"
 	want["livestash-init LIVESTASH_NET_TICKTIME"], want["livestash-probe LIVESTASH_NET_TICKTIME"] = "8", "8"
 	if diff := cmp.Diff(want, variablesOf(t, shadowed)); diff != "" {
 		t.Errorf("the variables of the pods (-want +got):\n%s", diff)
@@ -103,11 +105,19 @@ func variablesOf(t *testing.T, c *v1alpha1.LiveStashCluster) map[string]string {
 		}
 		for _, container := range slices.Concat(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers) {
 			for _, variable := range container.Env {
-				found[container.Name+" "+variable.Name] = variable.Value
+				found[container.Name+" "+variable.Name] = valueOf(variable)
 			}
 		}
 	}
 	return found
+}
+
+// valueOf is a variable's value, or the field of the pod that it comes from.
+func valueOf(variable corev1.EnvVar) string {
+	if from := variable.ValueFrom; from != nil && from.FieldRef != nil {
+		return from.FieldRef.FieldPath
+	}
+	return variable.Value
 }
 
 func read(t *testing.T, path string) string {
