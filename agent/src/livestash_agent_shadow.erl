@@ -217,9 +217,9 @@ changed(Key, Now, #{peers := Peers, copies := Copies}) ->
         Nodes -> [?INDEX:changed(Node, Key, Now) || Node <- Nodes]
     end.
 
-%% Of stashes that this node has not had before, an old copy may be at the holders of the node that had them. It must not
-%% outlive the stash, whose new holders are others. An older version may be anywhere when a node was lost: the user has
-%% come back before the copy was taken over.
+%% Of stashes that this node has not had before, an old copy may be at the holders of the node that had them. It must
+%% not outlive the stash, whose new holders are others. An older version may be anywhere when a node was lost: the user
+%% has come back before the copy was taken over.
 overtake([], _State) ->
     ok;
 overtake(Keys, #{lost := Lost, peers := Peers, copies := Copies}) ->

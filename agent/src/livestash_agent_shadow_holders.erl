@@ -1,8 +1,8 @@
-%% Which nodes hold the copies of a stash? First those on other machines than its own node's, in other zones where zones
-%% are known: what takes a machine must not take a stash and its copy. Among such nodes those for which the key and their
-%% names hash highest (rendezvous hashing): every node knows it without asking, and when one comes or goes, only the
-%% copies move that it gets or had. All nodes are weighed alike, whose the key is, so a stash that moves leaves most of its
-%% copies where they are.
+%% Which nodes hold the copies of a stash? First those on other machines than its own node's, in other zones where they
+%% are known: what takes a machine must not take a stash and its copy. Among such nodes those for which the key and
+%% their names hash highest (rendezvous hashing): every node knows it without asking, and when one comes or goes, only
+%% the copies move that it gets or had. All nodes are weighed alike, whosever the key is, so a stash that moves leaves
+%% many of its copies where they are.
 -module(livestash_agent_shadow_holders).
 
 -export([place/0, choose/3, former/4, weight/2]).

@@ -68,8 +68,8 @@ stamp(Key) ->
 keys() ->
     {?MODULE, [{{'$1', '_', '_'}, [], ['$1']}]}.
 
-%% This node has become the owner of a stash of which it had the copy. Copies that were ceded to it are its own; what else
-%% was known was of an earlier time.
+%% This node has become the owner of a stash of which it had the copy. Copies that were ceded to it are its own; what
+%% else was known was of an earlier time.
 -spec promoted(Key :: term(), stamp()) -> ok.
 promoted(Key, Stamp) ->
     true = ets:insert(?MODULE, {Key, Stamp, [Copy || #{number := unknown} = Copy <- copies(Key)]}),

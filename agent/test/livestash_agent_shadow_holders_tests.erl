@@ -15,7 +15,8 @@ unknown_places_test() ->
     ].
 
 heaviest(Key, Nodes, Count) ->
-    lists:sublist([Node || {_, Node} <- lists:reverse(lists:sort([{?H:weight(Key, Node), Node} || Node <- Nodes]))], Count).
+    Weighed = lists:sort([{?H:weight(Key, Node), Node} || Node <- Nodes]),
+    lists:sublist([Node || {_, Node} <- lists:reverse(Weighed)], Count).
 
 other_machine_first_test() ->
     Nodes = #{same => {"", "m1"}, b => {"", "m2"}, c => {"", "m2"}, unknown => {"", ""}},

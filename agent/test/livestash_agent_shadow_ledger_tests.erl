@@ -2,8 +2,9 @@
 %% reset?
 %%
 %% Users stash every now and then on real nodes, go to other nodes, and reset their stash. Nodes lose each other for a
-%% moment in which no user moves, nodes are killed, and one comes back. A user's ledger says what was stashed when. What a user finds must be the newest, or, when the node
-%% that had it was killed since, not older than the bound before that. In the end every key must be in one table once.
+%% moment in which no user moves, nodes are killed, and one comes back. A user's ledger says what was stashed when. What a
+%% user finds must be the newest, or, when the node that had it was killed since, not older than the bound before that.
+%% In the end every key must be in one table once.
 %%
 %% Users decide by a seed, which a failure names.
 %%   LEDGER_SEED    the first seed
@@ -29,7 +30,10 @@
 all_test_() ->
     First = number("LEDGER_SEED", 1),
     [
-        {lists:concat([Name, ", seed ", Seed]), {timeout, 300, fun() -> ?assertEqual([], run(Copies, Cuts, Kills, Seed)) end}}
+        {
+            lists:concat([Name, ", seed ", Seed]),
+            {timeout, 300, fun() -> ?assertEqual([], run(Copies, Cuts, Kills, Seed)) end}
+        }
      || Seed <- lists:seq(First, First + number("LEDGER_RUNS", 1) - 1),
         {Name, Copies, Cuts, Kills} <- [
             {"one copy, time between kills", "1", 0, 4000},

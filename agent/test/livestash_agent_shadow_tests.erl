@@ -318,8 +318,8 @@ machines() ->
     eventually(fun() -> lists:sort(keys(C) ++ keys(D)) =:= lists:sort(Keys) end),
     shut([C, D]).
 
-%% The node that the user has left is killed before it knows. The copies of where the user was next are elsewhere, because
-%% they are to be on another machine than that.
+%% The node that the user has left is killed before it knows. The copies of where the user was next are elsewhere,
+%% because they are to be on another machine than that.
 moved_and_reset() ->
     [A, B, C, D] = Vms = [start(#{"LIVESTASH_MACHINE" => Machine}) || Machine <- ["one", "one", "other", "other"]],
     join(Vms),

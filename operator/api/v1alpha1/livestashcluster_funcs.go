@@ -116,13 +116,14 @@ const (
 	ReasonWaitingForTurn  = "WaitingForTurn"
 	ReasonUpgradeHeldUp   = "UpgradeHeldUp"
 
-	ReasonStorageClassMissing  = "StorageClassMissing"
-	ReasonVolumeCannotGrow     = "VolumeCannotGrow"
-	ReasonRedisOperatorMissing = "RedisOperatorMissing"
-	ReasonRedisPasswordWaits   = "RedisPasswordWaits"
-	ReasonRedisPasswordChanged = "RedisPasswordChanged"
-	ReasonRedisHandedOver      = "RedisHandedOver"
-	ReasonRedisHandOverWaits   = "RedisHandOverWaits"
+	ReasonStorageClassMissing   = "StorageClassMissing"
+	ReasonVolumeCannotGrow      = "VolumeCannotGrow"
+	ReasonRedisOperatorMissing  = "RedisOperatorMissing"
+	ReasonRedisPasswordWaits    = "RedisPasswordWaits"
+	ReasonRedisCertificateWaits = "RedisCertificateWaits"
+	ReasonRedisPasswordChanged  = "RedisPasswordChanged"
+	ReasonRedisHandedOver       = "RedisHandedOver"
+	ReasonRedisHandOverWaits    = "RedisHandOverWaits"
 
 	ReasonPodMonitorMissing = "PodMonitorMissing"
 

@@ -8,6 +8,9 @@ import (
 // TLSEnabled is whether the connection is encrypted. Of a URL it is not said here.
 func (r *ExternalRedis) TLSEnabled() bool { return r.TLS != nil && r.TLS.Enabled }
 
+// TLSEnabled is whether the server speaks TLS, and nothing else.
+func (r *ManagedRedis) TLSEnabled() bool { return r.TLS != nil && r.TLS.Enabled }
+
 // MemoryLimit is the container's memory request and limit.
 func (r *ManagedRedis) MemoryLimit() resource.Quantity { return redisMemory(r.Memory) }
 

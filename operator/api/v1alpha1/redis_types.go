@@ -55,6 +55,12 @@ type ManagedRedis struct {
 	// +optional
 	Password *SecretSource `json:"password,omitempty"`
 
+	// tls encrypts what is sent to Redis, and between two of its servers, with a certificate that the operator makes and renews. The
+	// application must check it against the file in LIVE_STASH_REDIS_CACERTFILE, and a Redis image of your own must have been built with
+	// TLS. It is chosen once: it cannot be switched on or off in a Redis that there is. Default: without TLS.
+	// +optional
+	TLS *RedisTLS `json:"tls,omitempty"`
+
 	// exporter serves Redis' metrics to a Prometheus.
 	// +kubebuilder:default={}
 	// +optional

@@ -1413,6 +1413,11 @@ func (in *ManagedRedis) DeepCopyInto(out *ManagedRedis) {
 		*out = new(SecretSource)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.TLS != nil {
+		in, out := &in.TLS, &out.TLS
+		*out = new(RedisTLS)
+		**out = **in
+	}
 	in.Exporter.DeepCopyInto(&out.Exporter)
 	in.RedisScheduling.DeepCopyInto(&out.RedisScheduling)
 }

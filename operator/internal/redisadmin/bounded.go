@@ -2,7 +2,6 @@ package redisadmin
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -19,14 +18,6 @@ const (
 )
 
 var errTooLong = errors.New("the server's answer is too long to be that of a Redis")
-
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return &bounded{Conn: connection}, nil
-}
 
 // bounded is a connection to a server over which nothing comes that announces too much. It follows version 2 of Redis' protocol.
 type bounded struct {

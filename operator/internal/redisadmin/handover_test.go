@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/pki"
 	rendered "github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/render/rendertest"
 	"github.com/livestash-dev/livestash/operator/internal/succession"
@@ -27,10 +28,12 @@ type realServer struct {
 	Login
 	access rendered.Access
 	files  string
-	stop   func()
+	// certificate is what it starts with, if it is to speak TLS.
+	certificate pki.Leaf
+	stop        func()
 }
 
-func startServer(t *testing.T, access rendered.Access) *realServer {
+func startServer(t *testing.T, access rendered.Access, certificate ...pki.Leaf) *realServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,6 +42,9 @@ func startServer(t *testing.T, access rendered.Access) *realServer {
 	address := listener.Addr().String()
 	_ = listener.Close()
 	s := &realServer{Login: Login{Address: address, User: rendered.OperatorUser, Password: access.Operator}, access: access, files: t.TempDir()}
+	if len(certificate) > 0 {
+		s.certificate, s.Authorities, s.Host = certificate[0], string(certificate[0].Authorities), redisHost
+	}
 	s.start(t)
 	return s
 }
@@ -54,8 +60,12 @@ func (s *realServer) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{})
-	config := rendered.Config(cluster, &v1alpha1.ManagedRedis{}).Data["redis.conf"]
+	cluster, managed := rendertest.WithRedis(t, v1alpha1.RedisSpec{}), &v1alpha1.ManagedRedis{}
+	if s.Authorities != "" {
+		managed.TLS = &v1alpha1.RedisTLS{Enabled: true}
+		s.put(t, s.certificate)
+	}
+	config := rendered.Config(cluster, managed).Data["redis.conf"]
 	config = strings.NewReplacer("dir /data", "dir "+s.files, "port 6379", "port "+port, "/etc/livestash-redis", s.files).Replace(config)
 	users := rendered.AccessSecret(cluster, s.access).Data["users.acl"]
 	for name, text := range map[string]string{"redis.conf": config, "users.acl": string(users)} {
@@ -78,6 +88,9 @@ func (s *realServer) start(t *testing.T) {
 // fleet is a client that logs in as the fleet's pods do.
 func (s *realServer) fleet(t *testing.T) *redis.Client {
 	client := redis.NewClient(&redis.Options{
+		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dial(ctx, network, address, s.Login)
+		},
 		Addr: s.Address, Username: rendered.FleetUser, Password: fleetPassword, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
 		DisableIdentity: true, Protocol: 2,
 	})
@@ -158,9 +171,12 @@ func (w *writer) end() []string {
 
 // Whatever a server has acknowledged, the one that takes its place has.
 func TestHandOver(t *testing.T) {
-	access, admin := testAccess(), New()
-	old, fresh := startServer(t, access), startServer(t, access)
-	w := write(t, old)
+	handOver(t, startServer(t, testAccess()), startServer(t, testAccess()))
+}
+
+func handOver(t *testing.T, old, fresh *realServer) {
+	t.Helper()
+	admin, w := New(), write(t, old)
 	must(t, admin.SetPrimary(t.Context(), old.Login, "old"))
 	eventually(t, func() error {
 		if stashes := old.look(t).Stashes; stashes < 2000 {

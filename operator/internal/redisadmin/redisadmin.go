@@ -5,6 +5,7 @@ package redisadmin
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +20,11 @@ type Login struct {
 	Address string
 	// User may change the rights of users, its own among them.
 	User, Password string
+	// Authorities are those that the server's certificate is checked against, in PEM, and Host is the name that it is for. Without
+	// authorities there is no TLS.
+	Authorities, Host string
+	// at is when the certificate must have been good. The zero time: now.
+	at time.Time
 }
 
 // Client talks to Redis servers. It keeps no connections.
@@ -37,8 +43,14 @@ func (silence) Printf(context.Context, string, ...any) {}
 // connect is a connection to a server, to be closed. Nothing is asked before the first command.
 func connect(login Login) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr:            login.Address,
-		Dialer:          dial,
+		Addr: login.Address,
+		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			connection, err := dial(ctx, network, address, login)
+			if err != nil {
+				return nil, err
+			}
+			return &bounded{Conn: connection}, nil
+		},
 		Username:        login.User,
 		Password:        login.Password,
 		DialTimeout:     timeout,

@@ -34,7 +34,7 @@ func (redis) Renewed() bool { return true }
 
 func (redis) Env(c *v1alpha1.LiveStashCluster) []corev1.EnvVar {
 	env := []corev1.EnvVar{FromSecret(RedisURLVariable, redisURL(c))}
-	if external := ExternalRedis(c); external != nil && external.CASecretRef != nil {
+	if RedisAuthorities(c) != nil {
 		env = append(env, corev1.EnvVar{Name: "LIVE_STASH_REDIS_CACERTFILE", Value: RedisDir + "/" + RedisCAFile})
 	}
 	return env
@@ -58,6 +58,8 @@ func (redis) SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyRefere
 func (redis) OwnSecrets(c *v1alpha1.LiveStashCluster) []string {
 	external := ExternalRedis(c)
 	switch {
+	case ManagedRedis(c) != nil && ManagedRedis(c).TLSEnabled():
+		return []string{RedisSecretName(c), RedisAccessName(c), RedisAuthorityName(c), RedisCertificateName(c)}
 	case ManagedRedis(c) != nil:
 		return []string{RedisSecretName(c), RedisAccessName(c)}
 	case external != nil && external.URLSecretRef != nil:
@@ -102,6 +104,24 @@ func RedisSecretName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-re
 
 // RedisAccessName is the name of the Secret with the users of the Redis that this operator runs.
 func RedisAccessName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-acl" }
+
+// RedisAuthorityName is the name of the Secret with the certificate authority of the Redis that this operator runs with TLS.
+func RedisAuthorityName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-ca" }
+
+// RedisCertificateName is the name of the Secret with that Redis' certificate.
+func RedisCertificateName(c *v1alpha1.LiveStashCluster) string { return c.Name + "-redis-tls" }
+
+// RedisAuthorities is where the certificates are that the Redis server's is checked against. Nil: the application's own are, or there is
+// no TLS.
+func RedisAuthorities(c *v1alpha1.LiveStashCluster) *v1alpha1.SecretKeyReference {
+	if managed := ManagedRedis(c); managed != nil && managed.TLSEnabled() {
+		return &v1alpha1.SecretKeyReference{Name: RedisCertificateName(c), Key: RedisCAFile}
+	}
+	if external := ExternalRedis(c); external != nil {
+		return external.CASecretRef
+	}
+	return nil
+}
 
 // redisURL is where the application gets the URL from.
 func redisURL(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {

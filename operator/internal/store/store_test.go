@@ -88,7 +88,9 @@ func TestOwnSecretsOfRedis(t *testing.T) {
 		redis *v1alpha1.RedisSpec
 		want  []string
 	}{
-		"nothing said":            {nil, []string{"shop-redis", "shop-redis-acl"}},
+		"nothing said": {nil, []string{"shop-redis", "shop-redis-acl"}},
+		"with TLS": {&v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{TLS: &v1alpha1.RedisTLS{Enabled: true}}},
+			[]string{"shop-redis", "shop-redis-acl", "shop-redis-ca", "shop-redis-tls"}},
 		"redis-operator":          {&v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}, []string{"shop-redis"}},
 		"external by its parts":   {&v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{Host: "redis"}}, []string{"shop-redis"}},
 		"external by the own URL": {&v1alpha1.RedisSpec{External: &v1alpha1.ExternalRedis{URLSecretRef: &v1alpha1.SecretKeyReference{Name: "r", Key: "url"}}}, nil},

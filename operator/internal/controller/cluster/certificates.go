@@ -58,46 +58,64 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, p *pass) error {
 		return r.ensureIssuedCertificate(ctx, p, certificate)
 	}
 
-	found := ownCertificates{name: tls.DNSName(p.cluster, p.inputs)}
+	_, err := r.ensureOwnCertificates(ctx, p, ownCertificates{
+		authorityName: tls.AuthorityName(p.cluster), leafName: tls.SecretName(p.cluster), name: tls.DNSName(p.cluster, p.inputs),
+		subject: "distribution", whose: "this fleet", leaf: "nodes' certificate", users: "nodes", every: "every node", trouble: "nodes may fail to connect to each other",
+		lasts: true,
+	})
+	return err
+}
+
+// ensureOwnCertificates does what is due for certificates of the fleet's own authority, and returns what the Secret with them says of itself.
+func (r *Reconciler) ensureOwnCertificates(ctx context.Context, p *pass, found ownCertificates) (map[string]string, error) {
 	err := r.lookUpCertificates(ctx, p.cluster, &found)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := r.Clock.Now()
 	due := found.due()
-	if !now.Before(due) {
-		due, err = r.renewCertificates(ctx, p.cluster, found, now)
-		if err != nil {
-			return err
-		}
+	if now.Before(due) {
+		p.DueIn(due.Sub(now))
+		return found.secret.Annotations, nil
 	}
-	p.DueIn(due.Sub(now))
-	return nil
+	said, err := r.renewCertificates(ctx, p.cluster, found, now)
+	if err != nil {
+		return nil, err
+	}
+	p.DueIn(timeIn(said, dueAnnotation).Sub(now))
+	return said, nil
 }
 
-// ownCertificates is what the cache knows of the Secrets with the certificates of a fleet's own authority.
+// ownCertificates is what is wanted of the Secrets with the certificates of a fleet's own authority, and what the cache knows of them.
 type ownCertificates struct {
-	// name is the DNS name that the nodes' certificate should have.
-	name string
-	// authority and nodes are nil when there is no such Secret.
-	authority, nodes *metav1.PartialObjectMetadata
+	// authorityName and leafName are the Secrets' names, name is the DNS name that the certificate should have.
+	authorityName, leafName, name string
+	// subject is in the authority's name. The others are for sentences: whose the authority is, what the certificate is called, who goes
+	// over to another one, who must have read it, and what may happen until then.
+	subject, whose, leaf, users, every, trouble string
+	// lasts is whether spec.whenDeleted may let the authority outlive the LiveStashCluster.
+	lasts bool
+	// isTold is whether who shows the certificate has to be told that there is another one.
+	isTold bool
+	// authority and secret are nil when there is no such Secret.
+	authority, secret *metav1.PartialObjectMetadata
 }
 
 func (r *Reconciler) lookUpCertificates(ctx context.Context, c *v1alpha1.LiveStashCluster, found *ownCertificates) (err error) {
-	found.authority, err = r.ownSecret(ctx, c, tls.AuthorityName(c))
+	found.authority, err = r.ownSecret(ctx, c, found.authorityName)
 	if err != nil {
 		return err
 	}
-	found.nodes, err = r.ownSecret(ctx, c, tls.SecretName(c))
+	found.secret, err = r.ownSecret(ctx, c, found.leafName)
 	return err
 }
 
 // due is when something is to be done: the zero time, which is past, when it is now.
 func (o ownCertificates) due() time.Time {
-	if o.authority == nil || o.nodes == nil {
+	if o.authority == nil || o.secret == nil {
 		return time.Time{}
 	}
-	said := o.nodes.Annotations
+	said := o.secret.Annotations
 	if said[authorityAnnotation] != o.authority.Annotations[authorityAnnotation] || said[dnsNameAnnotation] != o.name {
 		return time.Time{}
 	}
@@ -113,47 +131,50 @@ func timeIn(annotations map[string]string, key string) time.Time {
 	return due
 }
 
-// renewCertificates does what is due, and returns when the next thing is.
-func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, now time.Time) (time.Time, error) {
+// renewCertificates does what is due, and returns what the Secret says of itself then.
+func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, now time.Time) (map[string]string, error) {
 	authority, err := r.ensureAuthority(ctx, c, found, now)
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	before, err := r.readSecret(ctx, c, tls.SecretName(c))
+	before, err := r.readSecret(ctx, c, found.leafName)
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
 	have := tls.ReadCertificate(before)
 	want, due, err := authority.Next(have, found.name, timeIn(before.Annotations, dueAnnotation), now)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("making the nodes' certificate: %w", err)
+		return nil, fmt.Errorf("making the %s: %w", found.leaf, err)
 	}
 	if last := authority.RenewAfter(); last.Before(due) {
 		due = last
 	}
 
-	secret := tls.Certificate(c, want)
+	secret := tls.Certificate(c, found.leafName, want)
 	secret.Annotations = map[string]string{
 		authorityAnnotation: authority.Fingerprint(),
 		dnsNameAnnotation:   found.name,
 		dueAnnotation:       due.UTC().Format(time.RFC3339),
 		expiryAnnotation:    want.NotAfter().UTC().Format(time.RFC3339),
 	}
+	isNew := !bytes.Equal(have.Certificate, want.Certificate)
+	if isNew && found.isTold {
+		secret.Annotations[unreadAnnotation] = "true"
+	}
 	if err := r.writeSecret(ctx, before, secret); err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	if before.UID != "" && !bytes.Equal(have.Certificate, want.Certificate) {
+	if before.UID != "" && isNew {
 		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateRenewed, "Generate",
-			"Renewed the nodes' certificate in Secret %s: new connections use it within minutes, open ones stay, no pod restarts", secret.Name)
+			"Renewed the %s in Secret %s: new connections use it within minutes, open ones stay, no pod restarts", found.leaf, secret.Name)
 	}
-	return due, nil
+	return render.Merged(before.Annotations, secret.Annotations), nil
 }
 
 // ensureAuthority reads the fleet's certificate authority. It makes one when there is none, when it is due to be replaced
 // and when what is in the Secret is none.
 func (r *Reconciler) ensureAuthority(ctx context.Context, c *v1alpha1.LiveStashCluster, found ownCertificates, now time.Time) (*pki.Authority, error) {
-	name := tls.AuthorityName(c)
-	before, err := r.readSecret(ctx, c, name)
+	before, err := r.readSecret(ctx, c, found.authorityName)
 	if err != nil {
 		return nil, err
 	}
@@ -163,15 +184,18 @@ func (r *Reconciler) ensureAuthority(ctx context.Context, c *v1alpha1.LiveStashC
 	}
 	wasDue := unreadable == nil
 
-	authority, err = pki.NewAuthority(c.Name+" distribution CA", now)
+	authority, err = pki.NewAuthority(c.Name+" "+found.subject+" CA", now)
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate authority: %w", err)
 	}
-	secret, err := tls.Authority(c, authority)
+	secret, err := tls.Authority(c, found.authorityName, authority)
 	if err != nil {
 		return nil, err
 	}
-	secret.Annotations = render.Merged(secret.Annotations, map[string]string{authorityAnnotation: authority.Fingerprint()})
+	secret.Annotations = map[string]string{authorityAnnotation: authority.Fingerprint()}
+	if found.lasts {
+		render.OwnOrKeep(c, secret)
+	}
 	if err := r.writeSecret(ctx, before, secret); err != nil {
 		return nil, err
 	}
@@ -185,22 +209,21 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking up the StatefulSet: %w", err)
 	}
-	name := tls.AuthorityName(c)
-	const noCost = "nodes go over to it within half an hour, and no connection is cut"
+	noCost := found.users + " go over to it within half an hour, and no connection is cut"
 	switch {
 	case ptr.Deref(set.Spec.Replicas, 0) == 0:
 		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityGenerated, "Generate",
-			"Generated Secret %s, the certificate authority of this fleet alone", name)
+			"Generated Secret %s, the certificate authority of %s alone", found.authorityName, found.whose)
 	case wasDue:
 		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
-			"Replaced the certificate authority in Secret %s before its end: %s", name, noCost)
-	case found.nodes != nil:
+			"Replaced the certificate authority in Secret %s before its end: %s", found.authorityName, noCost)
+	case found.secret != nil:
 		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
-			"Secret %s was gone or unreadable, and a new certificate authority was generated: %s", name, noCost)
+			"Secret %s was gone or unreadable, and a new certificate authority was generated: %s", found.authorityName, noCost)
 	default:
 		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
-			"Secrets %s and %s were gone and were generated anew: for some minutes, until every node has read the new certificate, nodes may fail to connect to each other; open connections stay",
-			name, tls.SecretName(c))
+			"Secrets %s and %s were gone and were generated anew: for some minutes, until %s has read the new certificate, %s; open connections stay",
+			found.authorityName, found.leafName, found.every, found.trouble)
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func TestAnEditedServiceIsRepaired(t *testing.T) {
 // What TLS and Redis need goes with their setting, when no pod has it mounted any more.
 func TestWhatASettingNeededGoesWithIt(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
-		managedRedisFleet(spec)
+		redisFleetWithTLS(spec)
 		withTLS(spec)
 		spec.Replicas = ptr.To[int32](0) // TLS can only change then
 	})
@@ -169,6 +169,8 @@ func TestWhatASettingNeededGoesWithIt(t *testing.T) {
 		&corev1.ConfigMap{ObjectMeta: named("shop-redis")},
 		&corev1.Secret{ObjectMeta: named("shop-redis")},
 		&corev1.Secret{ObjectMeta: named("shop-redis-acl")},
+		&corev1.Secret{ObjectMeta: named("shop-redis-ca")},
+		&corev1.Secret{ObjectMeta: named("shop-redis-tls")},
 	}
 	for _, object := range needed {
 		suite.Must(t, get(t, object))
@@ -178,7 +180,7 @@ func TestWhatASettingNeededGoesWithIt(t *testing.T) {
 	suite.Must(t, api.Create(t.Context(), foreign))
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
-		spec.Adapter, spec.AcceptLossOf = v1alpha1.AdapterETS, v1alpha1.AdapterRedis
+		spec.Adapter, spec.Redis, spec.AcceptLossOf = v1alpha1.AdapterETS, nil, v1alpha1.AdapterRedis
 		spec.Clustering.TLS.Enabled = false
 	})
 	reconciled(t, cluster)

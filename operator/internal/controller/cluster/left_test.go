@@ -35,12 +35,13 @@ func orphan(t *testing.T, cluster *v1alpha1.LiveStashCluster, children []client.
 func TestWhatWasLeftIsTakenBack(t *testing.T) {
 	namespace := suite.Namespace(t, api)
 	spec := func(spec *v1alpha1.LiveStashClusterSpec) {
-		managedRedisFleet(spec)
+		redisFleetWithTLS(spec)
 		withTLS(spec)
 	}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	left := append(children(namespace),
 		&corev1.Secret{ObjectMeta: named("shop-redis")}, &corev1.Secret{ObjectMeta: named("shop-redis-acl")},
+		&corev1.Secret{ObjectMeta: named("shop-redis-ca")}, &corev1.Secret{ObjectMeta: named("shop-redis-tls")},
 		&corev1.Secret{ObjectMeta: named("shop-distribution-ca")}, &corev1.Secret{ObjectMeta: named("shop-distribution-tls")},
 		&corev1.ConfigMap{ObjectMeta: named("shop-distribution")}, &corev1.ConfigMap{ObjectMeta: named("shop-redis")},
 		&appsv1.StatefulSet{ObjectMeta: named("shop-redis")}, &corev1.Service{ObjectMeta: named("shop-redis")},

@@ -46,7 +46,7 @@ var (
 	templateInfo   = describe("cluster_template_info", "The operator that made the template of the fleet's pods, or of those of its Redis. Always 1.", append(fleetLabels, "component", "version")...)
 	upgradeStarted = describe("cluster_upgrade_started_timestamp_seconds", "When the operator began to replace the fleet's pods because it is another version, in Unix time. Absent when it does not.", fleetLabels...)
 
-	certificateExpiry = describe("cluster_certificate_expiry_timestamp_seconds", "When the certificate of the fleet's nodes ends, in Unix time. Only of those that the operator makes itself.", fleetLabels...)
+	certificateExpiry = describe("cluster_certificate_expiry_timestamp_seconds", "When the first of the fleet's certificates ends, that of its nodes or of its Redis, in Unix time. Only of those that the operator makes itself.", fleetLabels...)
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -166,17 +166,33 @@ func metricsOf(c *v1alpha1.LiveStashCluster) []prometheus.Metric {
 	return metrics
 }
 
-// certificateExpiry is the end of the nodes' certificate: the zero time when the operator does not make it, or has not yet.
+// certificateExpiry is the earliest end of the certificates that the operator makes for a fleet: the zero time when it makes none, or has
+// not yet.
 func (m *Metrics) certificateExpiry(ctx context.Context, c *v1alpha1.LiveStashCluster) (time.Time, error) {
-	if !c.TLSEnabled() || c.Spec.Clustering.TLS.IssuerRef != nil {
-		return time.Time{}, nil
+	var first time.Time
+	for _, name := range ownCertificateNames(c) {
+		secret := secretMetadataObject()
+		err := m.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, secret)
+		if client.IgnoreNotFound(err) != nil {
+			return time.Time{}, err
+		}
+		if end := timeIn(secret.Annotations, expiryAnnotation); !end.IsZero() && (first.IsZero() || end.Before(first)) {
+			first = end
+		}
 	}
-	secret := secretMetadataObject()
-	err := m.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: tls.SecretName(c)}, secret)
-	if err != nil {
-		return time.Time{}, client.IgnoreNotFound(err)
+	return first, nil
+}
+
+// ownCertificateNames are the names of the Secrets with certificates that the operator makes for a fleet.
+func ownCertificateNames(c *v1alpha1.LiveStashCluster) []string {
+	var names []string
+	if c.TLSEnabled() && c.Spec.Clustering.TLS.IssuerRef == nil {
+		names = append(names, tls.SecretName(c))
 	}
-	return timeIn(secret.Annotations, expiryAnnotation), nil
+	if managed := store.ManagedRedis(c); managed != nil && managed.TLSEnabled() {
+		names = append(names, store.RedisCertificateName(c))
+	}
+	return names
 }
 
 func gauge(description *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

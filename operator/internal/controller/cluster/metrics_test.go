@@ -237,3 +237,29 @@ func TestCertificateTellsItsEnd(t *testing.T) {
 		t.Errorf("the Secret says %s, its certificate ends %s", got, end)
 	}
 }
+
+// Of two certificates, the one that ends first is told.
+func TestMetricsTellTheFirstEnd(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "cart"}}
+	redisFleetWithTLS(&cluster.Spec)
+	for _, c := range []struct {
+		betweenNodes bool
+		nodes, redis string
+		want         int64
+	}{
+		{false, "1970-01-01T00:00:10Z", "1970-01-01T00:00:20Z", 20}, {true, "1970-01-01T00:00:10Z", "1970-01-01T00:00:20Z", 10},
+		{true, "1970-01-01T00:00:30Z", "1970-01-01T00:00:20Z", 20}, {true, "", "1970-01-01T00:00:20Z", 20}, {true, "1970-01-01T00:00:30Z", "", 30},
+	} {
+		cluster.Spec.Clustering.TLS.Enabled = c.betweenNodes
+		objects := []client.Object{cluster}
+		for name, end := range map[string]string{"cart-distribution-tls": c.nodes, "cart-redis-tls": c.redis} {
+			if end != "" {
+				objects = append(objects, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Annotations: map[string]string{expiryAnnotation: end}}})
+			}
+		}
+		got, err := (&Metrics{Reader: cached(t, objects...).Build()}).certificateExpiry(t.Context(), cluster)
+		if err != nil || got.Unix() != c.want {
+			t.Errorf("%+v: %s, %v", c, got, err)
+		}
+	}
+}

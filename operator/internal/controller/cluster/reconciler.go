@@ -170,6 +170,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "hold SECRET_KEY_BASE", Run: r.holdSecretKeyBase},
 		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "guard stashes", Run: r.guardStashes},
+		{Name: "ensure certificate of Redis", Run: r.ensureRedisCertificate},
 		{Name: "prepare store", Run: r.prepareStore},
 		{Name: "judge template", Run: r.judgeTemplate},
 		{Name: "hand over Redis", Run: r.handOverRedis},

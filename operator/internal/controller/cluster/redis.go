@@ -34,6 +34,7 @@ type Redis interface {
 	FailOver(ctx context.Context, login redisadmin.Login) error
 	Abort(ctx context.Context, login redisadmin.Login) error
 	Promote(ctx context.Context, login redisadmin.Login) error
+	Renew(ctx context.Context, login redisadmin.Login, file string, want []byte) (bool, error)
 }
 
 // lookAgain is how soon something is looked up again that is missing and cannot be watched.

@@ -23,6 +23,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
@@ -45,9 +46,17 @@ var errNoAddress = errors.New("the pod has no address")
 
 // redisAccess is what it takes to talk to the servers of one fleet.
 type redisAccess struct {
-	// of is the version of the Secret that it is from.
+	// of are the versions of the Secrets that it is from.
 	of string
 	redis.Access
+	// authorities are those that a server's certificate is checked against, in PEM, and host is the name that it is for. Both are empty
+	// without TLS.
+	authorities, host string
+}
+
+// login is the operator's to a server.
+func (a redisAccess) login(address string) redisadmin.Login {
+	return redisadmin.Login{Address: address, User: redis.OperatorUser, Password: a.Operator, Authorities: a.authorities, Host: a.host}
 }
 
 // accesses remembers the operator's own passwords, which no cache holds, so that Redis can be asked without asking the API server, and
@@ -97,7 +106,7 @@ func (r *Reconciler) handOverRedis(ctx context.Context, p *pass) error {
 	waited := r.redisWaits.since(key, redisAwaited(seen, pods), p.seen.now)
 	seen.Moved = waited[moved(seen.Serves)]
 	p.redisMoves = waited[succeeding] < soon // one that does not get on holds up nobody
-	access, err := r.redisAccess(ctx, p.cluster)
+	access, err := r.redisAccess(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -179,34 +188,76 @@ func redisAwaited(seen succession.Seen, pods [2]*corev1.Pod) []string {
 }
 
 // redisAccess is what it takes to talk to the fleet's servers. It is read once.
-func (r *Reconciler) redisAccess(ctx context.Context, c *v1alpha1.LiveStashCluster) (redis.Access, error) {
-	name, key := store.RedisAccessName(c), client.ObjectKeyFromObject(c)
-	found, err := r.ownSecret(ctx, c, name)
+func (r *Reconciler) redisAccess(ctx context.Context, p *pass) (redisAccess, error) {
+	c, name := p.cluster, store.RedisAccessName(p.cluster)
+	key := client.ObjectKeyFromObject(c)
+	users, err := r.ownSecret(ctx, c, name)
 	if err != nil {
-		return redis.Access{}, err
+		return redisAccess{}, err
+	}
+	certificate, err := r.redisCertificate(ctx, c)
+	if err != nil {
+		return redisAccess{}, err
 	}
 	known, is := r.redisAccesses.of.Load(key)
-	if is && found != nil && known.(redisAccess).of == found.ResourceVersion {
-		return known.(redisAccess).Access, nil
+	if is && users != nil && known.(redisAccess).of == versions(users, certificate) {
+		return known.(redisAccess), nil
 	}
 	secret, err := r.readSecret(ctx, c, name)
 	if err != nil {
-		return redis.Access{}, err
+		return redisAccess{}, err
 	}
-	access := redis.ReadAccess(secret)
+	access := redisAccess{Access: redis.ReadAccess(secret)}
 	if access.Operator == "" {
-		return redis.Access{}, fmt.Errorf("secret %s has no password of the operator", name)
+		return redisAccess{}, fmt.Errorf("secret %s has no password of the operator", name)
 	}
-	r.redisAccesses.of.Store(key, redisAccess{of: secret.ResourceVersion, Access: access})
+	if err := r.readAuthorities(ctx, p, &access); err != nil {
+		return redisAccess{}, err
+	}
+	access.of = versions(secret, certificate)
+	r.redisAccesses.of.Store(key, access)
 	return access, nil
 }
 
-func redisLoginTo(host string, access redis.Access) redisadmin.Login {
-	return redisadmin.Login{Address: redis.Address(host), User: redis.OperatorUser, Password: access.Operator}
+// redisCertificate is what the cache knows of the Secret with the certificate of Redis. Nil without TLS, and until there is one.
+func (r *Reconciler) redisCertificate(ctx context.Context, c *v1alpha1.LiveStashCluster) (*metav1.PartialObjectMetadata, error) {
+	if !store.ManagedRedis(c).TLSEnabled() {
+		return nil, nil
+	}
+	return r.ownSecret(ctx, c, store.RedisCertificateName(c))
+}
+
+// versions tell whether one of the Secrets has changed.
+func versions(users client.Object, certificate *metav1.PartialObjectMetadata) string {
+	if certificate == nil {
+		return users.GetResourceVersion()
+	}
+	return users.GetResourceVersion() + " " + certificate.ResourceVersion
+}
+
+// readAuthorities reads how the certificate of Redis is checked. Without TLS there is nothing to read.
+func (r *Reconciler) readAuthorities(ctx context.Context, p *pass, access *redisAccess) error {
+	if !store.ManagedRedis(p.cluster).TLSEnabled() {
+		return nil
+	}
+	name := store.RedisCertificateName(p.cluster)
+	secret, err := r.readSecret(ctx, p.cluster, name)
+	if err != nil {
+		return err
+	}
+	access.authorities, access.host = string(tls.ReadCertificate(secret).Authorities), redis.Host(p.cluster, p.inputs)
+	if access.authorities == "" {
+		return fmt.Errorf("secret %s has no certificates to check that of Redis against", name)
+	}
+	return nil
+}
+
+func redisLoginTo(host string, access redisAccess) redisadmin.Login {
+	return access.login(redis.Address(host))
 }
 
 // succeed tells the servers what is due, one thing after the other, and returns what remains to be done.
-func (r *Reconciler) succeed(ctx context.Context, p *pass, access redis.Access, seen succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) succession.Step {
+func (r *Reconciler) succeed(ctx context.Context, p *pass, access redisAccess, seen succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) succession.Step {
 	var step succession.Step
 	for range mostTold {
 		r.askRedis(ctx, access, &seen, pods, waited)
@@ -225,7 +276,7 @@ func (r *Reconciler) succeed(ctx context.Context, p *pass, access redis.Access, 
 }
 
 // askRedis asks the servers about themselves.
-func (r *Reconciler) askRedis(ctx context.Context, access redis.Access, seen *succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) {
+func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) {
 	for place := range seen.Servers {
 		server := &seen.Servers[place]
 		server.Says, server.Broken = nil, ""
@@ -250,7 +301,7 @@ func (r *Reconciler) askRedis(ctx context.Context, access redis.Access, seen *su
 }
 
 // tellServer does the one thing that a step has to tell.
-func (r *Reconciler) tellServer(ctx context.Context, p *pass, access redis.Access, seen succession.Seen, step succession.Step) error {
+func (r *Reconciler) tellServer(ctx context.Context, p *pass, access redisAccess, seen succession.Seen, step succession.Step) error {
 	server, beside := seen.Servers[step.On], seen.Servers[1-step.On]
 	login, other := redisLoginTo(server.Host, access), redisLoginTo(beside.Host, access)
 	switch step.Tell {
@@ -278,7 +329,7 @@ func (r *Reconciler) tellServer(ctx context.Context, p *pass, access redis.Acces
 }
 
 // failOver lets a server take the other one's place that has been told the fleet's passwords: its file of users may be older.
-func (r *Reconciler) failOver(ctx context.Context, p *pass, access redis.Access, from, to succession.Server) error {
+func (r *Reconciler) failOver(ctx context.Context, p *pass, access redisAccess, from, to succession.Server) error {
 	if err := r.Redis.SetPasswords(ctx, redisLoginTo(to.Host, access), redis.FleetUser, access.Fleet); err != nil {
 		return err
 	}
@@ -291,7 +342,7 @@ func (r *Reconciler) failOver(ctx context.Context, p *pass, access redis.Access,
 }
 
 // replicationPassword is what a server asks of one that copies its stashes: another one for each pod.
-func replicationPassword(access redis.Access, uid string) string {
+func replicationPassword(access redisAccess, uid string) string {
 	mac := hmac.New(sha256.New, []byte(access.Operator))
 	mac.Write([]byte("replication " + uid))
 	return hex.EncodeToString(mac.Sum(nil))
@@ -328,7 +379,7 @@ func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) e
 		return nil
 	}
 	p.DueIn(countRedis)
-	access, err := r.redisAccess(ctx, p.cluster)
+	access, err := r.redisAccess(ctx, p)
 	if err != nil {
 		return err
 	}

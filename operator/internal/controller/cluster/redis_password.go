@@ -16,7 +16,6 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
-	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
@@ -135,7 +134,11 @@ func (r *Reconciler) tellRedis(ctx context.Context, p *pass, access redis.Access
 		return fmt.Errorf("looking up StatefulSet %s: %w", redis.Name(c), err)
 	}
 	address, _ := redis.Store(c, p.inputs, nil)
-	login := redisadmin.Login{Address: address, User: redis.OperatorUser, Password: access.Operator}
+	told := redisAccess{Access: access}
+	if err := r.readAuthorities(ctx, p, &told); err != nil {
+		return err
+	}
+	login := told.login(address)
 	if err := r.Redis.SetPasswords(ctx, login, redis.FleetUser, access.Fleet); err != nil {
 		return &reconcile.Problem{
 			Reason:  v1alpha1.ReasonRedisPasswordWaits,

@@ -35,6 +35,11 @@ type toldToRedis struct {
 	// refuses are the addresses that do not answer.
 	refuses map[string]bool
 	told    map[string][]string
+	// logins are what the operator logged in with last, shown the certificates that servers show, by their address.
+	logins map[string]redisadmin.Login
+	shown  map[string]string
+	// reads are the addresses of servers that the kubelet has brought their new certificate.
+	reads map[string]bool
 	// servers are what those say of themselves that take part in hand-overs, by their address.
 	servers map[string]*succession.Says
 }
@@ -113,6 +118,39 @@ func (t *toldToRedis) Promote(_ context.Context, login redisadmin.Login) error {
 		server.Follows = ""
 		return nil
 	})
+}
+
+// Renew shows the wanted certificate when the kubelet has brought it.
+func (t *toldToRedis) Renew(_ context.Context, login redisadmin.Login, file string, want []byte) (bool, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.refuses[login.Address] {
+		return false, errors.New("connection refused")
+	}
+	if t.logins == nil {
+		t.logins, t.shown = map[string]redisadmin.Login{}, map[string]string{}
+	}
+	t.logins[login.Address] = login
+	if t.reads[login.Address] && file == "/etc/livestash-redis/tls.crt" {
+		t.shown[login.Address] = string(want)
+	}
+	return t.shown[login.Address] == string(want), nil
+}
+
+// kubelet has brought the server at that address its new certificate, or not.
+func (t *toldToRedis) kubelet(address string, brings bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.reads == nil {
+		t.reads = map[string]bool{}
+	}
+	t.reads[address] = brings
+}
+
+func (t *toldToRedis) shows(address string) (redisadmin.Login, string) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.logins[address], t.shown[address]
 }
 
 func (t *toldToRedis) SetPasswords(_ context.Context, login redisadmin.Login, user string, hashes []string) error {

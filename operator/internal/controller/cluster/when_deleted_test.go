@@ -23,6 +23,7 @@ func retaining(sized func(string) func(*v1alpha1.LiveStashClusterSpec)) func(*v1
 	return func(spec *v1alpha1.LiveStashClusterSpec) {
 		sized("1Gi")(spec)
 		withTLS(spec)
+		spec.Redis.Managed.TLS = &v1alpha1.RedisTLS{Enabled: true}
 		spec.Clustering.CookieGeneration = ptr.To[int32](2)
 		spec.WhenDeleted = v1alpha1.DeletionRetain
 	}

@@ -33,10 +33,10 @@ type line struct {
 	points  [][2]float64
 }
 
-// chart draws the lines over one pair of axes. It returns nothing for lines without points.
+// chart draws the lines over one pair of axes, and a band for each of the events. It returns nothing for lines without points.
 //
 // Adapters differ in colour, in the shape of their marks, and in the order of the legend: no one has to tell colours apart.
-func chart(name, unit string, lines []line) markup {
+func chart(name, unit string, lines []line, events ...Event) markup {
 	lines = believed(lines)
 	var tMax, vMax float64
 	var n int
@@ -57,6 +57,12 @@ func chart(name, unit string, lines []line) markup {
 
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, chartWidth, chartHeight, html.EscapeString(name))
+	for _, e := range events[:min(len(events), mostTicks)] {
+		if plausible.Seconds(e.AtSeconds) && plausible.Seconds(e.TookSeconds) && e.AtSeconds < tMax {
+			from, to := x(e.AtSeconds), x(min(tMax, e.AtSeconds+e.TookSeconds))
+			fmt.Fprintf(&b, `<rect class="event" x="%s" y="%g" width="%s" height="%g"/>`, pixel(from), plotTop, pixel(max(1, to-from)), plotBottom-plotTop)
+		}
+	}
 	for _, v := range ticks(vTop, vStep) {
 		fmt.Fprintf(&b, `<path class="grid" d="M%g %sH%g"/><text class="y" x="%g" y="%s">%s</text>`,
 			plotLeft, pixel(y(v)), plotRight, plotLeft-8, pixel(y(v)+3.5), tick(v, vTop, unit))

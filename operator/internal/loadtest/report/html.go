@@ -86,6 +86,8 @@ type comparisonCell struct{ Ours, Published string }
 type runRow struct {
 	Name, Adapter, Load, Length, Pods, Recovered, Wrong, Errors, Client, Message string
 	Verdict                                                                      Verdict
+	// Events says what was done to the fleet in the run, and what that cost its users.
+	Events string
 }
 
 func newPage(r Report) page {
@@ -222,7 +224,7 @@ func newFigureSection(f figure, all []load) figureSection {
 				}
 			}
 		}
-		svg := chart(f.title+", "+l.title(), f.unit, lines)
+		svg := chart(f.title+", "+l.title(), f.unit, lines, l.events()...)
 		if svg == "" {
 			continue
 		}
@@ -276,6 +278,7 @@ func newRunRow(run Run) runRow {
 		Verdict: run.Verdict,
 		Message: run.Message,
 	}
+	row.Events = eventsTold(run)
 	if run.Replicas > 0 {
 		row.Pods = fmt.Sprintf("%d pods", run.Replicas)
 	}

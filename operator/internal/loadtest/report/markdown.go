@@ -29,7 +29,7 @@ func Markdown(r Report) []byte {
 	rows := [][]string{{"run", "verdict", "adapter", "load", "recovered", "wrong", "errors", "client late (p99)", "message"}}
 	for _, run := range r.Runs {
 		row := newRunRow(run)
-		rows = append(rows, []string{row.Name, row.Verdict.String(), row.Adapter, row.Load, row.Recovered, row.Wrong, row.Errors, row.Client, row.Message})
+		rows = append(rows, []string{row.Name, row.Verdict.String(), row.Adapter, row.Load, row.Recovered, row.Wrong, row.Errors, row.Client, strings.TrimSpace(row.Message + " " + row.Events)})
 	}
 	table(&b, rows)
 	b.WriteString("\n## Where and what\n\n")

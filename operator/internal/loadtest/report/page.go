@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -227,6 +228,9 @@ func (p page) writeFigures(w *pageWriter) {
 <h2>Figures over time</h2>
 <p class="note">Total memory first, then the charts of the published test, one by one; the sum over all pods of the fleet. All runs begin at 0, with their first user.</p>
 `)
+	if p.hasEvents() {
+		w.put("<p class=\"note\">Grey: an event, until the fleet was whole again.</p>\n")
+	}
 	for _, section := range p.Figures {
 		w.put("<div class=\"figure\">\n<h3>%s</h3>\n<p class=\"legend\">", section.Title)
 		for _, adapter := range section.Adapters {
@@ -239,6 +243,11 @@ func (p page) writeFigures(w *pageWriter) {
 		w.put("</div></div>\n")
 	}
 	w.put("</section>\n")
+}
+
+// hasEvents is whether a run of the page has any: the list of runs tells them.
+func (p page) hasEvents() bool {
+	return slices.ContainsFunc(p.Runs, func(r runRow) bool { return r.Events != "" })
 }
 
 func (c figureChart) write(w *pageWriter) {
@@ -283,6 +292,9 @@ func (p page) writeRuns(w *pageWriter) {
 		w.put("<li class=\"%s\">\n<p class=\"run\"><strong>%s</strong> %s</p>\n", strings.ToLower(run.Verdict.String()), run.Name, badge(run.Verdict))
 		if run.Message != "" {
 			w.put("<p class=\"message\">%s</p>\n", run.Message)
+		}
+		if run.Events != "" {
+			w.put("<p class=\"message\">%s</p>\n", run.Events)
 		}
 		pods := ""
 		if run.Pods != "" {

@@ -46,14 +46,8 @@ func (r *Run) check() error {
 	if !plausible.Counts(int64(r.Users), int64(r.Replicas), int64(r.Runners), int64(r.Round)) {
 		return fmt.Errorf("it has %d users, %d replicas and %d runners", r.Users, r.Replicas, r.Runners)
 	}
-	if c := r.Counts; c != nil && !plausible.Counts(c.Planned, c.Connected, c.Cycles, c.Recovered, c.NotRecovered, c.LateRecovered,
-		c.LateNotRecovered, c.ExpiredRecovered, c.ExpiredNotRecovered, c.Dropped, c.Cut, c.NotFound, c.WrongCount, c.Unfinished, c.ConnectFailed, c.Error) {
-		return fmt.Errorf("it has impossible counts: %+v", *c)
-	}
-	for _, count := range ptr.Deref(r.Counts, Counts{}).Errors {
-		if !plausible.Counts(count) {
-			return fmt.Errorf("it has %d errors", count)
-		}
+	if err := ptr.Deref(r.Counts, Counts{}).check(); err != nil {
+		return err
 	}
 	for _, event := range r.Events {
 		if err := event.check(); err != nil {
@@ -71,6 +65,20 @@ func (r *Run) check() error {
 	for name, series := range r.Samples {
 		if err := series.check(); err != nil {
 			return fmt.Errorf("its series %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// check finds what no counts can be.
+func (c Counts) check() error {
+	if !plausible.Counts(c.Planned, c.Connected, c.Cycles, c.Recovered, c.NotRecovered, c.LateRecovered,
+		c.LateNotRecovered, c.ExpiredRecovered, c.ExpiredNotRecovered, c.Dropped, c.Cut, c.NotFound, c.WrongCount, c.Unfinished, c.ConnectFailed, c.Error) {
+		return fmt.Errorf("it has impossible counts: %+v", c)
+	}
+	for _, count := range c.Errors {
+		if !plausible.Counts(count) {
+			return fmt.Errorf("it has %d errors", count)
 		}
 	}
 	return nil

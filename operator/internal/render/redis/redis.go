@@ -157,7 +157,10 @@ func Store(c *v1alpha1.LiveStashCluster, in render.Inputs, urlValue []byte) (add
 	database := "0"
 	switch {
 	case store.ManagedRedis(c) != nil:
-		address = hostPort(managedHost(c, in), redisPort)
+		address = hostPort(Host(c, in), redisPort)
+		if store.ManagedRedis(c).TLSEnabled() {
+			database += "/tls" // a server without TLS is another one, whose pods could not log in to this one
+		}
 	case store.OperatedRedis(c) != nil:
 		address = hostPort(operatedHost(c, in), redisPort)
 	case store.ExternalRedis(c) != nil && store.ExternalRedis(c).URLSecretRef == nil:
@@ -177,8 +180,8 @@ func Store(c *v1alpha1.LiveStashCluster, in render.Inputs, urlValue []byte) (add
 	return address, render.Digest(strings.ToLower(address) + "/" + database)
 }
 
-// managedHost is the DNS name of the Redis that this operator runs.
-func managedHost(c *v1alpha1.LiveStashCluster, in render.Inputs) string {
+// Host is the DNS name of the Redis that this operator runs, which its certificate is for.
+func Host(c *v1alpha1.LiveStashCluster, in render.Inputs) string {
 	return render.ServiceHost(c, in, Name(c))
 }
 
@@ -216,9 +219,17 @@ func URL(c *v1alpha1.LiveStashCluster, in render.Inputs, password string) string
 	case store.OperatedRedis(c) != nil:
 		made.User = url.UserPassword("", password)
 	default:
+		made.Scheme = scheme(store.ManagedRedis(c))
 		made.User = url.UserPassword(FleetUser, password)
 	}
 	return made.String()
+}
+
+func scheme(redis *v1alpha1.ManagedRedis) string {
+	if redis.TLSEnabled() {
+		return "rediss"
+	}
+	return "redis"
 }
 
 // CheckSecretValue refuses a user's value with which no pod could reach its Redis.
@@ -301,7 +312,7 @@ const certificatesVolume = "livestash-redis"
 
 // CertificateMounts are where a container finds the authorities that the Redis server's certificate is checked against.
 func CertificateMounts(c *v1alpha1.LiveStashCluster) []corev1.VolumeMount {
-	if external := store.ExternalRedis(c); external == nil || external.CASecretRef == nil {
+	if store.RedisAuthorities(c) == nil {
 		return nil
 	}
 	return []corev1.VolumeMount{{Name: certificatesVolume, MountPath: store.RedisDir, ReadOnly: true}}
@@ -313,7 +324,7 @@ func AddCertificates(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster) {
 	if mounts == nil {
 		return
 	}
-	authorities := store.ExternalRedis(c).CASecretRef
+	authorities := store.RedisAuthorities(c)
 	app := &spec.Containers[0]
 	app.VolumeMounts = append(app.VolumeMounts, mounts...)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{

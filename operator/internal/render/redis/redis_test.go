@@ -25,13 +25,18 @@ func secretKey(name string) *v1alpha1.SecretKeyReference {
 	return &v1alpha1.SecretKeyReference{Name: name, Key: "value"}
 }
 
+func withTLS() *v1alpha1.ManagedRedis {
+	return &v1alpha1.ManagedRedis{TLS: &v1alpha1.RedisTLS{Enabled: true}}
+}
+
 func TestURL(t *testing.T) {
 	cases := map[string]struct {
 		redis    v1alpha1.RedisSpec
 		password string
 		want     string
 	}{
-		"managed": {v1alpha1.RedisSpec{}, "p/w#", "redis://livestash:p%2Fw%23@shop-redis.web.svc.cluster.local:6379/0"},
+		"managed":          {v1alpha1.RedisSpec{}, "p/w#", "redis://livestash:p%2Fw%23@shop-redis.web.svc.cluster.local:6379/0"},
+		"managed with TLS": {v1alpha1.RedisSpec{Managed: withTLS()}, "pw", "rediss://livestash:pw@shop-redis.web.svc.cluster.local:6379/0"},
 		"standalone": {v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{Mode: v1alpha1.RedisStandalone}}, "pw",
 			"redis://:pw@shop-redis-op.web.svc.cluster.local:6379/0"},
 		"replication": {v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{Mode: v1alpha1.RedisReplication}}, "pw",
@@ -75,11 +80,15 @@ func TestStore(t *testing.T) {
 		"another port":     digest(byURL, "redis://redis.example.com:6380"),
 		"another database": digest(byURL, "redis://redis.example.com/1"),
 		"managed":          digest(v1alpha1.RedisSpec{}, ""),
+		"managed with TLS": digest(v1alpha1.RedisSpec{Managed: withTLS()}, ""),
 		"operated":         digest(v1alpha1.RedisSpec{Operator: &v1alpha1.OperatedRedis{}}, ""),
 	} {
 		if other == first || other == "" {
 			t.Errorf("with %s it is taken for the same store", name)
 		}
+	}
+	if digest(v1alpha1.RedisSpec{Managed: withTLS()}, "") == digest(v1alpha1.RedisSpec{}, "") {
+		t.Error("a server without TLS is taken for one with it")
 	}
 	address, _ := Store(rendertest.WithRedis(t, byURL), rendertest.Inputs, []byte("redis://shop:secret@redis.example.com:6380/3"))
 	if address != "redis.example.com:6380" {
@@ -288,6 +297,23 @@ func TestExporterServesMetricsAlone(t *testing.T) {
 	for _, name := range []string{"REDIS_EXPORTER_DISABLE_SCRAPE_ENDPOINT", "REDIS_EXPORTER_DISABLE_EXPORTING_KEY_VALUES"} {
 		if !slices.ContainsFunc(container.Env, func(one corev1.EnvVar) bool { return one.Name == name && one.Value == "true" }) {
 			t.Errorf("the exporter is not told %s", name)
+		}
+	}
+}
+
+// With TLS nothing goes over the network as it is: not to Redis, not between two servers. What a Redis without it is made of stays as it is,
+// or an upgrade of the operator would replace it.
+func TestRedisWithTLS(t *testing.T) {
+	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{Managed: withTLS()})
+	rendertest.CompareGolden(t, "tls", Managed(cluster, rendertest.Inputs)...)
+	off := &v1alpha1.ManagedRedis{TLS: &v1alpha1.RedisTLS{}}
+	if diff := cmp.Diff(Managed(rendertest.WithRedis(t, v1alpha1.RedisSpec{}), rendertest.Inputs), Managed(rendertest.WithRedis(t, v1alpha1.RedisSpec{Managed: off}), rendertest.Inputs)); diff != "" {
+		t.Errorf("TLS that is off changes something:\n%s", diff)
+	}
+	ports := Config(cluster, withTLS()).Data[configFile]
+	for _, line := range []string{"port 0", "tls-port 6379", "tls-replication yes", "tls-auth-clients no"} {
+		if !slices.Contains(strings.Split(ports, "\n"), line) {
+			t.Errorf("the configuration has no line %q", line)
 		}
 	}
 }

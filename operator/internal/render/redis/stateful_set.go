@@ -35,11 +35,29 @@ func Config(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.
 	return &corev1.ConfigMap{
 		TypeMeta:   render.ConfigMapType,
 		ObjectMeta: objectMeta(c, Name(c)),
-		Data: map[string]string{configFile: settings(redis.MemoryLimit()) + fmt.Sprintf(`port %d
-protected-mode no
+		Data: map[string]string{configFile: settings(redis.MemoryLimit()) + ports(redis) + fmt.Sprintf(`protected-mode no
 aclfile %s/%s
-`, redisPort, configDir, aclFileKey)},
+`, configDir, aclFileKey)},
 	}
+}
+
+// CertificateFile is the server's certificate in its pod.
+const CertificateFile = configDir + "/" + corev1.TLSCertKey
+
+// ports are what the server listens on. With TLS, clients show a password and no certificate, and a server that copies another one's stashes
+// does it over TLS too.
+func ports(redis *v1alpha1.ManagedRedis) string {
+	if !redis.TLSEnabled() {
+		return fmt.Sprintf("port %d\n", redisPort)
+	}
+	return fmt.Sprintf(`port 0
+tls-port %d
+tls-cert-file %s
+tls-key-file %s/%s
+tls-ca-cert-file %s/%s
+tls-auth-clients no
+tls-replication yes
+`, redisPort, CertificateFile, configDir, corev1.TLSPrivateKeyKey, configDir, store.RedisCAFile)
 }
 
 // StatefulSet is the Redis that this operator runs: one pod, and a second one while it hands over to that. Only the operator decides
@@ -116,8 +134,8 @@ func server(redis *v1alpha1.ManagedRedis, in render.Inputs) corev1.Container {
 		Command: []string{"redis-server", configDir + "/" + configFile},
 		Ports:   []corev1.ContainerPort{{Name: "redis", ContainerPort: redisPort, Protocol: corev1.ProtocolTCP}},
 		// A server that still reads its file accepts connections and answers LOADING.
-		StartupProbe:   answers(1, 600),
-		ReadinessProbe: answers(5, 2),
+		StartupProbe:   answers(redis, 1, 600),
+		ReadinessProbe: answers(redis, 5, 2),
 		LivenessProbe: &corev1.Probe{
 			ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("redis")}},
 			PeriodSeconds:    10,
@@ -137,10 +155,14 @@ func server(redis *v1alpha1.ManagedRedis, in render.Inputs) corev1.Container {
 }
 
 // answers is a probe that asks as a user without a password.
-func answers(period, failures int32) *corev1.Probe {
+func answers(redis *v1alpha1.ManagedRedis, period, failures int32) *corev1.Probe {
+	client := "redis-cli"
+	if redis.TLSEnabled() {
+		client += " --tls --cacert " + configDir + "/" + store.RedisCAFile
+	}
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
-			Command: []string{"sh", "-c", fmt.Sprintf(`[ "$(redis-cli -p %d ping)" = PONG ]`, redisPort)},
+			Command: []string{"sh", "-c", fmt.Sprintf(`[ "$(%s -p %d ping)" = PONG ]`, client, redisPort)},
 		}},
 		PeriodSeconds:    period,
 		FailureThreshold: failures,
@@ -153,11 +175,11 @@ func exporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in ren
 	if image == "" {
 		image = in.RedisExporterImage
 	}
-	return corev1.Container{
+	container := corev1.Container{
 		Name:  ExporterContainer,
 		Image: image,
 		Env: []corev1.EnvVar{
-			render.Value("REDIS_ADDR", fmt.Sprintf("redis://127.0.0.1:%d", redisPort)),
+			render.Value("REDIS_ADDR", fmt.Sprintf("%s://127.0.0.1:%d", scheme(redis), redisPort)),
 			render.Value("REDIS_USER", exporterUser),
 			{Name: "REDIS_PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
@@ -174,6 +196,11 @@ func exporter(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in ren
 		},
 		SecurityContext: render.LockedDown(),
 	}
+	if redis.TLSEnabled() {
+		// The certificate is for the Service's name, which may lead to another server. Nobody is between two containers of a pod.
+		container.Env = append(container.Env, render.Value("REDIS_EXPORTER_SKIP_TLS_VERIFICATION", "true"))
+	}
+	return container
 }
 
 func volumes(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) []corev1.Volume {
@@ -181,21 +208,32 @@ func volumes(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) []corev
 	if redis.Persistence != nil {
 		data = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: DataName(c)}}
 	}
+	files := []corev1.VolumeProjection{
+		{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: Name(c)},
+			Items:                []corev1.KeyToPath{{Key: configFile, Path: configFile}},
+		}},
+		{Secret: &corev1.SecretProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
+			Items:                []corev1.KeyToPath{{Key: aclFileKey, Path: aclFileKey}},
+		}},
+	}
+	if redis.TLSEnabled() {
+		var certificate []corev1.KeyToPath
+		for _, key := range []string{store.RedisCAFile, corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			certificate = append(certificate, corev1.KeyToPath{Key: key, Path: key})
+		}
+		files = append(files, corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisCertificateName(c)},
+			Items:                certificate,
+		}})
+	}
 	return []corev1.Volume{
 		{Name: "data", VolumeSource: data},
 		{Name: "config", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			// Through the pod's fsGroup, Redis' user may read the passwords' digests.
 			DefaultMode: ptr.To[int32](0o440),
-			Sources: []corev1.VolumeProjection{
-				{ConfigMap: &corev1.ConfigMapProjection{
-					LocalObjectReference: corev1.LocalObjectReference{Name: Name(c)},
-					Items:                []corev1.KeyToPath{{Key: configFile, Path: configFile}},
-				}},
-				{Secret: &corev1.SecretProjection{
-					LocalObjectReference: corev1.LocalObjectReference{Name: store.RedisAccessName(c)},
-					Items:                []corev1.KeyToPath{{Key: aclFileKey, Path: aclFileKey}},
-				}},
-			},
+			Sources:     files,
 		}}},
 	}
 }

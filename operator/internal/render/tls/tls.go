@@ -54,18 +54,13 @@ func DNSName(c *v1alpha1.LiveStashCluster, in render.Inputs) string {
 	return "*." + render.ServiceHost(c, in, render.HeadlessName(c))
 }
 
-// Authority is the Secret with the fleet's own certificate authority.
-func Authority(c *v1alpha1.LiveStashCluster, authority *pki.Authority) (*corev1.Secret, error) {
+// Authority is the Secret of that name with a certificate authority of the fleet's own.
+func Authority(c *v1alpha1.LiveStashCluster, name string, authority *pki.Authority) (*corev1.Secret, error) {
 	certificate, key, err := authority.Encode()
 	if err != nil {
 		return nil, err
 	}
-	secret := secretOf(c, AuthorityName(c), map[string][]byte{
-		corev1.TLSCertKey:       certificate,
-		corev1.TLSPrivateKeyKey: key,
-	})
-	render.OwnOrKeep(c, secret)
-	return secret, nil
+	return secretOf(c, name, map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}), nil
 }
 
 // ReadAuthority is the authority in the Secret that Authority made.
@@ -73,9 +68,9 @@ func ReadAuthority(secret *corev1.Secret) (*pki.Authority, error) {
 	return pki.ParseAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 }
 
-// Certificate is the Secret with the nodes' certificate.
-func Certificate(c *v1alpha1.LiveStashCluster, leaf pki.Leaf) *corev1.Secret {
-	return secretOf(c, SecretName(c), map[string][]byte{
+// Certificate is the Secret of that name with a certificate, and the authorities that it is checked against.
+func Certificate(c *v1alpha1.LiveStashCluster, name string, leaf pki.Leaf) *corev1.Secret {
+	return secretOf(c, name, map[string][]byte{
 		authoritiesKey:          leaf.Authorities,
 		corev1.TLSCertKey:       leaf.Certificate,
 		corev1.TLSPrivateKeyKey: leaf.Key,

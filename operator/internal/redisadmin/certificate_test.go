@@ -1,0 +1,123 @@
+package redisadmin
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/livestash-dev/livestash/operator/internal/pki"
+)
+
+const redisHost = "shop-redis.web.svc.cluster.local"
+
+func newAuthority(t *testing.T) *pki.Authority {
+	t.Helper()
+	authority, err := pki.NewAuthority("shop redis CA", time.Now().Add(-pki.LeafLife*2))
+	must(t, err)
+	return authority
+}
+
+// signed is a certificate of Redis that was made then.
+func signed(t *testing.T, authority *pki.Authority, made time.Time) pki.Leaf {
+	t.Helper()
+	leaf, _, err := authority.Next(pki.Leaf{}, redisHost, time.Time{}, made)
+	must(t, err)
+	return leaf
+}
+
+// put brings a certificate into the server's folder, as the kubelet does into a pod.
+func (s *realServer) put(t *testing.T, leaf pki.Leaf) {
+	t.Helper()
+	for name, content := range map[string][]byte{"tls.crt": leaf.Certificate, "tls.key": leaf.Key, "ca.crt": leaf.Authorities} {
+		must(t, os.WriteFile(filepath.Join(s.files, name), content, 0o600))
+	}
+}
+
+// A hand-over over TLS loses as little as one without.
+func TestHandOverWithTLS(t *testing.T) {
+	access, leaf := testAccess(), signed(t, newAuthority(t), time.Now())
+	handOver(t, startServer(t, access, leaf), startServer(t, access, leaf))
+}
+
+// Who does not speak TLS learns nothing, and a server that shows another certificate is told nothing.
+func TestTLSIsChecked(t *testing.T) {
+	authority := newAuthority(t)
+	leaf := signed(t, authority, time.Now())
+	server := startServer(t, testAccess(), leaf)
+	if seen := server.look(t); seen.Stashes != 0 {
+		t.Errorf("it has %d stashes", seen.Stashes)
+	}
+
+	plain := redis.NewClient(&redis.Options{Addr: server.Address, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, Protocol: 2})
+	defer func() { _ = plain.Close() }()
+	if err := plain.Ping(t.Context()).Err(); err == nil {
+		t.Error("it answers without TLS")
+	}
+	for name, change := range map[string]func(*Login){
+		"another authority": func(login *Login) {
+			login.Authorities = string(signed(t, newAuthority(t), time.Now()).Authorities)
+		},
+		"another name": func(login *Login) { login.Host = "cart-redis.web.svc.cluster.local" },
+		"no authority": func(login *Login) { login.Authorities = "none" },
+	} {
+		login := server.Login
+		change(&login)
+		_, err := New().Look(t.Context(), login)
+		if err == nil || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if shows, err := New().Renew(t.Context(), login, server.files+"/tls.crt", leaf.Certificate); shows || err == nil {
+			t.Errorf("%s: it is told to renew its certificate", name)
+		}
+	}
+}
+
+// A server shows the certificate of before until the kubelet has brought another one, and that one without a restart. Connections stay.
+func TestRenew(t *testing.T) {
+	authority := newAuthority(t)
+	for name, made := range map[string]time.Time{"in time": time.Now().Add(-time.Hour), "after its end": time.Now().Add(-pki.LeafLife - time.Minute)} {
+		t.Run(name, func(t *testing.T) {
+			first, second := signed(t, authority, time.Now()), signed(t, authority, time.Now())
+			server := startServer(t, testAccess(), first)
+			connected := server.fleet(t)
+			must(t, connected.Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
+			file := server.files + "/tls.crt"
+			if made.Before(time.Now().Add(-pki.LeafLife)) {
+				first = signed(t, authority, made)
+				server.put(t, first)
+				must(t, ask(t.Context(), server.Login, "", func(c *redis.Client) error { return c.ConfigSet(t.Context(), "tls-cert-file", file).Err() }))
+			}
+
+			if shows, err := New().Renew(t.Context(), server.Login, file, second.Certificate); shows || err != nil {
+				t.Errorf("before the kubelet has brought it, the server shows it: %t, %v", shows, err)
+			}
+			server.put(t, second)
+			for range 2 {
+				if shows, err := New().Renew(t.Context(), server.Login, file, second.Certificate); !shows || err != nil {
+					t.Errorf("the server shows it: %t, %v", shows, err)
+				}
+			}
+			if n, err := connected.Exists(t.Context(), "live_stash:a").Result(); n != 1 || err != nil {
+				t.Errorf("a connection that was open says %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// One that accepts and says nothing does not hold up the operator.
+func TestSilentTLS(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { _ = listener.Close() }()
+	login := Login{Address: listener.Addr().String(), Authorities: string(signed(t, newAuthority(t), time.Now()).Authorities), Host: redisHost}
+	started := time.Now()
+	if _, err := dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
+		t.Errorf("after %s: %v", time.Since(started), err)
+	}
+}
