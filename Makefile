@@ -94,9 +94,9 @@ test-operator: $(ASSETS) ## Unit tests of the operator, and its logic against a 
 	@$(STEP) test-operator "Test the operator" bash -c 'mkdir -p .cache/audit && cd operator && AUDIT_DIR=$(CURDIR)/.cache/audit BROWSER_NEEDED=1 KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -v ./...'
 
 .PHONY: test-security
-FUZZ ?= 5s
-test-security: $(AGENT) ## Fuzz everything that reads what others write (FUZZ=5s for each), and scan; the first run compiles for minutes.
-	@$(STEP) test-security "Fuzz what reads from others" hack/fuzz $(FUZZ)
+FUZZTIME ?= 5s
+test-security: $(AGENT) $(BIN)/k6 ## Fuzz everything that reads what others write (FUZZTIME=5s for each; 10m every night), and scan; the first run compiles for minutes.
+	@$(STEP) test-security "Fuzz what reads from others" hack/fuzz $(FUZZTIME)
 	@$(MAKE) --no-print-directory $(BIN)/govulncheck $(BIN)/k6
 	@hack/scan --if-reachable
 
@@ -136,7 +136,7 @@ test-grafana: ## Hold the dashboards against the types that Grafana publishes (n
 
 .PHONY: test-k6
 test-k6: $(BIN)/k6 ## The load tests' library and scenario, against servers that misbehave.
-	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && k6 run --quiet loadtests/k6/test/rooms_unit.js && cd loadtests/k6/test && go test -count=1 -parallel 6 -v ./...'
+	@$(STEP) test-k6 "Test the load tests" bash -c 'k6 run --quiet loadtests/k6/test/unit.js && k6 run --quiet loadtests/k6/test/fuzz.js && k6 run --quiet loadtests/k6/test/rooms_unit.js && cd loadtests/k6/test && go test -count=1 -parallel 6 -v ./...'
 
 .PHONY: bench-k6
 bench-k6: $(BIN)/k6 ## What a user costs k6: many per VU against one VU each (USERS= ROUNDS= DURATION=).

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"crypto/tls"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/livestash-dev/livestash/operator/internal/metricscert"
 )
 
 // TestProgramStaysSmall: what a program does not contain, no node has to load or keep in memory.
@@ -39,5 +42,33 @@ func TestMemoryLimit(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "100MiB")
 	if got := memoryLimit(); got != 0 {
 		t.Errorf("GOMEMLIMIT is set, and the limit is %d", got)
+	}
+}
+
+// Metrics tell the names of all fleets: whoever is to be asked for a token is, over TLS, and shows a certificate that can be verified.
+func TestMetricsAreProtected(t *testing.T) {
+	known := &metricscert.Certificate{Namespace: "livestash-system", Service: "livestash-operator"}
+	for name, c := range map[string]struct {
+		opts                  options
+		certificate           *metricscert.Certificate
+		asksWho, isVerifiable bool
+	}{
+		"as the chart has it": {options{metricsSecure: true, metricsAddress: ":8443"}, known, true, true},
+		"outside of a pod":    {options{metricsSecure: true, metricsAddress: ":8443"}, &metricscert.Certificate{Service: "livestash-operator"}, true, false},
+		"without a Service":   {options{metricsSecure: true, metricsAddress: ":8443"}, &metricscert.Certificate{Namespace: "livestash-system"}, true, false},
+		"over HTTP":           {options{metricsAddress: ":8080"}, known, false, false},
+		"switched off":        {options{metricsSecure: true, metricsAddress: "0"}, known, true, false},
+	} {
+		served := metricsOptions(c.opts, c.certificate)
+		if (served.FilterProvider != nil) != c.asksWho || served.SecureServing != c.opts.metricsSecure || served.BindAddress != c.opts.metricsAddress {
+			t.Errorf("%s: who reads is asked: %t, secure: %t, at %s", name, served.FilterProvider != nil, served.SecureServing, served.BindAddress)
+		}
+		config := &tls.Config{MinVersion: tls.VersionTLS12}
+		for _, option := range served.TLSOpts {
+			option(config)
+		}
+		if (config.GetCertificate != nil) != c.isVerifiable || verifiable(c.opts, c.certificate) != c.isVerifiable {
+			t.Errorf("%s: the certificate can be verified: %t", name, config.GetCertificate != nil)
+		}
 	}
 }

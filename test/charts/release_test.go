@@ -17,6 +17,12 @@ func TestPackageHasDigests(t *testing.T) {
 	if _, err := packaged(t, folder, lines[1:]); err == nil || !strings.Contains(err.Error(), "no digest of ghcr.io/livestash-dev/livestash-operator") {
 		t.Errorf("without the operator's digest: %v", err)
 	}
+	for what, digest := range map[string]string{"a tag": "v1.2.3", "a digest that is cut": "sha256:0123", "one that goes on": "sha256:" + strings.Repeat("0", 65)} {
+		name, _, _ := strings.Cut(lines[0], " ")
+		if _, err := packaged(t, folder, append([]string{name + " " + digest}, lines[1:]...)); err == nil || !strings.Contains(err.Error(), "no digest of "+name) {
+			t.Errorf("with %s: %v", what, err)
+		}
+	}
 	if out, err := packaged(t, folder, lines); err != nil {
 		t.Fatal(err, out)
 	}

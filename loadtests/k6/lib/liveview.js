@@ -28,6 +28,7 @@ export class LiveView {
    * @param {function(string, Object): void} [options.onEvent] name and detail of each pushed event; default: none
    * @param {function(LiveViewError): void} [options.onClose] called when a joined view ends by anything but disconnect();
    *   default: none
+   * @param {Function} [options.Implementation] WebSocket constructor; default: that of k6
    */
   constructor(options) {
     this.options = { timeout: 10000, heartbeat: 30000, socketPath: '/live/websocket', ...options };
@@ -120,6 +121,7 @@ export class LiveView {
    */
   async join(base) {
     const { page } = this;
+    const { Implementation } = this.options;
     const socket = new Socket(`${base.replace(/^http/, 'ws')}${this.options.socketPath}?${query({ _csrf_token: page.csrf, liveStash: this.stash.params })}`, {
       // The cookie goes as a header, and the jar stays empty: a jar sends nothing to a host that did not set the cookie.
       params: {
@@ -134,6 +136,7 @@ export class LiveView {
       nextRef: () => this.nextRef(),
       onPush: (topic, event, payload) => this.receive(topic, event, payload),
       onClose: (error) => this.wasClosed(socket, error),
+      ...(Implementation ? { Implementation } : {}),
     });
     this.rendered = null;
     try {
@@ -239,7 +242,7 @@ export class LiveView {
       if (this.rendered) {
         return this.rendered.merge(diff);
       }
-      const events = diff.e || [];
+      const { e: events = [] } = diff;
       this.rendered = new Rendered(diff);
       return { events };
     } catch (error) {

@@ -6,6 +6,9 @@ import { LiveViewError } from './errors.js';
 
 // Elements whose content is text: a tag inside them is no tag.
 const RAW_TEXT = ['script', 'style', 'textarea', 'title', 'noscript', 'template'];
+// The largest number of a character, and the character for what is none.
+const MOST_CODE = 0x10ffff;
+const REPLACEMENT = 0xfffd;
 const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
 
 /**
@@ -167,7 +170,8 @@ function decode(value) {
   return value.replace(/&(#[0-9]+|#[xX][0-9a-fA-F]+|[a-z]+);/g, (whole, entity) => {
     if (entity[0] === '#') {
       const hex = entity[1] === 'x' || entity[1] === 'X';
-      return String.fromCodePoint(hex ? parseInt(entity.slice(2), 16) : parseInt(entity.slice(1), 10));
+      const code = hex ? parseInt(entity.slice(2), 16) : parseInt(entity.slice(1), 10);
+      return String.fromCodePoint(code <= MOST_CODE ? code : REPLACEMENT);
     }
     return ENTITIES[entity] || whole;
   });

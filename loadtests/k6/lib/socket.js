@@ -36,7 +36,8 @@ export class Socket {
   constructor(url, options) {
     this.url = url;
     this.options = { heartbeat: 30000, params: {}, protocols: null, onPush: () => {}, onClose: () => {}, Implementation: WebSocket, ...options };
-    this.pending = {};
+    // Without a prototype: the server chooses what is looked up.
+    this.pending = Object.create(null);
     this.ended = false;
     this.lastRef = 0;
     this.gone = null;
@@ -245,6 +246,9 @@ function parseFrame(data) {
     return null;
   }
   if (!Array.isArray(frame) || frame.length !== 5 || typeof frame[2] !== 'string' || typeof frame[3] !== 'string') {
+    return null;
+  }
+  if (frame[1] !== null && typeof frame[1] !== 'string') {
     return null;
   }
   return frame[4] !== null && typeof frame[4] === 'object' ? frame : null;

@@ -50,6 +50,9 @@ const pageCases = {
   'page: first of two attributes of one name counts'() {
     equal(tags('<a id="1" id="2" =x>')[0].attributes, { id: '1', x: '' });
   },
+  'page: an entity of a character that there is not'() {
+    equal(parsePage(META.replace('TOKEN', 'a&#x110000;&#99999999999;b') + MAIN).csrf, 'a\ufffd\ufffdb');
+  },
   async 'page: a missing or doubled part is named'() {
     await throws(() => parsePage(META), (e) => badPage(e) && e.message.includes('0 elements with data-phx-main'));
     await throws(() => parsePage(META + MAIN + MAIN), (e) => badPage(e) && e.message.includes('2 elements'));
@@ -150,6 +153,58 @@ const renderedCases = {
     r.merge({ c: { 1: { 0: 'changed' }, 3: { 0: 'C', s: -1 } }, 0: 3 });
     equal(r.html(), '<C><B>');
     equal(r.html(1), '<changed>');
+  },
+};
+
+// What servers that mean harm send, or broken ones: fuzz.js has found it. Each would have ended a runner, or held it up for ever.
+const hostileCases = {
+  async 'hostile: a page that never ends'() {
+    const endless = {
+      'a component in itself': { 0: 1, s: ['', ''], c: { 1: { 0: 1, s: ['', ''] } } },
+      'a part that is missing': { s: ['a', 'b'] },
+      'a count of entries': { 0: { s: ['x'], k: { 0: { 0: 'a' }, kc: 100000 } }, s: ['', ''] },
+      'a long text again and again': { 0: { s: ['x'.repeat(3000), ''], k: Object.assign({ kc: 99999 }, Array.from({ length: 99999 }, () => ({ 0: '' }))) }, s: ['', ''] },
+    };
+    for (const what of Object.keys(endless)) {
+      const r = new Rendered(endless[what]);
+      await throws(() => r.html(), is('bad_message'));
+    }
+  },
+  async 'hostile: what is no render'() {
+    const deep = (n) => JSON.parse(`${'{"0":'.repeat(n)}{}${'}'.repeat(n)}`);
+    const wrong = {
+      'more entries than anybody has': { 0: { s: [''], k: { kc: 1e15 } }, s: ['', ''] },
+      'fewer entries than none': { 0: { s: [''], k: { kc: -1e15 } }, s: ['', ''] },
+      'components that are each other\'s model': { s: [''], c: { 1: { s: 2 }, 2: { s: 1 } } },
+      'a component by another name': { s: [''], c: { x: { s: [''] } } },
+      'parts in each other': { 0: deep(5000), s: ['', ''] },
+      'lists in each other': { 0: { d: JSON.parse('['.repeat(5000) + ']'.repeat(5000)), s: [''] }, s: ['', ''] },
+      'entries that are none': { 0: { d: 'ab', s: ['', ''] }, s: ['', ''] },
+      'events that are no list': { s: [''], e: 7 },
+      'an event without a name': { s: [''], e: [[7, {}]] },
+      'an event without details': { s: [''], e: [['live-stash:stash-state', null]] },
+    };
+    for (const what of Object.keys(wrong)) {
+      const view = new LiveView({ path: '/x' });
+      const error = await throws(() => view.merge(wrong[what]), is('bad_message'));
+      equal(typeof error.message, 'string', what);
+    }
+  },
+  async 'hostile: nothing is written into all objects'() {
+    const view = new LiveView({ path: '/x' });
+    view.merge({ s: [''] });
+    await throws(() => view.merge(JSON.parse('{"__proto__": {"polluted": "yes"}}')), is('bad_message'));
+    await throws(() => view.merge(JSON.parse('{"0": {"__proto__": {"polluted": "yes"}}}')), is('bad_message'));
+    equal({}.polluted, undefined);
+  },
+  async 'hostile: replies to messages that were never sent'() {
+    const [socket, ws] = await openSocket();
+    for (const ref of ['toString', 'constructor', '__proto__', 'hasOwnProperty', null]) {
+      ws.says('1', ref, 't', 'phx_reply', { status: 'ok' });
+    }
+    equal(socket.ended, false);
+    ws.says('1', { toString: [] }, 't', 'phx_reply', { status: 'ok' });
+    equal(socket.ended.reason, 'bad_message');
   },
 };
 
@@ -762,6 +817,7 @@ export default async function unit() {
   await runCases({
     ...pageCases,
     ...renderedCases,
+    ...hostileCases,
     ...stashCases,
     ...socketCases,
     ...waitCases,

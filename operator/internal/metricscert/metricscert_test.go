@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,5 +142,38 @@ func TestNotInstalled(t *testing.T) {
 	}
 	if err := server.Renew(t.Context()); err == nil {
 		t.Error("it does not say that the Secret is missing")
+	}
+}
+
+// What is served while there is no authority that others know gives way to the first certificate that they can verify.
+func TestMakeShiftGivesWay(t *testing.T) {
+	api, clock := installed(), clocktesting.NewFakeClock(time.Now())
+	server := replica(fake.NewClientBuilder().Build(), clock)
+	server.makeShift()
+	if verifies(t, api, server, server.Host(), clock.Now()) {
+		t.Fatal("a certificate of an authority that nobody knows is verified: this test shows nothing")
+	}
+	server.Reader, server.Writer = api, api
+	renewed(t, server)
+	if !verifies(t, api, server, server.Host(), clock.Now()) {
+		t.Error("the makeshift one is served though there is another")
+	}
+}
+
+// Whoever empties the Secret again and again does not fill the ConfigMap.
+func TestFewAuthoritiesAreKept(t *testing.T) {
+	api, clock := installed(), clocktesting.NewFakeClock(time.Now())
+	server := replica(api, clock)
+	for range mostAuthorities + 3 {
+		renewed(t, server)
+		empty(t, api, &corev1.Secret{}, service+"-metrics")
+		clock.Step(lookAgain)
+	}
+	config := &corev1.ConfigMap{}
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: service + "-metrics-ca"}, config); err != nil {
+		t.Fatal(err)
+	}
+	if kept := strings.Count(config.Data[AuthorityKey], "BEGIN CERTIFICATE"); kept != mostAuthorities {
+		t.Errorf("the ConfigMap has %d authorities, want %d", kept, mostAuthorities)
 	}
 }

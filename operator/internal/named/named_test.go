@@ -134,3 +134,71 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("now = %v, %v, want neither", live, err)
 	}
 }
+
+// Of users' objects nothing is kept but what tells one from another: an annotation of `kubectl apply` has a Secret's values.
+func TestNoValuesAreKept(t *testing.T) {
+	told := secret("a", "1")
+	told.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"stringData": {"token": "s3cret"}}`}
+	told.Labels = map[string]string{"note": "s3cret"}
+	byName := newObject(func() {})
+	if err := byName.Replace([]any{told}, ""); err != nil {
+		t.Fatal(err)
+	}
+	together := &all{kind: "Secret", live: map[Key]*metav1.PartialObjectMetadata{}, told: func(Key, *metav1.PartialObjectMetadata) {}}
+	if err := together.Update(told); err != nil {
+		t.Fatal(err)
+	}
+	for how, kept := range map[string]*metav1.PartialObjectMetadata{"by name": byName.live, "with all others": together.live[Key{"Secret", "web", "a"}]} {
+		if len(kept.Annotations)+len(kept.Labels) > 0 || kept.ResourceVersion != "1" {
+			t.Errorf("%s: kept is %+v", how, kept)
+		}
+	}
+}
+
+// A watch is a connection. It ends when the last who named the object no longer does, when all are watched together, and with the operator.
+func TestWatchesEnd(t *testing.T) {
+	w, _ := crowded(t)
+	w.most = 3
+	ended := map[string]bool{}
+	watch := func(name string) {
+		w.Watch(types.NamespacedName{Namespace: "web", Name: "shop-" + name}, []Key{{"ConfigMap", "web", name}})
+		if watched := w.get(Key{"ConfigMap", "web", name}); watched != nil {
+			stop := watched.stop
+			watched.stop = func() { ended[name] = true; stop() }
+		}
+	}
+	watch("c")
+	watch("d")
+	w.Watch(types.NamespacedName{Namespace: "web", Name: "another"}, []Key{{"ConfigMap", "web", "c"}})
+	w.Watch(types.NamespacedName{Namespace: "web", Name: "shop-c"}, nil)
+	if ended["c"] {
+		t.Error("the watch has ended of what another one names")
+	}
+	w.Watch(types.NamespacedName{Namespace: "web", Name: "another"}, nil)
+	if !ended["c"] || ended["d"] {
+		t.Errorf("nobody names c any more, and ended have %v", ended)
+	}
+	for _, name := range []string{"e", "f", "g"} {
+		watch(name)
+	}
+	if !ended["d"] || !ended["e"] || !ended["f"] {
+		t.Errorf("all are watched together, and ended have the watches by name of %v", ended)
+	}
+	together := 0
+	w.mutex.Lock()
+	for _, every := range w.byKind["ConfigMap"] {
+		stop := every.stop
+		every.stop = func() { together++; stop() }
+	}
+	w.mutex.Unlock()
+	gone, end := context.WithCancel(t.Context())
+	end()
+	other := New(w.client)
+	other.byKind = w.byKind
+	if err := other.Start(gone); err != nil {
+		t.Fatal(err)
+	}
+	if together == 0 {
+		t.Error("the operator ends, and its watches do not")
+	}
+}
