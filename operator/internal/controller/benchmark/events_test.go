@@ -150,7 +150,7 @@ func TestEvents(t *testing.T) {
 	p.begun(0)
 	suite.Eventually(t, func() error {
 		refresh(t, p.fleet)
-		if env := p.fleet.Spec.Env; len(env) != 2 || env[1].Name != eventVariable || env[1].Value != "1" {
+		if env := p.fleet.Spec.Env; len(env) != 3 || env[2].Name != eventVariable || env[2].Value != "1" {
 			return fmt.Errorf("the fleet is not deployed anew: %v", env)
 		}
 		return nil
