@@ -52,7 +52,7 @@ var of = map[string]Advice{
 	v1alpha1.ReasonVolumeCannotGrow:      {"Set the size back to what the volume has, or let the StorageClass expand volumes.", runbooks + "LiveStashReconcileFailing.md"},
 	v1alpha1.ReasonRedisOperatorMissing:  {"Install redis-operator, or use redis.managed.", docs + "how-to/redis.md"},
 	v1alpha1.ReasonRedisPasswordWaits:    {},
-	v1alpha1.ReasonRedisCertificateWaits: {"Let the operator reach Redis on port 6379. A Redis with persistence may also be restarted.", docs + "how-to/redis.md#tls"},
+	v1alpha1.ReasonRedisCertificateWaits: {"Let the operator reach Redis on port 6379. A Redis with persistence may also be restarted.", docs + "how-to/redis.md#the-managed-one"},
 	v1alpha1.ReasonRedisHandOverWaits:    {"The second Redis cannot take over; the message says why. Setting the spec back ends the attempt.", docs + "how-to/deploys.md#a-redis-without-a-volume"},
 	v1alpha1.ReasonPodMonitorMissing:     {"Install prometheus-operator, or remove spec.monitoring.podMonitor.", docs + "how-to/monitoring.md"},
 	v1alpha1.ReasonCertificateMissing:    {},
