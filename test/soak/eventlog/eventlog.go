@@ -118,12 +118,7 @@ const (
 func (l *Log) reason(e Event, r ledger.Return) reason {
 	switch e.Kind {
 	case schedule.Kill:
-		if !between(e, r) || r.Verdict != ledger.Lost && l.Young == 0 {
-			return no
-		}
-		if reason := l.took(e, r); l.Young == 0 || l.uncopied(e, r) {
-			return reason
-		}
+		return l.killed(e, r)
 	case schedule.Freeze, schedule.Split, schedule.CutOff, schedule.Slow:
 		if r.Verdict == ledger.Lost && l.stranded(e, r) {
 			return maybeGone
@@ -148,6 +143,14 @@ func between(e Event, r ledger.Return) bool {
 // during is whether a moment lies within an event, or so long after it.
 func during(e Event, at time.Time, after time.Duration) bool {
 	return e.Start.Add(-around).Before(at) && e.End.Add(after+around).After(at)
+}
+
+// killed is whether a kill took a state with it, or its last versions where other pods have copies.
+func (l *Log) killed(e Event, r ledger.Return) reason {
+	if !between(e, r) || r.Verdict != ledger.Lost && l.Young == 0 || l.Young > 0 && !l.uncopied(e, r) {
+		return no
+	}
+	return l.took(e, r)
 }
 
 // took is whether the only copy of a state went with a BEAM.
