@@ -39,7 +39,13 @@ func Must(t *testing.T, err error) {
 // Eventually waits until check has nothing to say, at most 20 seconds.
 func Eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	EventuallyWithin(t, 20*time.Second, check)
+}
+
+// EventuallyWithin waits until check has nothing to say, for what takes longer.
+func EventuallyWithin(t *testing.T, limit time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		err := check()
 		if err == nil {
