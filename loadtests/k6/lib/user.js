@@ -38,6 +38,8 @@ export class User {
     // When the next step is to begin, whatever became of those before it, and how late the client itself was last.
     this.due = times.begin;
     this.behind = 0;
+    // Whether a wait was cut by the end of the user's time. Timers and Date.now() go by two clocks, which may differ by some ms.
+    this.ended = false;
     this.connections = 0;
     this.busy = false;
     this.wake = () => {};
@@ -62,7 +64,7 @@ export class User {
 
   /** Whether the user's time is up. @type {boolean} */
   get over() {
-    return Date.now() >= this.times.end;
+    return this.ended || Date.now() >= this.times.end;
   }
 
   /** For how long the test still lasts after the next step is due, in ms. @type {number} */
@@ -197,7 +199,18 @@ export class User {
   sleep(ms) {
     return new Promise((resolve) => {
       const left = this.times.end - Date.now();
-      const timer = setTimeout(() => resolve(ms <= left), Math.max(0, Math.min(ms, left)));
+      const until = now() + Math.max(0, Math.min(ms, left));
+      // k6 may call too early when another timer was cleared shortly before.
+      const ring = () => {
+        const rest = until - now();
+        if (rest >= 1) {
+          timer = setTimeout(ring, rest);
+          return;
+        }
+        this.ended = ms > left;
+        resolve(!this.ended);
+      };
+      let timer = setTimeout(ring, until - now());
       this.wake = () => {
         clearTimeout(timer);
         resolve(false);
