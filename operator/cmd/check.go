@@ -31,7 +31,11 @@ func ask(url, authorities string) error {
 	if err != nil {
 		return err
 	}
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{
+		Timeout: 10 * time.Second,
+		// Who answers may not send the token elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	if strings.HasPrefix(url, "https:") {
 		known, err := readAuthorities(authorities)
 		if err != nil {
