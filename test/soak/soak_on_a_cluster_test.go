@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -15,15 +16,17 @@ func TestSoak(t *testing.T) {
 		t.Fatal("KUBECONFIG is not set: run `make test-survival`, or set it to a cluster for tests that has the images")
 	}
 	args := []string{"-together", "-users=60", "-adapters=ETS Mnesia Redis BrowserMemory", "-minutes=3"}
-	for flag, value := range map[string]string{"seed": os.Getenv("SEED"), "minutes": os.Getenv("MINUTES"), "adapters": os.Getenv("ADAPTERS")} {
-		if value != "" {
-			args = append(args, "-"+flag+"="+value)
+	for _, name := range []string{"SEED", "MINUTES", "ADAPTERS"} {
+		if value := os.Getenv(name); value != "" {
+			args = append(args, "-"+strings.ToLower(name)+"="+value)
 		}
 	}
 	o, err := parse(args)
 	if err != nil {
 		t.Fatal(err)
 	}
+	// First, for a run that does not come to its end.
+	_, _ = fmt.Fprintf(t.Output(), "SEED=%d\n", o.seed)
 	results, err := run(t.Context(), o, t.Output())
 	if err != nil {
 		t.Errorf("SEED=%d: %v", o.seed, err)
@@ -33,19 +36,22 @@ func TestSoak(t *testing.T) {
 	}
 	for _, r := range results {
 		t.Run(r.Adapter, func(t *testing.T) {
-			var said bytes.Buffer
-			if err := r.print(&said); err != nil {
-				t.Fatal(err)
-			}
-			lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 			if r.failed() {
+				var said bytes.Buffer
+				if err := r.print(&said); err != nil {
+					t.Fatal(err)
+				}
 				t.Errorf("SEED=%d: %s", r.Seed, said.String())
 			}
 			if r.Stashes == 0 || r.Returns == 0 {
 				t.Errorf("SEED=%d: nobody stashed, or nobody came back", r.Seed)
 			}
+			line, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
 			// Read by hack/survival.
-			_, _ = fmt.Fprintln(t.Output(), "soak:", lines[len(lines)-1])
+			_, _ = fmt.Fprintf(t.Output(), "soak: %s\n", line)
 		})
 	}
 }
