@@ -245,7 +245,7 @@ func TestBadRequestsOptions(t *testing.T) {
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			t.Parallel()
-			out := start(t, map[string]string{scenario: "requests", "BASE_URLS": "http://127.0.0.1:1", c.name: c.value})
+			out := start(t, nil, map[string]string{scenario: "requests", "BASE_URLS": "http://127.0.0.1:1", c.name: c.value})
 			if out.exit != scriptFailed || !strings.Contains(out.stderr, c.want) {
 				t.Errorf("exit code %d, want %d and %q:\n%s", out.exit, scriptFailed, c.want, out.stderr)
 			}

@@ -40,7 +40,7 @@ var protocols = []string{"phoenix", "websocket", "action_cable"}
 func runScenario(t *testing.T, name string, env map[string]string, out any) outcome {
 	t.Helper()
 	env[scenario] = name
-	o := start(t, env)
+	o := start(t, nil, env)
 	_, line, found := strings.Cut(o.stdout, "LIVESTASH_RESULT ")
 	if !found {
 		t.Fatalf("no result line; exit code %d\n%s\n%s", o.exit, o.stdout, o.stderr)
@@ -289,7 +289,7 @@ func TestBadRoomsOptions(t *testing.T) {
 			t.Parallel()
 			env := map[string]string{scenario: "rooms", "BASE_URLS": "http://127.0.0.1:1", "ROOM_SIZE": "5", "EVERY": "1s",
 				c.name: c.value}
-			out := start(t, env)
+			out := start(t, nil, env)
 			if out.exit != scriptFailed || !strings.Contains(out.stderr, c.want) {
 				t.Errorf("exit code %d, want %d and %q:\n%s", out.exit, scriptFailed, c.want, out.stderr)
 			}

@@ -87,6 +87,10 @@ type Server struct {
 	// TTL is how long stashes live; 0 for ever. It is set before the first user comes.
 	TTL time.Duration
 
+	// begun is closed when the first user comes: how long a client takes to start is nobody's fault.
+	begun chan struct{}
+	begin sync.Once
+
 	// awake is held to answer, and by Freeze so that nobody can.
 	awake sync.RWMutex
 
@@ -114,7 +118,7 @@ type stashed struct {
 
 // New returns a server with a fault. It listens nowhere yet.
 func New(fault Fault) *Server {
-	s := &Server{fault: fault, stop: make(chan struct{}), store: map[string]stashed{}, spared: map[string]int{}}
+	s := &Server{fault: fault, stop: make(chan struct{}), begun: make(chan struct{}), store: map[string]stashed{}, spared: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stash/{adapter}", s.page)
 	mux.HandleFunc("GET /live/websocket", s.socket)
@@ -140,6 +144,17 @@ func (s *Server) Listen(host string) (string, error) {
 func (s *Server) Close() error {
 	close(s.stop)
 	return s.http.Close()
+}
+
+// AfterBegun calls f some time after the first user came, if anybody comes before the server is closed.
+func (s *Server) AfterBegun(d time.Duration, f func()) {
+	go func() {
+		select {
+		case <-s.begun:
+			time.AfterFunc(d, f)
+		case <-s.stop:
+		}
+	}()
 }
 
 // Freeze answers nothing for a while, as a node without CPU time, and then everything that was asked meanwhile.
@@ -184,6 +199,7 @@ func (s *Server) faultFor(user string) Fault {
 }
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	s.begin.Do(func() { close(s.begun) })
 	s.whenAwake()
 	if status, found := statuses[s.fault]; found {
 		http.Error(w, "no", status)
