@@ -95,6 +95,7 @@ test-security: $(AGENT) $(ASSETS) $(BIN)/k6 $(BIN)/helm $(BIN)/kubectl $(BIN)/go
 	@$(STEP) scan-code "Look for mistakes in the code, with gosec" bash -c 'cd operator && $(LINT) --enable-only gosec ./...'
 	@$(MAKE) --no-print-directory $(BIN)/govulncheck
 	@hack/scan --if-reachable
+	@hack/promises --elsewhere
 
 .PHONY: scan
 scan: $(BIN)/govulncheck $(BIN)/k6 ## Look for known holes in the Go modules; needs the database of vuln.go.dev, or a copy (GOVULNDB=).
@@ -274,6 +275,10 @@ package-plugin: ## Build the plugin for every platform, with its krew manifest (
 .PHONY: sbom
 sbom: ## List what is inside of images and charts, with syft (OUT=folder).
 	@hack/sbom "$(OUT)"
+
+.PHONY: sign
+sign: ## Sign images and charts by digest, and attest what is inside, with cosign (DIGESTS=file OUT=folder).
+	@hack/sign "$(DIGESTS)" "$(OUT)"
 
 ##@ The local cluster
 
