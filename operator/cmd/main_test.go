@@ -2,7 +2,9 @@ package main
 
 import (
 	"crypto/tls"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +71,24 @@ func TestMetricsAreProtected(t *testing.T) {
 		}
 		if (config.GetCertificate != nil) != c.isVerifiable || verifiable(c.opts, c.certificate) != c.isVerifiable {
 			t.Errorf("%s: the certificate can be verified: %t", name, config.GetCertificate != nil)
+		}
+	}
+}
+
+// Who names namespaces has nothing of others read.
+func TestOnlyNamedNamespacesAreCached(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		want []string
+	}{{"", nil}, {"shop", []string{"shop"}}, {" cart, shop,", []string{"cart", "shop"}}} {
+		options := cacheOptions(c.list)
+		if got := slices.Sorted(maps.Keys(options.DefaultNamespaces)); !slices.Equal(got, c.want) {
+			t.Errorf("%q: the cache has %q, want %q", c.list, got, c.want)
+		}
+		for object, by := range options.ByObject {
+			if len(by.Namespaces) > 0 {
+				t.Errorf("%q: %T has namespaces of its own: %v", c.list, object, by.Namespaces)
+			}
 		}
 	}
 }

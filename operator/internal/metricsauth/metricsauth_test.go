@@ -123,6 +123,28 @@ func TestReviewNamesTheWholeUser(t *testing.T) {
 	}
 }
 
+// What is asked about is what the request wants: who may get the metrics may not do anything else.
+func TestReviewNamesTheRequest(t *testing.T) {
+	server := allowing()
+	handler, err := server.reviewer(testclock.NewFakePassiveClock(time.Now())).filter(logr.Discard(), http.NotFoundHandler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ method, path string }{{http.MethodGet, "/metrics"}, {http.MethodPost, "/metrics"}, {http.MethodGet, "/debug/pprof/heap"}} {
+		request := httptest.NewRequest(c.method, c.path+"?a=b", nil)
+		request.Header.Set("Authorization", "Bearer good")
+		handler.ServeHTTP(httptest.NewRecorder(), request)
+	}
+	var asked []authorizationv1.NonResourceAttributes
+	for _, review := range server.reviewedAccess {
+		asked = append(asked, *review.NonResourceAttributes)
+	}
+	want := []authorizationv1.NonResourceAttributes{{Path: "/metrics", Verb: "get"}, {Path: "/metrics", Verb: "post"}, {Path: "/debug/pprof/heap", Verb: "get"}}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("asked about (-want +got):\n%s", diff)
+	}
+}
+
 func TestAnswersAreRemembered(t *testing.T) {
 	for name, change := range map[string]func(*apiServer){
 		"yes":    func(*apiServer) {},

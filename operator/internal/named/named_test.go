@@ -114,6 +114,33 @@ func TestManyAreWatchedTogether(t *testing.T) {
 	}
 }
 
+// Where namespaces are named, nothing of others is asked for, also when very many objects are named.
+func TestOnlyNamedNamespacesAreWatched(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewSimpleMetadataClient(scheme, secret("a", "1"))
+	w := New(api, "web", "cart")
+	w.most = 1
+	for _, name := range []string{"a", "b", "c"} {
+		w.Watch(types.NamespacedName{Namespace: "web", Name: "shop-" + name}, []Key{{"Secret", "web", name}})
+	}
+	if a, b := w.versionOf(t, "a"), w.versionOf(t, "b"); a != "1" || b != "" {
+		t.Errorf("a is %q and b is %q, want 1 and none", a, b)
+	}
+	gone, end := context.WithCancel(t.Context())
+	end()
+	if err := w.Start(gone); err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range api.Actions() {
+		if space := action.GetNamespace(); space != "web" && space != "cart" {
+			t.Errorf("it asks to %s %s of namespace %q", action.GetVerb(), action.GetResource().Resource, space)
+		}
+	}
+}
+
 // An API server that refuses is no reason to wait: the pass ends with its words, and comes again when it answers.
 func TestRefusal(t *testing.T) {
 	told := make(chan struct{}, 1)
