@@ -17,24 +17,40 @@ import (
 // walk is a page whose commands are run as they stand, by somebody who does what it says, in its order.
 type walk struct {
 	page string
-	// fleet is whether a fleet named shop is there before, which the page takes for granted.
-	fleet bool
+	// fleet is the spec of the fleet named shop that the page takes for granted; empty when it needs none.
+	fleet string
 	// before makes what else the page takes for granted.
 	before func(s space)
 	// replaced are words of the page that a reader replaces, too, with what stands for them here.
 	replaced map[string]string
-	// left are commands that are not run, by how they begin, with the reason.
+	// left are commands that are not run, and YAML that is not shown to the API server, by how they begin, with the reason.
 	left map[string]string
-	// objects is whether the page's YAML is shown to the API server too.
-	objects bool
+	// parts is the kind that the page's parts of a spec belong to; LiveStashCluster when it is empty.
+	parts string
 }
 
 const (
 	noInternet   = "it needs the internet"
 	noPrometheus = "it needs prometheus-operator, which is not here"
+	noRegistry   = "it needs a registry to publish to, and who may"
 	longWork     = "it builds what is here already, or runs for an hour"
 	forEver      = "it does not end by itself"
+	twoPods      = "adapter: ETS\nreplicas: 2"
+	oneNode      = "the only node would be taken away"
+	ofARun       = "it is of a benchmark that has run for ten minutes: TestBenchmarkOfAllAdapters waits for one"
 )
+
+// unwalked are the pages of which nothing is run, with the reason.
+var unwalked = map[string]string{
+	"docs/how-to/release.md": noRegistry,
+	"docs/how-to/gitops.md":  "neither Argo CD nor Flux is here",
+}
+
+// readElsewhere are the languages of blocks that other tests read.
+var readElsewhere = map[string]string{
+	"elixir":     "test/docs holds it against the Phoenix workload, which is compiled from these lines",
+	"javascript": "the same",
+}
 
 // workload is the image of the small application, which stands for the reader's.
 func workload() string { return fmt.Sprintf("%s/livestash-workload-otp:%s", registry, version) }
@@ -45,26 +61,36 @@ func walks() []walk {
 		{page: "README.md", replaced: map[string]string{"registry.example/you": registry, "ghcr.io/acme/shop:1.4.2": workload()},
 			left: map[string]string{"make demo": longWork, "make test": longWork}},
 		{page: "docs/quickstart.md", replaced: map[string]string{"registry.example/you": registry, "ghcr.io/acme/shop:1.4.2": workload(), "bin/shop": "bin/workload"}},
-		{page: "docs/how-to/kubectl-plugin.md", fleet: true,
+		{page: "docs/how-to/kubectl-plugin.md", fleet: twoPods,
 			left: map[string]string{"make kubectl-livestash": longWork, "cp bin/kubectl*livestash": "the plugin is found in bin/"}},
-		{page: "docs/how-to/troubleshooting.md", fleet: true,
+		{page: "docs/how-to/troubleshooting.md", fleet: twoPods,
 			left: map[string]string{"kubectl logs statefulset/shop -c app --previous": "nothing has crashed here"}},
-		{page: "docs/how-to/prepare-your-app.md", fleet: true, replaced: map[string]string{"bin/my_app": "bin/workload"},
+		{page: "docs/how-to/prepare-your-app.md", fleet: twoPods, replaced: map[string]string{"bin/my_app": "bin/workload"},
 			left: map[string]string{"kubectl port-forward": forEver}},
 		{page: "docs/how-to/move-a-deployment.md", before: deployment, replaced: map[string]string{"ghcr.io/acme/shop:1.4.2": workload()}},
-		{page: "docs/how-to/deploys.md", fleet: true, before: restored},
-		{page: "docs/how-to/secrets.md", fleet: true, replaced: map[string]string{"USER": "user", "PASSWORD": "password"},
+		{page: "docs/how-to/deploys.md", fleet: twoPods, before: restored},
+		{page: "docs/how-to/crash-dumps.md", fleet: twoPods + "\nbeam: {crashDumps: {}}",
+			left: map[string]string{"kubectl livestash crashdump get": "nothing has crashed here: TestPluginCrashdump fetches one"}},
+		{page: "docs/how-to/redis.md", left: map[string]string{"kubectl cordon": oneNode, "kubectl drain": oneNode, "kubectl rollout restart statefulset/shop-redis": oneNode}},
+		{page: "docs/how-to/benchmark.md", parts: "LiveStashBenchmark", replaced: map[string]string{"registry.example/you": registry},
+			left: map[string]string{
+				"kubectl get livestashbenchmark small -o wide --watch": forEver, "kubectl get livestashbenchmark small -o jsonpath": ofARun,
+				"kubectl get configmap": ofARun, "kubectl create configmap kept-report": ofARun, "kubectl wait livestashbenchmark/change": ofARun,
+			}},
+		{page: "docs/how-to/secrets.md", fleet: twoPods, replaced: map[string]string{"USER": "user", "PASSWORD": "password"},
 			left: map[string]string{`kubectl create secret generic shop-keys --from-literal=secret-key-base="$(jq`: "it is for another cluster: here the Secret is there"}},
-		{page: "docs/how-to/monitoring.md", fleet: true, replaced: map[string]string{"NAMESPACE": "e2e-pages-monitoring", "NAME": "prometheus"},
+		{page: "docs/how-to/monitoring.md", fleet: twoPods, parts: "LiveStashBenchmark", replaced: map[string]string{"NAMESPACE": "e2e-pages-monitoring", "NAME": "prometheus"},
 			left: map[string]string{"helm dependency build": noInternet, "helm install platform": noInternet, "helm upgrade": noPrometheus,
 				"kubectl get podmonitor": noPrometheus, "kubectl port-forward -n monitoring service/platform-grafana": noPrometheus,
-				"kubectl get secret -n monitoring": noPrometheus, "kubectl port-forward -n monitoring service/prometheus-operated": noPrometheus, "make pictures": noPrometheus},
+				"kubectl get secret -n monitoring": noPrometheus, "kubectl port-forward -n monitoring service/prometheus-operated": noPrometheus, "make pictures": noPrometheus,
+				"scrape_configs:": "TestMonitoringHowTo gives them to promtool"},
 			before: func(s space) {
 				s.t.Cleanup(func() { _, _ = s.kubectl("", "delete", "clusterrolebinding", "prometheus-livestash") })
 			}},
-		{page: "docs/how-to/ingress.md", objects: true},
-		{page: "docs/how-to/autoscaling.md", objects: true},
-		{page: "docs/how-to/quotas.md", objects: true},
+		{page: "docs/concepts.md"},
+		{page: "docs/how-to/ingress.md", left: map[string]string{"apiVersion: gateway.networking.k8s.io": "the Gateway API is not here"}},
+		{page: "docs/how-to/autoscaling.md"},
+		{page: "docs/how-to/quotas.md"},
 	}
 }
 
@@ -93,51 +119,61 @@ func TestPages(t *testing.T) {
 			t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	for i, w := range walks() {
-		name := strings.TrimSuffix(filepath.Base(w.page), ".md")
-		t.Run(name, func(t *testing.T) {
+	name := func(w walk) string { return strings.TrimSuffix(filepath.Base(w.page), ".md") }
+	all := walks()
+	for i, w := range all[:2] {
+		t.Run(name(w), func(t *testing.T) {
 			if i == 0 {
 				helm("uninstall", release, "--wait")
 			}
-			if i < 2 { // However it ends, the next page finds the operator as it expects it.
-				t.Cleanup(func() {
-					_, _ = run("", "helm", "uninstall", release, "--namespace", releaseNamespace, "--wait")
-					if i == 1 {
-						helm(append([]string{"install", release, repository(), "--wait", "--timeout", "3m"}, chartValues()...)...)
-					}
-				})
-			}
-			s := newSpace(t, "pages-"+strings.ToLower(name))
-			if w.fleet {
-				s.apply("adapter: ETS\nreplicas: 2")
-				s.settled()
-			}
-			if w.before != nil {
-				w.before(s)
-			}
-			w.run(s)
+			// However it ends, the next page finds the operator as it expects it.
+			t.Cleanup(func() {
+				_, _ = run("", "helm", "uninstall", release, "--namespace", releaseNamespace, "--wait")
+				if i == 1 {
+					helm(append([]string{"install", release, repository(), "--wait", "--timeout", "3m"}, chartValues()...)...)
+				}
+			})
+			w.walk(t, name(w))
 		})
 	}
+	t.Run("others", func(t *testing.T) {
+		for _, w := range all[2:] {
+			t.Run(name(w), func(t *testing.T) {
+				t.Parallel()
+				w.walk(t, name(w))
+			})
+		}
+	})
+}
+
+// walk makes what the page takes for granted, and does what it says.
+func (w walk) walk(t *testing.T, name string) {
+	t.Helper()
+	s := newSpace(t, "pages-"+strings.ToLower(name))
+	if w.fleet != "" {
+		s.apply(w.fleet)
+		s.settled()
+	}
+	if w.before != nil {
+		w.before(s)
+	}
+	w.run(s)
 }
 
 // run does what the page says.
 func (w walk) run(s space) {
 	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository(), w.page))
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	checkout, environment := s.checkout()
 	used := map[string]bool{}
 	ran := 0
-	for _, block := range blocksOf(string(text)) {
+	for _, block := range blocksOf(read(s.t, w.page)) {
 		switch block.language {
 		case "yaml":
-			s.keep(checkout, w.replace(block.text, used))
-			if w.objects && strings.Contains("\n"+block.text, "\nkind: ") && !strings.Contains(block.text, "kind: HTTPRoute") {
-				s.must(w.replace(block.text, used), "apply", "--dry-run=server", "-f", "-")
-				ran++
+			if w.leaves(block.text, s.t, used) {
+				continue
 			}
+			ran++
+			s.show(checkout, w.replace(block.text, used), w.parts)
 		case "sh":
 			commands := w.without(block.text, s.t, used)
 			if strings.TrimSpace(commands) == "" {
@@ -161,6 +197,41 @@ func (w walk) run(s space) {
 	if ran == 0 {
 		s.t.Errorf("nothing of %s was run", w.page)
 	}
+}
+
+// show has the API server look at the YAML of a page: at whole objects, and at parts of a spec in an object of their kind; or helm at values.
+// A LiveStashCluster is also kept in the file that the page's commands apply.
+func (s space) show(folder, text, kind string) {
+	s.t.Helper()
+	if strings.Contains("\n"+text, "\nkind: ") {
+		s.keep(folder, text)
+		s.must(text, "apply", "--dry-run=server", "-f", "-")
+		return
+	}
+	if !strings.HasPrefix(text, "spec:") { // values of the chart, whose schema knows all there are
+		if out, err := run(text, "helm", "template", release, repository(), "--values", "-"); err != nil {
+			s.t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	whole := "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: part}\nspec: {image: ghcr.io/acme/shop:1.4.1, replicas: 3, adapter: ETS}\n"
+	if kind == "LiveStashBenchmark" {
+		whole = "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashBenchmark\nmetadata: {name: part}\nspec: {target: {template: {spec: {image: ghcr.io/acme/shop:1.4.1}}}, matrix: {adapters: [ETS], runs: [{users: 200, ttl: 10m}]}}\n"
+	}
+	base := filepath.Join(s.t.TempDir(), "whole.yaml")
+	if err := os.WriteFile(base, []byte(whole), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.must(s.must("", "patch", "--local", "-f", base, "--type=merge", "--patch", text, "-o", "yaml"), "create", "--dry-run=server", "-f", "-")
+}
+
+func read(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository(), page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // checkout is a folder to work in with what a reader's checkout has of it, and the environment of a shell whose kubectl means the space.
@@ -207,8 +278,9 @@ func (s space) shell(folder string, environment []string, commands string) {
 	defer cancel()
 	command := exec.CommandContext(ctx, "bash", "-euxo", "pipefail", "-c", commands)
 	command.Dir, command.Env = folder, environment
+	begun := time.Now()
 	out, err := command.CombinedOutput()
-	s.t.Logf("%s", out)
+	s.t.Logf("%.1f s:\n%s", time.Since(begun).Seconds(), out)
 	if err != nil {
 		s.t.Fatalf("%v, of:\n%s", err, commands)
 	}
@@ -224,24 +296,29 @@ func (w walk) replace(text string, used map[string]bool) string {
 	return text
 }
 
-// without is a block without the commands that are left. A command goes on in the next line after a backslash or before a pipe.
+// without is a block without the commands that are left. A command goes on in the next line after a backslash or &&, or before a pipe.
 func (w walk) without(text string, t *testing.T, used map[string]bool) string {
 	t.Helper()
 	var kept strings.Builder
 	for _, command := range commandsOf(text) {
-		reason := ""
-		for begin, why := range w.left {
-			if strings.HasPrefix(command, begin) {
-				used[begin], reason = true, why
-			}
+		if !w.leaves(command, t, used) {
+			kept.WriteString(command + "\n")
 		}
-		if reason != "" {
-			t.Logf("not run, because %s: %s", reason, command)
-			continue
-		}
-		kept.WriteString(command + "\n")
 	}
 	return kept.String()
+}
+
+// leaves is whether there is a reason not to use this command, or this YAML.
+func (w walk) leaves(text string, t *testing.T, used map[string]bool) bool {
+	t.Helper()
+	for begin, why := range w.left {
+		if strings.HasPrefix(text, begin) {
+			used[begin] = true
+			t.Logf("left, because %s: %s", why, text)
+			return true
+		}
+	}
+	return false
 }
 
 func commandsOf(text string) []string {
@@ -253,7 +330,7 @@ func commandsOf(text string) []string {
 		} else {
 			commands = append(commands, line)
 		}
-		goesOn = strings.HasSuffix(line, `\`)
+		goesOn = strings.HasSuffix(line, `\`) || strings.HasSuffix(line, "&&")
 	}
 	return commands
 }
@@ -269,9 +346,43 @@ func blocksOf(page string) []fenced {
 	return found
 }
 
+// command is how a command begins that a reader would copy.
+var command = regexp.MustCompile(`(?m)^ *(\$ )?(kubectl|helm|make|sed|cp|curl|docker|git|export|mix|skopeo|cosign) `)
+
+// Every block of the README, the quickstart, the concepts and the how-tos is run, shown to the API server or left for a reason; a new one has to be, too.
+func TestEveryBlockHasItsPlace(t *testing.T) {
+	walked := map[string]bool{}
+	for _, w := range walks() {
+		walked[w.page] = true
+	}
+	paths, err := filepath.Glob(filepath.Join(repository(), "docs", "how-to", "*.md"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no how-tos: ", err)
+	}
+	pages := []string{"README.md", "docs/quickstart.md", "docs/concepts.md"}
+	for _, path := range paths {
+		pages = append(pages, "docs/how-to/"+filepath.Base(path))
+	}
+	for _, page := range pages {
+		blocks := blocksOf(read(t, page))
+		if len(blocks) > 0 && walked[page] == (unwalked[page] != "") {
+			t.Errorf("%s has commands or YAML: nobody walks it, and there is no reason why; or both", page)
+		}
+		for _, block := range blocks {
+			switch {
+			case block.language == "sh" || block.language == "yaml" || readElsewhere[block.language] != "":
+			case block.language != "":
+				t.Errorf("%s: no test reads %s:\n%s", page, block.language, block.text)
+			case command.MatchString(block.text):
+				t.Errorf("%s: these are commands, and are not marked as sh:\n%s", page, block.text)
+			}
+		}
+	}
+}
+
 // TestBlocks: what a page's commands are, and which are left.
 func TestBlocks(t *testing.T) {
-	page := "text\n```sh\na \\\n  b    # why\nc x \\\n  | d\n```\n- list\n  ```sh\n  e\n  ```\n```yaml\nf: 1\n```\n"
+	page := "text\n```sh\na \\\n  b    # why\nc x &&\n  d\nc x \\\n  | d\n```\n- list\n  ```sh\n  e\n  ```\n```yaml\nf: 1\n```\n"
 	blocks := blocksOf(page)
 	if len(blocks) != 3 || blocks[1] != (fenced{"sh", "e\n"}) || blocks[2] != (fenced{"yaml", "f: 1\n"}) {
 		t.Fatalf("blocks %q", blocks)
