@@ -177,6 +177,10 @@ test-browser: $(CLUSTER_NEEDS) survival-image ## The same with the tabs of a rea
 soak: $(CLUSTER_NEEDS) survival-image ## Random events and a ledger of every stash (ADAPTERS= MINUTES=10 SEED= USERS=300 PODS=3 FAULTS=on WORKLOAD= TLS=).
 	@hack/soak
 
+.PHONY: test-soak
+test-soak: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test (SEED= MINUTES= ADAPTERS= repeat one that failed).
+	@hack/soak --test
+
 .PHONY: migrations
 migrations: $(CLUSTER_NEEDS) survival-image ## How often the command before a rollout runs while the operator is killed at random (ROUNDS=200 LIFE=8s SEED= AT_MOST=).
 	@hack/migrations
