@@ -9,10 +9,13 @@ REGISTRY   ?= ghcr.io/livestash-dev
 CLUSTER    ?= local
 export VERSION REGISTRY CLUSTER
 
+# One way of compiling for every program, test and linter, so that what they share is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath
+
 # Pinned versions of what is built from Go modules.
 K6_VERSION             := v1.8.1
 HELM_VERSION           := v4.3.1
-COREDNS_VERSION        := v1.14.7
 KUBERNETES_VERSION     := v1.36.3
 CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT_VERSION  := v2.15.0
@@ -33,8 +36,6 @@ STEP       := hack/step
 LINT       := golangci-lint run --config $(CURDIR)/.golangci.yml
 sources     = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(1)/go.mod $(1)/go.sum)
 
-# One way of building everything that contains Kubernetes, so that it is compiled once.
-KUBERNETES_BUILD   := CGO_ENABLED=0 GOFLAGS=-trimpath
 KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=36 -X k8s.io/$(package).gitTreeState=clean
 
 # What the demo and the end-to-end tests need. Who has a cluster has a kubectl and a registry: neither Kubernetes nor
@@ -75,7 +76,7 @@ lint: $(BIN)/golangci-lint $(BIN)/helm check-generated ## Check style, generated
 	@$(STEP) lint-k6 "Lint the load tests' tests" bash -c 'cd loadtests/k6/test && $(LINT) ./...'
 	@$(STEP) lint-rivals "Lint the rivals" bash -c 'for rival in json-go chat-go; do (cd loadtests/rivals/$$rival && $(LINT) ./...) || exit; done'
 	@# Not cmd/kubernetes: it is a table of programs, and checking it would check all of Kubernetes.
-	@$(STEP) lint-localcluster "Lint the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) $(LINT) --build-tags integration ./cmd/localcluster ./cmd/pause ./internal/... ./integration'
+	@$(STEP) lint-localcluster "Lint the local cluster" bash -c 'cd test/coredns && $(LINT) ./... && cd ../localcluster && $(LINT) --build-tags integration ./cmd/localcluster ./cmd/pause ./internal/... ./integration'
 	@$(STEP) lint-scripts "Lint shell scripts" bash -c 'grep -rlE "^#!/usr/bin/env bash" hack .ci agent loadtests --include="*" | xargs shellcheck'
 	@$(STEP) lint-charts "Lint charts" bash -c 'helm lint --strict . charts/livestash-operator charts/livestash-observability'
 
@@ -153,7 +154,7 @@ test-rivals: image-builder ## The servers that Phoenix is compared with.
 
 .PHONY: test-localcluster
 test-localcluster: local-cluster-binaries ## The local cluster itself: up, down, killed half-way.
-	@$(STEP) test-localcluster "Test the local cluster" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go test -count=1 -v -tags=integration -timeout 20m ./internal/... ./integration'
+	@$(STEP) test-localcluster "Test the local cluster" bash -c 'cd test/localcluster && go test -count=1 -v -tags=integration -timeout 20m ./internal/... ./integration'
 
 .PHONY: test-e2e
 test-e2e: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash ## End-to-end tests (CLUSTER=local, kind or current).
@@ -239,7 +240,7 @@ images: operator $(BIN)/k6 image-builder ## Build the images as archives in .cac
 rival-images: image-builder ## Build the images of the servers that Phoenix is compared with.
 	@for rival in json-go chat-go; do \
 	  mkdir -p $(DIST)/rivals/$$rival && \
-	  $(STEP) build-$$rival "Build the rival $$rival" bash -c "cd loadtests/rivals/$$rival && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(DIST)/rivals/$$rival/ ." && \
+	  $(STEP) build-$$rival "Build the rival $$rival" bash -c "cd loadtests/rivals/$$rival && go build -ldflags '-s -w' -o $(DIST)/rivals/$$rival/ ." && \
 	  $(STEP) image-$$rival "Image of the rival $$rival" hack/images/build $(DIST)/rivals/$$rival loadtests/rivals/$$rival/Dockerfile $(REGISTRY)/livestash-rival-$$rival:$(VERSION) $(DIST)/livestash-rival-$$rival.tar || exit; \
 	done
 	@$(STEP) image-rails "Image of the rival rails" hack/images/build loadtests/rivals/rails loadtests/rivals/rails/Dockerfile $(REGISTRY)/livestash-rival-rails:$(VERSION) $(DIST)/livestash-rival-rails.tar
@@ -259,7 +260,7 @@ survival-image: $(DIST)/survival/survival-client image-builder ## Build the imag
 	@$(STEP) image-survival "Image of the survival test" hack/images/build $(DIST)/survival test/survival/client/Dockerfile $(REGISTRY)/livestash-survival:$(VERSION) $(DIST)/livestash-survival.tar
 
 $(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal test/internal test/soak/users test/soak/ledger) test/go.mod test/go.sum
-	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./survival/client'
+	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && go build -ldflags "-s -w" -o $@ ./survival/client'
 
 .PHONY: image-builder
 image-builder:
@@ -314,27 +315,30 @@ $(AGENT): agent/build $(wildcard agent/src/*)
 	@$(STEP) build-agent "Compile the agent" agent/build .cache/agent/ebin $(dir $@)
 
 $(BIN)/manager: $(call sources,operator) Chart.yaml
-	@$(STEP) build-operator "Build the operator" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd'
+	@$(STEP) build-operator "Build the operator" bash -c 'cd operator && go build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd'
 
 $(BIN)/podagent: $(call sources,operator) $(AGENT) Chart.yaml
-	@$(STEP) build-podagent "Build the operator's program for pods" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/podagent'
+	@$(STEP) build-podagent "Build the operator's program for pods" bash -c 'cd operator && go build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/podagent'
 
 # kubectl_complete-livestash is what kubectl asks for completions.
 $(BIN)/kubectl-livestash: $(call sources,operator) Chart.yaml hack/kubectl_complete-livestash
-	@$(STEP) build-plugin "Build kubectl livestash" bash -c 'cd operator && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/kubectl-livestash && cp ../hack/kubectl_complete-livestash $(BIN)/'
+	@$(STEP) build-plugin "Build kubectl livestash" bash -c 'cd operator && go build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/kubectl-livestash && cp ../hack/kubectl_complete-livestash $(BIN)/'
 
 $(BIN)/kubernetes: $(call sources,test/localcluster/cmd/kubernetes) test/localcluster/go.mod test/localcluster/go.sum
-	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'
+	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && go build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'
 
 $(BIN)/localcluster: $(call sources,test/localcluster)
-	@$(STEP) build-localcluster "Build the local cluster's command" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w" -o $@ ./cmd/localcluster'
+	@$(STEP) build-localcluster "Build the local cluster's command" bash -c 'cd test/localcluster && go build -ldflags "-s -w" -o $@ ./cmd/localcluster'
 
 $(BIN)/pause: $(call sources,test/localcluster/cmd/pause)
-	@$(STEP) build-pause "Build the pause program" bash -c 'cd test/localcluster && $(KUBERNETES_BUILD) go build -ldflags "-s -w" -o $@ ./cmd/pause'
+	@$(STEP) build-pause "Build the pause program" bash -c 'cd test/localcluster && go build -ldflags "-s -w" -o $@ ./cmd/pause'
+
+$(BIN)/coredns: $(call sources,test/coredns)
+	@$(STEP) build-coredns "Build CoreDNS" bash -c 'cd test/coredns && go build -ldflags "-s -w" -o $@ .'
 
 # Not by go install, which refuses a module that replaces others. Of all ways to find targets only that of Kubernetes.
 $(BIN)/prometheus $(BIN)/promtool &: test/prometheus/go.mod test/prometheus/go.sum
-	@$(STEP) build-prometheus "Build Prometheus (minutes, once)" bash -c 'cd test/prometheus && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd,enable_kubernetes_sd -ldflags "-s -w" -o $(BIN)/ tool && touch $(BIN)/prometheus $(BIN)/promtool'
+	@$(STEP) build-prometheus "Build Prometheus (minutes, once)" bash -c 'cd test/prometheus && go build -tags remove_all_sd,enable_kubernetes_sd -ldflags "-s -w" -o $(BIN)/ tool && touch $(BIN)/prometheus $(BIN)/promtool'
 
 $(BIN)/kubectl: | $(BIN)/kubernetes
 	@ln -sf kubernetes $@
@@ -345,11 +349,10 @@ $(ASSETS): | $(BIN)/kubernetes
 # go_install NAME PACKAGE@VERSION: a program that is a Go module of its own.
 define go_install
 $(BIN)/$(1): Makefile
-	@$(STEP) build-$(1) "Build $(1)" env CGO_ENABLED=0 GOBIN=$(BIN) go install -trimpath -ldflags "-s -w" $(2) && touch $$@
+	@$(STEP) build-$(1) "Build $(1)" env GOBIN=$(BIN) go install -ldflags "-s -w" $(2) && touch $$@
 endef
 $(eval $(call go_install,k6,go.k6.io/k6@$(K6_VERSION)))
 $(eval $(call go_install,helm,helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)))
-$(eval $(call go_install,coredns,github.com/coredns/coredns@$(COREDNS_VERSION)))
 $(eval $(call go_install,controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)))
 $(eval $(call go_install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)))
 $(eval $(call go_install,crd-ref-docs,github.com/elastic/crd-ref-docs@$(CRD_REF_DOCS_VERSION)))

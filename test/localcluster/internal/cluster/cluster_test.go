@@ -3,12 +3,14 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -378,5 +380,17 @@ func TestReplaceFile(t *testing.T) {
 	}
 	if content, err := os.ReadFile(file); err != nil || string(content) != "two" {
 		t.Errorf("content %q, error %v", content, err)
+	}
+}
+
+// The image's tag is the version of CoreDNS, of which the program has only some plugins.
+func TestCoreDNSVersion(t *testing.T) {
+	for want, modules := range map[string][]*debug.Module{
+		"1.14.7":  {{Path: "k8s.io/client-go", Version: "v0.37.1"}, {Path: "github.com/coredns/coredns", Version: "v1.14.7"}},
+		"unknown": {{Path: "k8s.io/client-go", Version: "v0.37.1"}},
+	} {
+		if got := coreDNSVersion(&buildinfo.BuildInfo{Deps: modules}); got != want {
+			t.Errorf("version %q of %v, want %q", got, modules, want)
+		}
 	}
 }

@@ -25,11 +25,16 @@ func (c *Cluster) coreDNSImage() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the version of coredns: %w", err)
 	}
-	version := strings.TrimPrefix(info.Main.Version, "v")
-	if version == "" || strings.ContainsAny(version, "+()") {
-		version = "unknown"
+	return imageRegistry + "/coredns:" + coreDNSVersion(info), nil
+}
+
+func coreDNSVersion(info *buildinfo.BuildInfo) string {
+	for _, module := range info.Deps {
+		if module.Path == "github.com/coredns/coredns" {
+			return strings.TrimPrefix(module.Version, "v")
+		}
 	}
-	return imageRegistry + "/coredns:" + version, nil
+	return "unknown"
 }
 
 // prepareImages brings the cluster's own images into the node's container runtime.
