@@ -1,9 +1,13 @@
-%% A DNS server for tests: answers SRV questions with the targets it was told, or badly.
+%% A DNS server for tests: answers SRV questions with the targets it was told, or badly. An answer that is too long for a
+%% datagram is cut off there, and whole over TCP, as with CoreDNS.
 -module(livestash_agent_dns).
 
 -export([with_dns/4, serve/2, answer/2]).
 
 -import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1]).
+
+%% Bytes of a datagram, for who does not say that it takes more.
+-define(DATAGRAM, 512).
 
 %% Tests with a VM whose resolver asks such a server from the agent's first question on.
 %% Answer: the targets | nxdomain | garbage | silence. AppName: what the peers' names have before the @.
@@ -29,6 +33,9 @@ server(Answer) ->
     Pid = spawn(fun() ->
         {ok, Socket} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
         {ok, Port} = inet:port(Socket),
+        {ok, Listener} = gen_tcp:listen(Port, [binary, {packet, 2}, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 128}]),
+        Self = self(),
+        spawn_link(fun() -> accept(Listener, Self) end),
         Parent ! {self(), Port},
         loop(Socket, Answer)
     end),
@@ -46,9 +53,33 @@ loop(Socket, Answer) ->
         {answer, New} ->
             loop(Socket, New);
         {udp, Socket, Address, Port, Packet} ->
-            [gen_udp:send(Socket, Address, Port, Reply) || Reply <- reply(Answer, Packet)],
+            [gen_udp:send(Socket, Address, Port, cut(Reply)) || Reply <- reply(Answer, Packet)],
+            loop(Socket, Answer);
+        {tcp, Connection, Packet} ->
+            [gen_tcp:send(Connection, Reply) || Reply <- reply(Answer, Packet)],
             loop(Socket, Answer)
     end.
+
+%% Questions that come over TCP go to the server.
+accept(Listener, Server) ->
+    {ok, Connection} = gen_tcp:accept(Listener),
+    spawn(fun() -> pass_on(Connection, Server) end),
+    accept(Listener, Server).
+
+pass_on(Connection, Server) ->
+    case gen_tcp:recv(Connection, 0) of
+        {ok, Packet} ->
+            Server ! {tcp, Connection, Packet},
+            pass_on(Connection, Server);
+        {error, closed} ->
+            ok
+    end.
+
+%% Nothing but the question, and the bit that says so.
+cut(<<Id:16, Flags:16, _Counts:8/binary, Rest/binary>> = Reply) when byte_size(Reply) > ?DATAGRAM ->
+    <<Id:16, (Flags bor 16#0200):16, 1:16, 0:16, 0:16, 0:16, (question(Rest))/binary>>;
+cut(Reply) ->
+    Reply.
 
 reply(silence, _Packet) ->
     [];
