@@ -66,7 +66,7 @@ func walks() []walk {
 		{page: "docs/how-to/troubleshooting.md", fleet: twoPods,
 			left: map[string]string{"kubectl logs statefulset/shop -c app --previous": "nothing has crashed here"}},
 		{page: "docs/how-to/prepare-your-app.md", fleet: twoPods, replaced: map[string]string{"bin/my_app": "bin/workload"},
-			left: map[string]string{"kubectl port-forward": forEver}},
+			left: map[string]string{"kubectl livestash open": forEver}},
 		{page: "docs/how-to/move-a-deployment.md", before: deployment, replaced: map[string]string{"ghcr.io/acme/shop:1.4.2": workload()}},
 		{page: "docs/how-to/deploys.md", fleet: twoPods, before: restored},
 		{page: "docs/how-to/crash-dumps.md", fleet: twoPods + "\nbeam: {crashDumps: {}}",

@@ -50,7 +50,7 @@ func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Comma
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	t.flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(t.statusCommand(), t.doctorCommand(), t.rolloutCommand(), t.sessionsCommand(), t.drainCommand(), t.restartCommand(),
+	root.AddCommand(t.statusCommand(), t.doctorCommand(), t.rolloutCommand(), t.sessionsCommand(), t.openCommand(), t.drainCommand(), t.restartCommand(),
 		t.rpcCommand(), t.remoteCommand(), t.logsCommand(), t.crashdumpCommand(), t.benchCommand(), t.reportCommand(), t.migrateCommand())
 	return root
 }

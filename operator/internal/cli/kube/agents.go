@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
@@ -56,7 +53,7 @@ func (a *Access) agent(ctx context.Context, pod *corev1.Pod, port int32) (agentc
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	dialer, err := a.forwarder(pod)
+	dialer, err := a.forwarder(pod.Namespace, pod.Name)
 	if err != nil {
 		return agentclient.Status{}, err
 	}
@@ -79,24 +76,4 @@ func (a *Access) agent(ctx context.Context, pod *corev1.Pod, port int32) (agentc
 		return agentclient.Status{}, err
 	}
 	return agentclient.New().Status(ctx, "127.0.0.1", int32(local[0].Local))
-}
-
-// forwarder speaks WebSockets, and SPDY with API servers that know no other.
-func (a *Access) forwarder(pod *corev1.Pod) (httpstream.Dialer, error) {
-	url := a.Clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(a.Config)
-	if err != nil {
-		return nil, err
-	}
-	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	modern, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, a.Config)
-	if err != nil {
-		return nil, err
-	}
-	return portforward.NewFallbackDialerForStreaming(modern, old, tooOld), nil
-}
-
-// tooOld is whether an API server, or a proxy before it, does not take WebSockets.
-func tooOld(err error) bool {
-	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 }
