@@ -7,7 +7,9 @@ VERSION    := $(shell sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}$$/\1/p' 
 REGISTRY   ?= ghcr.io/livestash-dev
 # The Kubernetes that `make demo` and the end-to-end tests use: local (made here), kind, or current (your kubeconfig).
 CLUSTER    ?= local
-export VERSION REGISTRY CLUSTER
+# The port of this machine for the page that `make demo` ends with.
+TOUR_PORT  ?= 8321
+export VERSION REGISTRY CLUSTER TOUR_PORT
 
 # One way of compiling for every program, test and linter, so that what they share is compiled once.
 export CGO_ENABLED := 0
@@ -53,7 +55,12 @@ demo: demo-prepare ## From nothing to a running fleet under load, on one machine
 	@hack/demo/run
 
 .PHONY: demo-prepare
-demo-prepare: $(CLUSTER_NEEDS)
+demo-prepare: $(CLUSTER_NEEDS) $(BIN)/tour
+
+.PHONY: visit
+visit: $(BIN)/tour ## Visit the page that `make demo` ends with, in a real browser: pictures, and a check of what it shows (OUT=docs/images).
+	@$(STEP) deps-browser "A browser" hack/deps browser
+	@mkdir -p $(or $(OUT),docs/images) && tour -visit http://tour.localhost:$(TOUR_PORT)/ -pictures $(or $(OUT),docs/images)
 
 .PHONY: demo-down
 demo-down: ## Remove what `make demo` made.
@@ -158,7 +165,8 @@ test-localcluster: local-cluster-binaries ## The local cluster itself: up, down,
 
 .PHONY: test-e2e
 test-e2e: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash ## End-to-end tests (CLUSTER=local, kind or current).
-	@hack/test-e2e
+	@command -v chromium chromium-browser google-chrome >/dev/null || $(STEP) deps-browser "A browser for the tour" hack/deps browser
+	@BROWSER_NEEDED=1 hack/test-e2e
 
 .PHONY: survival
 survival: $(CLUSTER_NEEDS) survival-image ## Prove that sessions survive (SESSIONS= ADAPTERS= EVENTS= AGENT=on|off SHADOW=on|off WORKLOAD= TLS= PERSISTENCE= COPIES= AT_ONCE=).
@@ -261,6 +269,9 @@ survival-image: $(DIST)/survival/survival-client image-builder ## Build the imag
 
 $(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal test/internal test/soak/users test/soak/ledger) test/go.mod test/go.sum
 	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && go build -ldflags "-s -w" -o $@ ./survival/client'
+
+$(BIN)/tour: $(call sources,test/tour test/internal) $(wildcard test/internal/tour/page/*) test/go.mod test/go.sum
+	@$(STEP) build-tour "Build the tour" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./tour'
 
 .PHONY: image-builder
 image-builder:

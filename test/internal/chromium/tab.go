@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Tab is a page in a profile of its own. It is in front of its window until it is hidden.
@@ -82,6 +83,65 @@ func (t *Tab) front(ctx context.Context, target string) error {
 
 // Evaluate is the value of an expression in the page, as JSON can hold it.
 func (t *Tab) Evaluate(ctx context.Context, expression string, value any) error {
+	return t.evaluate(ctx, map[string]any{"expression": expression, "returnByValue": true}, value)
+}
+
+// EvaluateWithin is the same in the page of a frame, whose address begins with this. It sees what that page shows, and not
+// the variables of its scripts.
+func (t *Tab) EvaluateWithin(ctx context.Context, frame, expression string, value any) error {
+	id, err := t.frame(ctx, frame)
+	if err != nil {
+		return err
+	}
+	var world struct {
+		ID int `json:"executionContextId"`
+	}
+	if err := t.browser.call(ctx, t.session, "Page.createIsolatedWorld", map[string]any{"frameId": id}, &world); err != nil {
+		return err
+	}
+	return t.evaluate(ctx, map[string]any{"expression": expression, "returnByValue": true, "contextId": world.ID}, value)
+}
+
+// frame is the protocol's name of the frame whose address begins with this.
+func (t *Tab) frame(ctx context.Context, address string) (string, error) {
+	var tree struct {
+		Tree struct {
+			Children []struct {
+				Frame struct {
+					ID  string `json:"id"`
+					URL string `json:"url"`
+				} `json:"frame"`
+			} `json:"childFrames"`
+		} `json:"frameTree"`
+	}
+	if err := t.browser.call(ctx, t.session, "Page.getFrameTree", nil, &tree); err != nil {
+		return "", err
+	}
+	for _, child := range tree.Tree.Children {
+		if strings.HasPrefix(child.Frame.URL, address) {
+			return child.Frame.ID, nil
+		}
+	}
+	return "", fmt.Errorf("there is no frame with %s", address)
+}
+
+// Picture is what the tab shows, as a PNG, when its window has this width: all of the page, however high it is.
+func (t *Tab) Picture(ctx context.Context, width int) ([]byte, error) {
+	size := map[string]any{"width": width, "height": 0, "deviceScaleFactor": 2, "mobile": false}
+	if err := t.browser.call(ctx, t.session, "Emulation.setDeviceMetricsOverride", size, nil); err != nil {
+		return nil, err
+	}
+	if err := t.browser.call(ctx, t.session, "Emulation.setScrollbarsHidden", map[string]any{"hidden": true}, nil); err != nil {
+		return nil, err
+	}
+	var taken struct {
+		Data []byte `json:"data"`
+	}
+	err := t.browser.call(ctx, t.session, "Page.captureScreenshot", map[string]any{"captureBeyondViewport": true}, &taken)
+	return taken.Data, err
+}
+
+func (t *Tab) evaluate(ctx context.Context, order map[string]any, value any) error {
 	var outcome struct {
 		Result struct {
 			Value json.RawMessage `json:"value"`
@@ -90,12 +150,12 @@ func (t *Tab) Evaluate(ctx context.Context, expression string, value any) error 
 			Text string `json:"text"`
 		} `json:"exceptionDetails"`
 	}
-	err := t.browser.call(ctx, t.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &outcome)
+	err := t.browser.call(ctx, t.session, "Runtime.evaluate", order, &outcome)
 	if err != nil {
 		return err
 	}
 	if outcome.Exception != nil {
-		return fmt.Errorf("%s: %s", expression, outcome.Exception.Text)
+		return fmt.Errorf("%s: %s", order["expression"], outcome.Exception.Text)
 	}
 	if value == nil {
 		return nil

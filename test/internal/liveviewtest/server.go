@@ -146,6 +146,11 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// statics are what is around the page's status and counter.
+var statics = []string{
+	`<p>Status <output id="status">`, `</output></p><p>Count <output id="count">`, `</output></p><button phx-click="stash">Stash</button>`,
+}
+
 // view is the process behind one socket.
 type view struct {
 	server *Server
@@ -202,7 +207,7 @@ func (v *view) join(m message) error {
 	if refuse != "" {
 		return v.reply(m, "error", map[string]any{"reason": refuse})
 	}
-	rendered := map[string]any{"0": status, "1": fmt.Sprint(v.count), "s": 0, "p": map[string]any{}, "r": 1, "e": events}
+	rendered := map[string]any{"0": status, "1": fmt.Sprint(v.count), "s": 0, "p": map[string]any{"0": statics}, "r": 1, "e": events}
 	return v.reply(m, "ok", map[string]any{"liveview_version": "1.2.10", "rendered": rendered})
 }
 
