@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,10 @@ func TestFirstCertificate(t *testing.T) {
 	stranger, _ := next(t, newAuthority(t, start), Leaf{}, time.Time{}, start)
 	if accepts(leaf, stranger, start) == nil {
 		t.Error("a certificate of another authority with the same name is accepted")
+	}
+	certificate, _ := leaf.parse()
+	if !slices.Equal(certificate.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}) || len(certificate.UnknownExtKeyUsage) > 0 {
+		t.Errorf("it may be used for %v", certificate.ExtKeyUsage)
 	}
 }
 
@@ -161,12 +166,16 @@ func TestUnusableCertificatesAreReplaced(t *testing.T) {
 		"a broken certificate":     {Leaf{Authorities: good.Authorities, Certificate: bytes.Replace(good.Certificate, []byte("M"), []byte("N"), 1), Key: good.Key}, start},
 		"another name":             {elsewhere, start},
 		"past its end":             {good, start.Add(LeafLife)},
+		"another's, past its end":  {other, start.Add(LeafLife)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh, _ := next(t, authority, c.have, due, c.now)
 			if err := accepts(fresh, fresh, c.now); err != nil {
 				t.Error(err)
+			}
+			if !bytes.Equal(fresh.Authorities, good.Authorities) {
+				t.Error("others than the fleet's own authority are accepted")
 			}
 		})
 	}
@@ -207,6 +216,18 @@ func TestAuthorityIsReadAsWritten(t *testing.T) {
 	}
 }
 
+// A list of accepted authorities may hold several of one name.
+func TestNoTwoAuthoritiesAreAlike(t *testing.T) {
+	serials := map[string]bool{}
+	for range 8 {
+		subject := newAuthority(t, start).certificate.Subject
+		if serials[subject.String()] || len(subject.SerialNumber) < 16 {
+			t.Errorf("another one has been %s, or could be", subject)
+		}
+		serials[subject.String()] = true
+	}
+}
+
 // Whoever gets hold of a node's key must not make certificates with it, nor an authority under the fleet's.
 func TestAuthoritySignsNoAuthority(t *testing.T) {
 	authority, err := NewAuthority("shop", time.Now())
@@ -225,6 +246,9 @@ func TestAuthoritySignsNoAuthority(t *testing.T) {
 	leaf, _, err := (&Authority{certificate: certificate, key: key}).issue("node", time.Now())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if usage := authority.certificate.KeyUsage; usage != x509.KeyUsageCertSign|x509.KeyUsageCRLSign {
+		t.Errorf("the authority may be used for %b", usage)
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	roots.AddCert(authority.certificate)

@@ -174,14 +174,16 @@ func TestAccess(t *testing.T) {
 		t.Errorf("what is read differs from what was written:\n%s", diff)
 	}
 	file := string(secret.Data[aclFileKey])
-	for _, want := range []string{
-		"user livestash on #" + access.Fleet[0] + " #" + access.Fleet[1] + " ~live_stash:* ",
-		"user operator on #" + PasswordHash(access.Operator),
-		"user exporter on #" + PasswordHash(access.Exporter),
-	} {
-		if !strings.Contains(file, want) {
-			t.Errorf("the list of users has no %q", want)
-		}
+	// Each may do what it needs, and nothing else.
+	want := []string{
+		"user default on nopass resetkeys resetchannels -@all +ping",
+		"user livestash on #" + access.Fleet[0] + " #" + access.Fleet[1] + " ~live_stash:* resetchannels +@all -@admin -@dangerous +info +role",
+		"user operator on #" + PasswordHash(access.Operator) + " resetkeys resetchannels -@all +ping +acl|setuser",
+		"user exporter on #" + PasswordHash(access.Exporter) +
+			" resetkeys resetchannels -@all +ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest +latency|histogram",
+	}
+	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(file), "\n")); diff != "" {
+		t.Errorf("the list of users (-want +got):\n%s", diff)
 	}
 	if strings.Contains(file, access.Operator) || strings.Contains(file, access.Exporter) {
 		t.Error("the list of users has a password")
