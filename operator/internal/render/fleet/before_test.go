@@ -39,6 +39,15 @@ func TestJobBeforeARollout(t *testing.T) {
 	}
 }
 
+// The command gets no token, also where the application does.
+func TestCommandHasNoToken(t *testing.T) {
+	cluster := migrating(t, "smallest")
+	cluster.Spec.PodTemplate = &v1alpha1.PodTemplateOverride{Spec: override(t, `{"automountServiceAccountToken": true}`)}
+	if pod := beforeRollout(t, cluster, rendertest.Inputs).Job().Spec.Template.Spec; ptr.Deref(pod.AutomountServiceAccountToken, true) {
+		t.Error("the command before a rollout gets a token of the ServiceAccount")
+	}
+}
+
 // The command runs again when what the application gets has changed, and is worth another try when it is another command.
 func TestWhatTheCommandRunsFor(t *testing.T) {
 	type changed struct{ Template, Attempt bool }

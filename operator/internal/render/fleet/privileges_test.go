@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +36,7 @@ func TestPrivilegedPodTemplates(t *testing.T) {
 		"no seccomp":                       {`{"securityContext": {"seccompProfile": {"type": "Unconfined"}}}`, "securityContext.seccompProfile"},
 		"no seccomp in the application":    {`{"containers": [{"name": "app", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}]}`, "seccompProfile"},
 		"no AppArmor":                      {`{"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}`, "appArmorProfile"},
+		"another user for SELinux":         {`{"securityContext": {"seLinuxOptions": {"user": "system_u"}}}`, "seLinuxOptions"},
 		"another role for SELinux":         {`{"securityContext": {"seLinuxOptions": {"role": "sysadm_r"}}}`, "seLinuxOptions"},
 		"another type for SELinux":         {`{"securityContext": {"seLinuxOptions": {"type": "container_runtime_t"}}}`, "seLinuxOptions"},
 		"a setting of the kernel":          {`{"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}`, "sysctls"},
@@ -43,6 +46,15 @@ func TestPrivilegedPodTemplates(t *testing.T) {
 		},
 		"the kubelet's probe sent elsewhere": {
 			`{"containers": [{"name": "log", "image": "x", "livenessProbe": {"tcpSocket": {"host": "169.254.169.254", "port": 80}}}]}`, "livenessProbe",
+		},
+		"its first probe": {
+			`{"containers": [{"name": "log", "image": "x", "startupProbe": {"httpGet": {"host": "169.254.169.254", "port": 80}}}]}`, "startupProbe",
+		},
+		"its question whether it is ready": {
+			`{"containers": [{"name": "log", "image": "x", "readinessProbe": {"httpGet": {"host": "169.254.169.254", "port": 80}}}]}`, "readinessProbe",
+		},
+		"its hook at the start": {
+			`{"containers": [{"name": "app", "lifecycle": {"postStart": {"tcpSocket": {"host": "169.254.169.254", "port": 80}}}}]}`, "lifecycle",
 		},
 	}
 	for name, c := range cases {
@@ -63,6 +75,19 @@ func TestPrivilegedPodTemplates(t *testing.T) {
 				t.Errorf("where it is allowed: %v", err)
 			}
 		})
+	}
+}
+
+// Every kind of volume is refused but these, one of a Kubernetes to come included.
+func TestKindsOfVolumes(t *testing.T) {
+	ordinary := []string{"ConfigMap", "Secret", "EmptyDir", "DownwardAPI", "Projected", "PersistentVolumeClaim", "Ephemeral", "CSI", "Image"}
+	kinds := reflect.TypeFor[corev1.VolumeSource]()
+	for i := range kinds.NumField() {
+		var source corev1.VolumeSource
+		reflect.ValueOf(&source).Elem().Field(i).Set(reflect.New(kinds.Field(i).Type.Elem()))
+		if name := kinds.Field(i).Name; ordinaryVolume(source) != slices.Contains(ordinary, name) {
+			t.Errorf("a volume of kind %s is taken: %t", name, ordinaryVolume(source))
+		}
 	}
 }
 
