@@ -42,6 +42,20 @@ func TestTicksAreCounted(t *testing.T) {
 	}
 }
 
+// Events are marked up to a bound, and those alone that can be.
+func TestEventsAreBounded(t *testing.T) {
+	points := []line{{adapter: "ETS", points: [][2]float64{{0, 1}, {600, 2}}}}
+	events := make([]Event, 50*mostTicks)
+	if drawn := strings.Count(string(chart("Memory", "bytes", points, events...)), `class="event"`); drawn != mostTicks {
+		t.Errorf("%d of %d events are drawn, want %d", drawn, len(events), mostTicks)
+	}
+	for _, e := range []Event{{AtSeconds: math.NaN()}, {AtSeconds: -5}, {AtSeconds: 601}, {TookSeconds: math.Inf(1)}, {TookSeconds: -5}, {TookSeconds: 1e300}} {
+		if svg := string(chart("Memory", "bytes", points, e)); strings.Contains(svg, `class="event"`) {
+			t.Errorf("an event at %g s of %g s is drawn", e.AtSeconds, e.TookSeconds)
+		}
+	}
+}
+
 // A run of two weeks still has a time axis that can be read.
 func TestLongTimesHaveFewTicks(t *testing.T) {
 	svg := string(chart("Memory", "bytes", []line{{adapter: "ETS", points: [][2]float64{{0, 1}, {60 * 86400, 2}}}}))
@@ -64,12 +78,19 @@ func TestParse(t *testing.T) {
 		"more points than it has":  {"[5,2]", "[5,2]" + strings.Repeat(",[5,2]", 500)},
 		"a TTL of ages":            {`"ttlSeconds":60`, `"ttlSeconds":1e300`},
 		"a run of ages":            {`"durationSeconds":120`, `"durationSeconds":1e18`},
+		"a ramp of ages":           {`"durationSeconds":120`, `"rampSeconds":1e18`},
+		"an event before it all":   {`"counts"`, `"events":[{"atSeconds":-1}],"counts"`},
+		"an event without an end":  {`"counts"`, `"events":[{"tookSeconds":1e300}],"counts"`},
+		"a client who never comes": {`"counts"`, `"clientDelay":1e300,"counts"`},
+		"an absurd minute":         {`"peak":2`, `"peak":2,"peakMinute":1e300`},
+		"fewer than none":          {`"count":1`, `"count":-1`},
 		"an absurd duration":       {`"p50":3`, `"p50":1e300`},
 		"a negative count":         {`"planned":3`, `"planned":-3`},
 		"absurd errors":            {`"planned":3`, `"planned":3,"errors":{"timeout":-1}`},
 		"more runs than can be":    {`"runs":[`, `"runs":[` + strings.Repeat(`{},`, 5000)},
 		"no JSON":                  {"{", "<"},
 		"a machine out of fables":  {`"name":"n"`, `"name":"n","machine":{"nodes":[{"cpu":1e300}]}`},
+		"a machine without memory": {`"name":"n"`, `"name":"n","machine":{"nodes":[{"memory":-1}]}`},
 		"a replica for everybody":  {`"name":"r"`, `"name":"r","replicas":-1`},
 		"users who are too many":   {`"name":"r"`, `"name":"r","users":99999999999999999`},
 		"a format of another time": {`"schemaVersion":2`, `"schemaVersion":1`},

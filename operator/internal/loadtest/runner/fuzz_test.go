@@ -9,6 +9,7 @@ import (
 func FuzzSentence(f *testing.F) {
 	f.Add("time=\"x\" level=error msg=\"a \\\"b\\\" c\" hint=\"d\"\nlast")
 	f.Add(`{"level":"error","msg":"no such file"}`)
+	f.Add("cut in the mid\xc3")
 	f.Fuzz(func(t *testing.T, log string) {
 		sentence := Sentence(log)
 		if !utf8.ValidString(sentence) || len(sentence) > 3*len(log) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,17 @@ func TestRunnersDoNotSendTheOperatorElsewhere(t *testing.T) {
 	}
 }
 
+// A proxy of the environment could answer in a runner's place, and a runner that does not answer would hold up all benchmarks.
+func TestRunnersAreAskedDirectlyAndNotForLong(t *testing.T) {
+	client := NewHTTP()
+	if client.Transport.(*http.Transport).Proxy != nil {
+		t.Error("runners are asked by way of a proxy")
+	}
+	if client.Timeout <= 0 || client.Timeout > 5*time.Second {
+		t.Errorf("a runner has %s to answer", client.Timeout)
+	}
+}
+
 // What a runner answers is not quoted: the error goes into the benchmark's status.
 func TestRunnersAnswersAreNotQuoted(t *testing.T) {
 	const secret = "AKIAIOSFODNN7EXAMPLE"
@@ -64,6 +76,10 @@ func TestRunnersAnswersAreNotQuoted(t *testing.T) {
 		},
 		"more than k6 ever says": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"data":`+strings.Repeat(" ", 2*maxAnswer)+`{"attributes":{"paused":true}}}`)
+		},
+		"more headers than k6 ever has": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(secret, strings.Repeat("x", 2*maxAnswer))
+			_, _ = io.WriteString(w, `{}`)
 		},
 		"a place elsewhere": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://"+secret, http.StatusFound) },
 		"no HTTP at all": func(w http.ResponseWriter, _ *http.Request) {
