@@ -93,14 +93,29 @@ func address(listener net.Listener) (string, int32) {
 	return at.IP.String(), int32(at.Port)
 }
 
+// refused is a port on which nobody listens, nor will: it is taken.
 func refused(t *testing.T) (string, int32) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port := bound(t)
+	return "127.0.0.1", int32(port)
+}
+
+// bound is a socket that has a port, and does not listen.
+func bound(t *testing.T) (socket, port int) {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
-	return address(listener)
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return socket, at.(*syscall.SockaddrInet4).Port
 }
 
 func ask(t *testing.T, ip string, port int32) (Status, error) {
@@ -362,20 +377,10 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 // deaf listens without ever accepting, and its queue is full: the kernel drops whoever comes.
 func deaf(t *testing.T) (string, int32) {
 	t.Helper()
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
+	socket, port := bound(t)
+	if err := syscall.Listen(socket, 0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Close(socket) })
-	here := &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
-	if err := errors.Join(syscall.Bind(socket, here), syscall.Listen(socket, 0)); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := at.(*syscall.SockaddrInet4).Port
 	for {
 		conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), 100*time.Millisecond)
 		if err != nil {

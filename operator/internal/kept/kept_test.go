@@ -1,6 +1,10 @@
 package kept
 
 import (
+	"bytes"
+	"compress/flate"
+	"encoding/base64"
+	"io"
 	"strings"
 	"testing"
 
@@ -176,6 +180,24 @@ func TestWhatIsNoNote(t *testing.T) {
 	}
 	if note := Read(map[string]string{noteAnnotation: "{"}); note != (Note{}) {
 		t.Errorf("half a note is read as %+v", note)
+	}
+}
+
+// Whoever may edit a StatefulSet may write something small that becomes very large.
+func TestNotesDoNotGrow(t *testing.T) {
+	var packed bytes.Buffer
+	packer, err := flate.NewWriterDict(&packed, flate.BestCompression, dictionary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(packer, `{"template":`+strings.Repeat(" ", 2*mostUnpacked)+`{}}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := packer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpack(base64.StdEncoding.EncodeToString(packed.Bytes())); err == nil {
+		t.Errorf("%d bytes are taken for a rendering of %d", packed.Len(), 2*mostUnpacked)
 	}
 }
 
