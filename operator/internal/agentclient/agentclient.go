@@ -324,7 +324,7 @@ func (s *Status) counts() bool {
 	return max(s.Peers.Expected, s.Peers.Connected, s.Peers.Missing) <= maxPeers &&
 		plausible.Counts(s.Stashes, s.StashBytes, s.LargestStashBytes, s.UptimeSeconds, s.Handoffs.Sent, s.Handoffs.Received, s.Handoffs.Failed,
 			s.Returns.Recovered, s.Returns.NotRecovered, int64(s.Peers.Expected), int64(s.Peers.Connected), int64(s.Peers.Missing)) &&
-		(s.Shadow == nil || plausible.Counts(s.Shadow.LagSeconds, s.Shadow.Holders))
+		(s.Sockets == nil || plausible.Counts(*s.Sockets)) && (s.Shadow == nil || plausible.Counts(s.Shadow.LagSeconds, s.Shadow.Holders))
 }
 
 // fewNames is a copy that keeps nothing of a longer list in memory.

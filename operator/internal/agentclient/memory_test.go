@@ -94,6 +94,23 @@ func TestHostileAgentsAreHeldInBounds(t *testing.T) {
 	}
 }
 
+// Of one answer no more is read than its bound, and a buffer.
+func TestAnswersAreNotReadToTheirEnd(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(agentclient.Header, "0.1.0")
+		_, _ = io.WriteString(w, strings.Repeat("x", 4*hostileAnswer))
+	}))
+	t.Cleanup(server.Close)
+	at := server.Listener.Addr().(*net.TCPAddr)
+	seen := &meter{}
+	agents := agentclient.New()
+	agents.Wrap(func(c net.Conn) net.Conn { return &metered{Conn: c, meter: seen} })
+	_, err := agents.Status(t.Context(), at.IP.String(), int32(at.Port))
+	if most := seen.most.Load(); err == nil || most > 2*agentclient.MaxBody {
+		t.Errorf("%d bytes of an answer were read, of which %d may be: %v", most, agentclient.MaxBody, err)
+	}
+}
+
 // counting tells when as many questions have come to an end.
 type counting struct {
 	asks observe.Agents
