@@ -29,7 +29,7 @@ func FuzzRunnerReport(f *testing.F) {
 		if err != nil {
 			return
 		}
-		result := Merge([]RunnerReport{read, read})
+		result := Merge(visits{}, []RunnerReport{read, read})
 		files(t, report.Run{Counts: &result.Counts, Durations: result.Durations})
 	})
 }

@@ -37,7 +37,7 @@ func TestHostileRunnerReports(t *testing.T) {
 	} {
 		read, err := ParseRunnerReport(strings.Replace(soundReport, change[0], change[1], 1))
 		if err == nil {
-			text, unfit := json.Marshal(Merge([]RunnerReport{read, read}))
+			text, unfit := json.Marshal(Merge(visits{}, []RunnerReport{read, read}))
 			t.Errorf("%s is taken; merged it is %s (%v)", name, text, unfit)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,11 +26,9 @@ type RunnerReport struct {
 	Version          int                  `json:"version"`
 	TestID           string               `json:"testid"`
 	Scenario         string               `json:"scenario"`
-	Adapter          string               `json:"adapter"`
 	Runner           int                  `json:"runner"`
 	Runners          int                  `json:"runners"`
 	Users            int64                `json:"users"`
-	TTLSeconds       float64              `json:"ttl_s"`
 	DurationSeconds  float64              `json:"duration_s"`
 	StartedAt        time.Time            `json:"started_at"`
 	EndedAt          time.Time            `json:"ended_at"`
@@ -39,21 +38,24 @@ type RunnerReport struct {
 	Problem          *string              `json:"problem"`
 	Planned          int64                `json:"planned"`
 	Connected        int64                `json:"connected"`
-	Cycles           int64                `json:"cycles"`
-	Recovered        Share                `json:"recovered"`
-	Late             Share                `json:"late"`
-	Expired          Share                `json:"expired"`
 	Dropped          int64                `json:"dropped"`
-	Cut              int64                `json:"cut"`
 	Failed           Share                `json:"failed"`
-	NotFound         int64                `json:"not_found"`
-	WrongCount       int64                `json:"wrong_count"`
 	Unfinished       int64                `json:"unfinished"`
 	ConnectFailed    int64                `json:"connect_failed"`
 	Error            int64                `json:"error"`
 	Errors           map[string]int64     `json:"errors"`
 	ClientDelay      Delay                `json:"client_delay"`
 	Durations        map[string]Histogram `json:"durations"`
+	// What only some scenarios have.
+	stashFigures
+}
+
+// counts are those that every scenario has, by their names in the report.
+func (r *RunnerReport) counts() map[string]int64 {
+	return map[string]int64{
+		report.CountPlanned: r.Planned, report.CountConnected: r.Connected, report.CountDropped: r.Dropped,
+		report.CountUnfinished: r.Unfinished, report.CountConnectFailed: r.ConnectFailed, report.CountError: r.Error,
+	}
 }
 
 // Delay is how late steps began because of k6 itself, in ms. P99 is nil when none was measured.
@@ -97,13 +99,9 @@ func ParseRunnerReport(message string) (RunnerReport, error) {
 
 // check finds what no report can have: its runner's image is the user's, and may write anything.
 func (r *RunnerReport) check() error {
-	counts := []int64{
-		int64(r.Runner), int64(r.Runners), r.Users, r.Planned, r.Connected, r.Cycles, r.Recovered.Yes, r.Recovered.No, r.Late.Yes, r.Late.No,
-		r.Expired.Yes, r.Expired.No, r.Dropped, r.Cut, r.ClientDelay.Count,
-		r.Failed.Yes, r.Failed.No, r.NotFound, r.WrongCount, r.Unfinished, r.ConnectFailed, r.Error,
-	}
-	for _, count := range r.Errors {
-		counts = append(counts, count)
+	counts := []int64{int64(r.Runner), int64(r.Runners), r.Users, r.Failed.Yes, r.Failed.No, r.ClientDelay.Count}
+	for _, more := range []map[string]int64{r.counts(), r.stashFigures.counts(), r.Errors} {
+		counts = slices.AppendSeq(counts, maps.Values(more))
 	}
 	if slices.Min(counts) < 0 || slices.Max(counts) > mostCounted {
 		return fmt.Errorf("its report has counts from %d to %d, which no run has", slices.Min(counts), slices.Max(counts))
@@ -132,19 +130,19 @@ type Result struct {
 	ClientDelay *float64
 	// Together is for how long all runners were at work at the same time.
 	Together time.Duration
-	// Failed are the steps (first visit, return, stash) that failed, and those that did not.
+	// Failed are the steps of users that failed, and those that did not.
 	Failed Share
 }
 
 // Recovered is the share of returns within the TTL that brought the state back, and how many returns there were.
 func (r Result) Recovered() (share float64, returns int64) {
-	recovered := Share{Yes: r.Counts.Recovered, No: r.Counts.NotRecovered}
+	recovered := Share{Yes: r.Counts.Of[report.CountRecovered], No: r.Counts.Of[report.CountNotRecovered]}
 	return recovered.of(), recovered.total()
 }
 
 // Merge adds the reports of a run's runners up.
-func Merge(runners []RunnerReport) Result {
-	sum := Result{Counts: report.Counts{Errors: map[string]int64{}}, Durations: map[string]report.Duration{}}
+func Merge(of Scenario, runners []RunnerReport) Result {
+	sum := Result{Counts: report.Counts{Of: map[string]int64{}, Errors: map[string]int64{}}, Durations: map[string]report.Duration{}}
 	parts := map[string][]Histogram{}
 	delays := make([]*float64, 0, len(runners))
 	var began, ended time.Time
@@ -156,28 +154,10 @@ func Merge(runners []RunnerReport) Result {
 			ended = one.EndedAt
 		}
 		delays = append(delays, one.ClientDelay.P99)
-		counts := &sum.Counts
-		counts.Planned += one.Planned
-		counts.Connected += one.Connected
-		counts.Cycles += one.Cycles
-		counts.Recovered += one.Recovered.Yes
-		counts.NotRecovered += one.Recovered.No
-		counts.LateRecovered += one.Late.Yes
-		counts.LateNotRecovered += one.Late.No
-		counts.ExpiredRecovered += one.Expired.Yes
-		counts.ExpiredNotRecovered += one.Expired.No
-		counts.Dropped += one.Dropped
-		counts.Cut += one.Cut
-		counts.NotFound += one.NotFound
-		counts.WrongCount += one.WrongCount
-		counts.Unfinished += one.Unfinished
-		counts.ConnectFailed += one.ConnectFailed
-		counts.Error += one.Error
+		sum.Counts.Add(one.counts(), one.Errors)
+		sum.Counts.Add(of.Figures(one), nil)
 		sum.Failed.Yes += one.Failed.Yes
 		sum.Failed.No += one.Failed.No
-		for reason, count := range one.Errors {
-			counts.Errors[reason] += count
-		}
 		for name, histogram := range one.Durations {
 			parts[name] = append(parts[name], histogram)
 		}
@@ -186,9 +166,10 @@ func Merge(runners []RunnerReport) Result {
 	if len(delays) > 0 && !slices.Contains(delays, nil) {
 		sum.ClientDelay = slices.MaxFunc(delays, func(a, b *float64) int { return cmp.Compare(*a, *b) })
 	}
-	// The published test makes no difference between returns within the TTL and later ones.
-	if late := parts["late_rejoin"]; len(late) > 0 {
-		parts["any_rejoin"] = slices.Concat(parts["rejoin"], late)
+	for name, of := range pooled {
+		if all := slices.Concat(parts[of[0]], parts[of[1]]); len(parts[of[1]]) > 0 {
+			parts[name] = all
+		}
 	}
 	for name, histograms := range parts {
 		sum.Durations[name] = merged(histograms)

@@ -21,12 +21,6 @@ import (
 const (
 	// usersPerRunner is what 20,000 file descriptors allow, less 500 that k6 and closing connections need.
 	usersPerRunner = 19500
-	// shortestTTL is the least that scale makes of a TTL.
-	shortestTTL = 10 * time.Second
-	// visitPauses are the pauses of one visit, four of 5 s, and latestReturn how long the last visitors are away who come back when
-	// their stash has expired, in TTLs: a run of Visits must last for both.
-	visitPauses  = 20 * time.Second
-	latestReturn = 1.65
 	// slack is what a run may take besides its duration, for its fleet and runners to start and stop.
 	slack = 10 * time.Minute
 	// LeastSlack is the least of it: a spec.runDeadline without it cannot be kept.
@@ -168,43 +162,14 @@ func Payload(spec *v1alpha1.LiveStashBenchmarkSpec) (keys int32, onPage v1alpha1
 
 // planned is a size of the matrix with its defaults, divided by the scale.
 func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) Run {
-	scale := max(1, spec.Scale)
-	run := Run{
-		Scenario: spec.Scenario,
-		Users:    max(ceilDiv(size.Users, scale), ptr.Deref(spec.Parallelism, 1)),
-		TTL:      size.TTL.Duration,
-		Duration: 3 * size.TTL.Duration,
-		Ramp:     size.TTL.Duration * 3 / 4,
-	}
-	if size.Duration != nil {
-		run.Duration = size.Duration.Duration
-	}
-	if size.Ramp != nil {
-		run.Ramp = size.Ramp.Duration
-	}
-	if scaled := max((run.TTL / time.Duration(scale)).Round(time.Second), shortestTTL); scaled < run.TTL {
-		shorter := func(d time.Duration) time.Duration {
-			return time.Duration(float64(d) * float64(scaled) / float64(run.TTL)).Round(time.Second)
-		}
-		run.Duration, run.Ramp = shorter(run.Duration), shorter(run.Ramp)
-		run.TTL = scaled
-	}
-	if run.Scenario == v1alpha1.ScenarioVisits {
-		run.Duration = max(run.Duration, shortestVisits(run.TTL))
-	}
+	run := Run{Scenario: spec.Scenario}
+	ScenarioOf(spec.Scenario).Size(spec, size, &run)
 	run.Events = events(spec.Events)
-	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(run.Users, usersPerRunner))
 	run.Deadline = run.Duration + slack
 	if spec.RunDeadline != nil {
 		run.Deadline = spec.RunDeadline.Duration
 	}
 	return run
-}
-
-// shortestVisits is how long a run of Visits must last, in whole seconds, for somebody to come back after the TTL.
-func shortestVisits(ttl time.Duration) time.Duration {
-	shortest := time.Duration(latestReturn*float64(ttl)) + visitPauses
-	return (shortest + time.Second - 1).Truncate(time.Second)
 }
 
 // events are those of the specification, in the order of their times.
@@ -224,25 +189,8 @@ func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThr
 	options := []corev1.EnvVar{
 		{Name: "TESTID", Value: testID},
 		{Name: "BASE_URLS", Value: strings.Join(bases, ",")},
-		{Name: "ADAPTER", Value: store.Of(r.Adapter).Name()},
-		{Name: "USERS", Value: strconv.Itoa(int(r.Users))},
-		{Name: "TTL", Value: seconds(r.TTL)},
-		{Name: "DURATION", Value: seconds(r.Duration)},
-		{Name: "RAMP", Value: seconds(r.Ramp)},
 	}
-	if len(r.Events) > 0 {
-		windows := make([]string, 0, len(r.Events))
-		for _, event := range r.Events {
-			windows = append(windows, seconds(event.Begins-eventLead)+"+"+seconds(event.Ends-event.Begins+eventLead))
-		}
-		options = append(options, corev1.EnvVar{Name: "EVENTS", Value: strings.Join(windows, ",")})
-	}
-	if limits.MinRecovered != "" {
-		options = append(options, corev1.EnvVar{Name: "MIN_RECOVERED", Value: limits.MinRecovered})
-	}
-	if limits.MaxWrong != nil {
-		options = append(options, corev1.EnvVar{Name: "MAX_WRONG", Value: strconv.FormatInt(*limits.MaxWrong, 10)})
-	}
+	options = append(options, ScenarioOf(r.Scenario).Options(r, limits)...)
 	if limits.MaxFailed != "" {
 		options = append(options, corev1.EnvVar{Name: "MAX_FAILED", Value: limits.MaxFailed})
 	}
@@ -250,6 +198,15 @@ func (r Run) Options(testID string, bases []string, limits v1alpha1.BenchmarkThr
 		options = append(options, corev1.EnvVar{Name: "MAX_CLIENT_DELAY", Value: seconds(limits.MaxClientDelay.Duration)})
 	}
 	return options
+}
+
+// windows are the times of events, for the runners.
+func windows(events []Event) string {
+	words := make([]string, 0, len(events))
+	for _, event := range events {
+		words = append(words, seconds(event.Begins-eventLead)+"+"+seconds(event.Ends-event.Begins+eventLead))
+	}
+	return strings.Join(words, ",")
 }
 
 func seconds(d time.Duration) string {

@@ -183,7 +183,7 @@ func TestWarmup(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	run := Run{Adapter: v1alpha1.AdapterBrowserMemory, Users: 7, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond}
+	run := Run{Scenario: v1alpha1.ScenarioVisits, Adapter: v1alpha1.AdapterBrowserMemory, Users: 7, TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 7500 * time.Millisecond}
 	limits := v1alpha1.BenchmarkThresholds{MinRecovered: "0.9", MaxWrong: ptr.To[int64](2), MaxFailed: "0.5"}
 	got := map[string]string{}
 	for _, option := range run.Options("shop-01-browser-1", []string{"http://a:4000", "http://b:4000"}, limits) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
-	"github.com/livestash-dev/livestash/operator/internal/store"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 // ExitThresholdsFailed is k6's exit code for a run that was made and did not hold its thresholds.
@@ -90,16 +90,17 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	if len(reports) == 0 {
 		return Errored(strings.Join(problems, " "))
 	}
-	result := Merge(reports)
+	scenario := ScenarioOf(run.Scenario)
+	result := Merge(scenario, reports)
 	if len(problems) == 0 {
-		problems = unsound(run, limits, result)
+		problems = unsound(scenario, run, limits, result)
 	}
 	if len(problems) > 0 {
 		judged := Errored(strings.Join(problems, " "))
 		judged.Result = &result
 		return judged
 	}
-	broken := brokenCounts(run, limits, reports, result)
+	broken := brokenCounts(scenario, run, limits, reports, result)
 	if most := ptr.Deref(limits.MaxRestarts, 0); len(restarted) > int(most) {
 		broken = append(broken, fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(restarted), strings.Join(restarted, ", "), most))
 	}
@@ -114,7 +115,7 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	if broken = append(broken, brokenTimes(limits, result)...); len(broken) > 0 {
 		return Judgement{Verdict: v1alpha1.VerdictFailed, Message: short(strings.Join(broken, "; "), maxMessage), Result: &result}
 	}
-	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result, Note: notJudged(run, limits, result)}
+	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result, Note: notJudged(scenario, run, limits, result)}
 }
 
 // clientBound says that k6 itself was too late for its times to mean anything. Empty when it was not.
@@ -135,11 +136,10 @@ func clientBound(limits v1alpha1.BenchmarkThresholds, result Result) string {
 }
 
 // notJudged is what a run that passed says nothing about. Empty when there is nothing of the kind.
-func notJudged(run Run, limits v1alpha1.BenchmarkThresholds, result Result) string {
+func notJudged(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, result Result) string {
 	var notes []string
-	counts := result.Counts
-	if run.Scenario == v1alpha1.ScenarioVisits && store.Of(run.Adapter).Recovers() && counts.ExpiredRecovered+counts.ExpiredNotRecovered == 0 {
-		notes = append(notes, "Expiry was not judged: the run was too short for a visitor to come back after the TTL and the cleaner, which comes round once a minute.")
+	if note := scenario.Note(run, result); note != "" {
+		notes = append(notes, note)
 	}
 	for _, limit := range p99Limits(limits) {
 		if measured := result.Durations[limit.name]; measured.P99 > limit.milliseconds {
@@ -198,37 +198,31 @@ func foreign(read RunnerReport, run Run, testID string, number int) string {
 	if read.TestID != testID {
 		return fmt.Sprintf("left the report of another test, %q instead of %q", read.TestID, testID)
 	}
-	if read.Runner != number || read.Runners != int(run.Runners) || read.Users != int64(run.Users) || read.Adapter != store.Of(run.Adapter).Name() {
-		return fmt.Sprintf("ran another test than it should have: runner %d of %d, %d users, adapter %s", read.Runner+1, read.Runners, read.Users, read.Adapter)
+	if read.Runner != number || read.Runners != int(run.Runners) {
+		return fmt.Sprintf("ran another test than it should have: runner %d of %d", read.Runner+1, read.Runners)
 	}
-	if scenario := strings.ToLower(string(run.Scenario)); run.Scenario != v1alpha1.ScenarioScript && read.Scenario != scenario {
-		return fmt.Sprintf("ran the scenario %s instead of %s", read.Scenario, scenario)
+	if why := ScenarioOf(run.Scenario).Foreign(run, read); why != "" {
+		return why
 	}
-	if read.TTLSeconds != run.TTL.Seconds() || read.DurationSeconds != run.Duration.Seconds() {
-		return fmt.Sprintf("ran another test than it should have: %gs with a TTL of %gs instead of %s and %s", read.DurationSeconds, read.TTLSeconds, run.Duration, run.TTL)
+	if read.DurationSeconds != run.Duration.Seconds() {
+		return fmt.Sprintf("ran another test than it should have: for %gs instead of %s", read.DurationSeconds, run.Duration)
 	}
 	return ""
 }
 
 // unsound says why figures of runners that all ended well say nothing about the fleet.
-func unsound(run Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
+func unsound(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
 	counts := result.Counts
-	if counts.Planned != int64(run.Users) {
-		return []string{fmt.Sprintf("The runners had %d users instead of %d.", counts.Planned, run.Users)}
+	if planned, wanted := counts.Of[report.CountPlanned], scenario.Planned(run); planned != wanted {
+		return []string{fmt.Sprintf("The runners had %d users instead of %d.", planned, wanted)}
 	}
 	if together := result.Together; together.Seconds() < leastTogether*run.Duration.Seconds() {
 		return []string{fmt.Sprintf("The runners were at work together for %s of %s only, so the fleet never had the users of this run: "+
 			"see that they start at the same time, and that the clocks of their nodes agree.", together.Round(100*time.Millisecond), run.Duration)}
 	}
-	if counts.Cycles == 0 {
-		return []string{fmt.Sprintf("No user got as far as a stash: %d of %d connected, and %s.", counts.Connected, counts.Planned, errorsOf(counts.Error, counts.Errors))}
-	}
+	problems := scenario.Sound(run, result)
 	if found := counts.Errors[exhausted]; found > 0 {
-		return []string{fmt.Sprintf("The runners ran out of ports or file descriptors %d times, so they measured themselves: raise spec.parallelism above %d.", found, run.Runners)}
-	}
-	var problems []string
-	if _, returns := result.Recovered(); returns == 0 {
-		problems = append(problems, "No return within the TTL came to an end, so thresholds.minRecovered cannot be judged: make duration longer, or take more users.")
+		return append(problems, fmt.Sprintf("The runners ran out of ports or file descriptors %d times, so they measured themselves: raise spec.parallelism above %d.", found, run.Runners))
 	}
 	for _, limit := range p99Limits(limits) {
 		if result.Durations[limit.name].Count == 0 {
@@ -239,42 +233,30 @@ func unsound(run Run, limits v1alpha1.BenchmarkThresholds, result Result) []stri
 }
 
 // brokenCounts are the thresholds that do not hold, each with its numbers, but those of times.
-func brokenCounts(run Run, limits v1alpha1.BenchmarkThresholds, runners []RunnerReport, result Result) []string {
-	var broken []string
-	fails := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
-
-	recovered, returns := result.Recovered()
-	least := number(limits.MinRecovered, 0.99)
-	switch {
-	case !store.Of(run.Adapter).Recovers() && result.Counts.Recovered > 0:
-		fails("recovered: %d of %d returns brought the state back, and with adapter %s none can: the target stashes after all",
-			result.Counts.Recovered, returns, run.Adapter)
-	case store.Of(run.Adapter).Recovers() && recovered < least:
-		fails("minRecovered: %s of %d returns brought the state back, at least %s must", percent(recovered), returns, percent(least))
-	}
-	if lost := result.Counts.NotRecovered; limits.MaxLost != nil && store.Of(run.Adapter).Recovers() && lost > *limits.MaxLost {
-		fails("maxLost: %d of %d returns did not bring the state back, at most %d may", lost, returns, *limits.MaxLost)
-	}
-	if most := ptr.Deref(limits.MaxWrong, 0); result.Counts.WrongCount > most {
-		fails("maxWrong: %d recovered states were not the last acknowledged one, at most %d may be", result.Counts.WrongCount, most)
-	}
-	if most := number(limits.MaxFailed, 0.01); result.Failed.of() > most {
-		fails("maxFailed: %s of %d steps failed (%s), at most %s may", percent(result.Failed.of()), result.Failed.total(),
-			errorsOf(result.Counts.Error, result.Counts.Errors), percent(most))
-	}
-	if found := result.Counts.ExpiredRecovered; found > 0 && store.Of(run.Adapter).Recovers() {
-		fails("expiry: %d of %d visitors who came back after the TTL and the cleaner found their state: the target does not expire stashes after %s",
-			found, found+result.Counts.ExpiredNotRecovered, run.TTL)
-	}
+func brokenCounts(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, runners []RunnerReport, result Result) []string {
+	broken := scenario.Broken(run, limits, result)
 	// A script of the user's own may have thresholds of its own.
 	for place, one := range runners {
 		for _, threshold := range one.FailedThresholds {
-			if !judgedHere(threshold) {
-				fails("%s of runner %d", threshold, place+1)
+			metric, _, _ := strings.Cut(threshold, " ")
+			if !scenario.Judges(metric) && !slices.Contains(judgedAlways, metric) {
+				broken = append(broken, fmt.Sprintf("%s of runner %d", threshold, place+1))
 			}
 		}
 	}
 	return broken
+}
+
+// judgedAlways are the metrics that are judged over all runners in every scenario.
+var judgedAlways = []string{"failed", "client_delay", "error{reason:" + exhausted + "}"}
+
+// tooManyFailed says that thresholds.maxFailed does not hold for the steps of a scenario. Empty: it does.
+func tooManyFailed(limits v1alpha1.BenchmarkThresholds, result Result, steps string) string {
+	most := number(limits.MaxFailed, 0.01)
+	if result.Failed.of() <= most {
+		return ""
+	}
+	return fmt.Sprintf("maxFailed: %s of %d %s failed (%s), at most %s may", percent(result.Failed.of()), result.Failed.total(), steps, errorsOf(result.Counts), percent(most))
 }
 
 // brokenTimes are the limits of times that do not hold, for certain.
@@ -287,13 +269,6 @@ func brokenTimes(limits v1alpha1.BenchmarkThresholds, result Result) []string {
 		}
 	}
 	return broken
-}
-
-// judgedHere is whether a threshold of k6 is one of those that are judged over all runners: what one runner thinks of its part
-// does not count then.
-func judgedHere(threshold string) bool {
-	metric, _, _ := strings.Cut(threshold, " ")
-	return slices.Contains([]string{"recovered", "wrong_count", "failed", "cycles", "expired_recovered", "client_delay", "error{reason:" + exhausted + "}"}, metric)
 }
 
 // p99Limit is one of spec.thresholds.p99.
@@ -340,7 +315,8 @@ func because(end RunnerEnd) string {
 }
 
 // errorsOf are errors with their commonest reasons first.
-func errorsOf(total int64, reasons map[string]int64) string {
+func errorsOf(counts report.Counts) string {
+	total, reasons := counts.Of[report.CountError], counts.Errors
 	if total == 0 {
 		return "no error was seen"
 	}
@@ -374,4 +350,9 @@ func short(text string, most int) string {
 		return text
 	}
 	return string(runes[:most-1]) + "…"
+}
+
+// Milliseconds is a time of so many ms, as exact as people read it.
+func Milliseconds(ms float64) *metav1.Duration {
+	return &metav1.Duration{Duration: time.Duration(ms * float64(time.Millisecond)).Round(100 * time.Microsecond)}
 }

@@ -22,9 +22,9 @@ import (
 
 const testID = "shop-02-ets-1"
 
-// visits is the run whose two reports are in testdata, as k6 1.8.1 left them: 61 visitors for 35 s against the server of
+// visitsRun is the run whose two reports are in testdata, as k6 1.8.1 left them: 61 visitors for 35 s against the server of
 // loadtests/k6/test, with a TTL of 10 s and pauses of 1 s.
-func visits() Run {
+func visitsRun() Run {
 	return Run{
 		Name: "shop-02-ets", Scenario: v1alpha1.ScenarioVisits, Adapter: v1alpha1.AdapterETS, Users: 61, Runners: 2,
 		TTL: 10 * time.Second, Duration: 35 * time.Second, Ramp: 8 * time.Second,
@@ -89,9 +89,9 @@ func TestJudge(t *testing.T) {
 		// notes are in what is said of a run that passed.
 		notes []string
 	}{
-		"all well": {run: visits(), ends: []RunnerEnd{well(first), well(second)}, verdict: v1alpha1.VerdictPassed},
+		"all well": {run: visitsRun(), ends: []RunnerEnd{well(first), well(second)}, verdict: v1alpha1.VerdictPassed},
 		"none, and nothing came back": {
-			run: none(visits()),
+			run: none(visitsRun()),
 			ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"adapter": "none", "recovered": share(0, 29)})),
 				well(with(t, second, map[string]any{"adapter": "none", "recovered": share(0, 35)})),
@@ -100,16 +100,16 @@ func TestJudge(t *testing.T) {
 		},
 
 		"a state that was lost, and none may be": {
-			run: visits(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0", MaxLost: ptr.To[int64](2)},
+			run: visitsRun(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0", MaxLost: ptr.To[int64](2)},
 			ends:    []RunnerEnd{well(with(t, first, map[string]any{"recovered": share(26, 3)})), well(second)},
 			verdict: v1alpha1.VerdictFailed, says: []string{"maxLost: 3 of 60 returns did not bring the state back, at most 2 may"},
 		},
 		"as many as may be": {
-			run: visits(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0", MaxLost: ptr.To[int64](3)},
+			run: visitsRun(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0", MaxLost: ptr.To[int64](3)},
 			ends: []RunnerEnd{well(with(t, first, map[string]any{"recovered": share(26, 3)})), well(second)}, verdict: v1alpha1.VerdictPassed,
 		},
 		"none, where nothing can be lost": {
-			run: none(visits()), limits: v1alpha1.BenchmarkThresholds{MaxLost: ptr.To[int64](0)},
+			run: none(visitsRun()), limits: v1alpha1.BenchmarkThresholds{MaxLost: ptr.To[int64](0)},
 			ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"adapter": "none", "recovered": share(0, 29)})),
 				well(with(t, second, map[string]any{"adapter": "none", "recovered": share(0, 35)})),
@@ -117,7 +117,7 @@ func TestJudge(t *testing.T) {
 			verdict: v1alpha1.VerdictPassed,
 		},
 		"slow during an event, and quick outside of it": {
-			run: visits(), limits: limit(func(l *v1alpha1.BenchmarkDurations) {
+			run: visitsRun(), limits: limit(func(l *v1alpha1.BenchmarkDurations) {
 				l.ReconnectDuring, l.ReconnectOutside = duration(500*time.Millisecond), duration(500*time.Millisecond)
 			}),
 			ends: []RunnerEnd{well(with(t, first, map[string]any{"durations": map[string]any{
@@ -128,33 +128,33 @@ func TestJudge(t *testing.T) {
 
 		// The ways in which a broken test looks finished to k6-operator.
 		"a syntax error": {
-			run: visits(), ends: []RunnerEnd{bad(107, syntaxError), bad(107, syntaxError)}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{bad(107, syntaxError), bad(107, syntaxError)}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 1 of 2 ended with exit code 107", "SyntaxError", "Runner 2 of 2"},
 		},
 		"fewer runners than asked for": {
-			run: visits(), ends: []RunnerEnd{well(first)}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first)}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 never existed."},
 		},
 		"a threshold that failed": {
-			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
 				"passed": false, "failed_thresholds": []string{"recovered rate>=0.99"}, "recovered": share(20, 15),
 			}))},
 			verdict: v1alpha1.VerdictFailed,
 			says:    []string{"minRecovered: 76.56 % of 64 returns", "at least 99 % must"},
 		},
 		"setup that throws": {
-			run: visits(), ends: []RunnerEnd{bad(107, "Error: no\n\tat setup (file:///a.js:3:1)"), well(second)}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{bad(107, "Error: no\n\tat setup (file:///a.js:3:1)"), well(second)}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 1 of 2 ended with exit code 107, and it left no report: at setup"},
 		},
 		"a test that aborts itself": {
-			run: visits(), ends: []RunnerEnd{bad(108, with(t, first, map[string]any{
+			run: visitsRun(), ends: []RunnerEnd{bad(108, with(t, first, map[string]any{
 				"problem": "http://shop:4000/stash/ets: status 404", "completed": false, "planned": 0,
 			})), well(second)},
 			verdict: v1alpha1.VerdictErrored,
 			says:    []string{"Runner 1 of 2 ran nothing: http://shop:4000/stash/ets: status 404."},
 		},
 		"every iteration throws, and k6 is content": {
-			run: visits(), ends: []RunnerEnd{
+			run: visitsRun(), ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"cycles": 0, "connected": 0, "error": 61, "errors": map[string]int{"crashed": 1, "timeout": 60}})),
 				well(with(t, second, map[string]any{"cycles": 0, "connected": 0})),
 			},
@@ -162,82 +162,82 @@ func TestJudge(t *testing.T) {
 			says:    []string{"No user got as far as a stash: 0 of 61 connected, and 61 errors: timeout 60, crashed 1."},
 		},
 		"a script without a report": {
-			run: visits(), ends: []RunnerEnd{well(""), well("")}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(""), well("")}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"ended with exit code 0, but it left no report: a script must write one to /dev/termination-log"},
 		},
 		"a runner that was deleted": {
-			run: visits(), ends: []RunnerEnd{well(first), {Reason: "Evicted", Message: "The node was low on resource: memory."}}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), {Reason: "Evicted", Message: "The node was low on resource: memory."}}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 was lost before it reported: The node was low on resource: memory."},
 		},
 		"a runner that never started": {
-			run: visits(), ends: []RunnerEnd{well(first), {}}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), {}}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 was lost before it reported."},
 		},
 		"a runner that was stopped because another one failed": {
-			run: visits(), ends: []RunnerEnd{bad(107, "Line 1:29 Unexpected end of input"), {Stopped: true}}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{bad(107, "Line 1:29 Unexpected end of input"), {Stopped: true}}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 1 of 2 ended with exit code 107", "Runner 2 of 2 was stopped, because the run could not be complete any more."},
 		},
 
 		// Others.
 		"a runner that was stopped": {
-			run: visits(), ends: []RunnerEnd{well(first), bad(105, with(t, second, map[string]any{"completed": false, "ran_s": 12.3}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(105, with(t, second, map[string]any{"completed": false, "ran_s": 12.3}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 was stopped after 12s of 35s."},
 		},
 		"a runner without memory": {
-			run: visits(), ends: []RunnerEnd{well(first), {Ended: true, ExitCode: 137, Reason: "OOMKilled"}}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), {Ended: true, ExitCode: 137, Reason: "OOMKilled"}}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 was killed because it took more memory than it may: raise spec.runnerTemplate.resources.limits.memory"},
 		},
 		"an exit code that nobody knows": {
-			run: visits(), ends: []RunnerEnd{well(first), bad(3, second)}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(3, second)}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 ended with exit code 3."},
 		},
 		"the report of another test": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"testid": "shop-02-ets-0"}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"testid": "shop-02-ets-0"}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{`left the report of another test, "shop-02-ets-0" instead of "shop-02-ets-1"`},
 		},
 		"the same runner twice": {
-			run: visits(), ends: []RunnerEnd{well(first), well(first)}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(first)}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 ran another test than it should have: runner 1 of 2"},
 		},
 		"a report to come": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"version": 4}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"version": 4}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"its report has version 4, and this operator reads version 3", "use the k6 image that is released with the operator"},
 		},
 		"users that nobody had": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"planned": 29}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"planned": 29}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"The runners had 60 users instead of 61."},
 		},
 		"runners that measured themselves": {
-			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"error": 3, "errors": map[string]int{"exhausted": 3}}))},
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"error": 3, "errors": map[string]int{"exhausted": 3}}))},
 			verdict: v1alpha1.VerdictErrored,
 			says:    []string{"ran out of ports or file descriptors 3 times", "raise spec.parallelism above 2"},
 		},
 		"nobody who came back": {
-			run: visits(), ends: []RunnerEnd{well(with(t, first, map[string]any{"recovered": share(0, 0)})), well(with(t, second, map[string]any{"recovered": share(0, 0)}))},
+			run: visitsRun(), ends: []RunnerEnd{well(with(t, first, map[string]any{"recovered": share(0, 0)})), well(with(t, second, map[string]any{"recovered": share(0, 0)}))},
 			verdict: v1alpha1.VerdictErrored,
 			says:    []string{"thresholds.minRecovered cannot be judged"},
 		},
 		"a stash where none can be": {
-			run: none(visits()), ends: []RunnerEnd{
+			run: none(visitsRun()), ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"adapter": "none"})), well(with(t, second, map[string]any{"adapter": "none"})),
 			},
 			verdict: v1alpha1.VerdictFailed,
 			says:    []string{"60 of 60 returns brought the state back, and with adapter None none can"},
 		},
 		"a runner's own part does not count": {
-			run: visits(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0.9"},
+			run: visitsRun(), limits: v1alpha1.BenchmarkThresholds{MinRecovered: "0.9"},
 			ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
 				"passed": false, "failed_thresholds": []string{"recovered rate>=0.9"}, "recovered": share(31, 4),
 			}))},
 			verdict: v1alpha1.VerdictPassed,
 		},
 		"a threshold of a script's own": {
-			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"failed_thresholds": []string{"checkout p(95)<300"}}))},
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"failed_thresholds": []string{"checkout p(95)<300"}}))},
 			verdict: v1alpha1.VerdictFailed,
 			says:    []string{"checkout p(95)<300 of runner 2"},
 		},
 		"wrong counters, failed steps and a slow p99": {
-			run: visits(),
+			run: visitsRun(),
 			limits: v1alpha1.BenchmarkThresholds{MaxWrong: ptr.To[int64](1), MaxFailed: "0.05", P99: &v1alpha1.BenchmarkDurations{
 				Stash: &metav1.Duration{Duration: 2 * time.Millisecond}, Reconnect: &metav1.Duration{Duration: time.Minute},
 			}},
@@ -253,29 +253,29 @@ func TestJudge(t *testing.T) {
 		},
 		// Runs that measured something else than they should have.
 		"a script that ran for a second": {
-			run: visits(), ends: []RunnerEnd{well(with(t, first, map[string]any{"ran_s": 1})), well(with(t, second, map[string]any{"ran_s": 1}))},
+			run: visitsRun(), ends: []RunnerEnd{well(with(t, first, map[string]any{"ran_s": 1})), well(with(t, second, map[string]any{"ran_s": 1}))},
 			verdict: v1alpha1.VerdictErrored,
 			says:    []string{"Runner 1 of 2 was stopped after 1s of 35s.", "Runner 2 of 2 was stopped after 1s of 35s."},
 		},
 		"a script that says that a second is enough": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"ran_s": 1, "duration_s": 1}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"ran_s": 1, "duration_s": 1}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 ran another test than it should have: 1s with a TTL of 10s instead of 35s and 10s."},
 		},
 		"another TTL": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"ttl_s": 300}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"ttl_s": 300}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"35s with a TTL of 300s instead of 35s and 10s"},
 		},
 		"another scenario": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"scenario": "reconnect"}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"scenario": "reconnect"}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Runner 2 of 2 ran the scenario reconnect instead of visits."},
 		},
 		"a scenario of a script's own": {
-			run:     func(r Run) Run { r.Scenario = v1alpha1.ScenarioScript; return r }(visits()),
+			run:     func(r Run) Run { r.Scenario = v1alpha1.ScenarioScript; return r }(visitsRun()),
 			ends:    []RunnerEnd{well(with(t, first, map[string]any{"scenario": "checkout"})), well(with(t, second, map[string]any{"scenario": "checkout"}))},
 			verdict: v1alpha1.VerdictPassed,
 		},
 		"runners one after the other": {
-			run: visits(), ends: []RunnerEnd{
+			run: visitsRun(), ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"started_at": "2026-07-01T12:00:00Z", "ended_at": "2026-07-01T12:00:35Z"})),
 				well(with(t, second, map[string]any{"started_at": "2026-07-01T12:00:20Z", "ended_at": "2026-07-01T12:00:55Z"})),
 			},
@@ -285,49 +285,49 @@ func TestJudge(t *testing.T) {
 
 		// The client's own delay.
 		"one of the runners was starved": {
-			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Stash = &metav1.Duration{Duration: time.Nanosecond} }),
+			run: visitsRun(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Stash = &metav1.Duration{Duration: time.Nanosecond} }),
 			ends:    []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"client_delay": late(250), "failed_thresholds": []string{"client_delay p(99)<=100"}}))},
 			verdict: v1alpha1.VerdictErrored,
 			says:    []string{"The client was the bottleneck: k6 itself began 1 % of the steps more than 250ms late, and thresholds.maxClientDelay is 100ms."},
 		},
 		"a starved runner, and counts that stand all the same": {
-			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"client_delay": late(250), "wrong_count": 7}))},
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"client_delay": late(250), "wrong_count": 7}))},
 			verdict: v1alpha1.VerdictErrored,
 			says:    []string{"The client was the bottleneck", "The counts still stand: maxWrong: 7 recovered states"},
 		},
 		"a client that may be as late as it was": {
-			run: visits(), limits: v1alpha1.BenchmarkThresholds{MaxClientDelay: &metav1.Duration{Duration: time.Minute}},
+			run: visitsRun(), limits: v1alpha1.BenchmarkThresholds{MaxClientDelay: &metav1.Duration{Duration: time.Minute}},
 			ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"client_delay": late(250)}))}, verdict: v1alpha1.VerdictPassed,
 		},
 		"a client that does not say": {
-			run: visits(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"client_delay": map[string]any{}}))}, verdict: v1alpha1.VerdictErrored,
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(with(t, second, map[string]any{"client_delay": map[string]any{}}))}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"A runner did not say how late it was itself"},
 		},
 
 		// The fleet.
 		"a pod that crashed": {
-			run: visits(), ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1: container app ended with exit code 137, OOMKilled"},
+			run: visitsRun(), ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1: container app ended with exit code 137, OOMKilled"},
 			verdict: v1alpha1.VerdictFailed,
 			says:    []string{"maxRestarts: 1 of the fleet's pods restarted during the run (shop-1: container app ended with exit code 137, OOMKilled), at most 0 may"},
 		},
 		"a pod that may crash": {
-			run: visits(), limits: v1alpha1.BenchmarkThresholds{MaxRestarts: ptr.To[int32](1)}, ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1"},
+			run: visitsRun(), limits: v1alpha1.BenchmarkThresholds{MaxRestarts: ptr.To[int32](1)}, ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1"},
 			verdict: v1alpha1.VerdictPassed,
 		},
 		"a server that never expires": {
-			run: visits(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{
 				"expired": share(3, 0), "failed_thresholds": []string{"expired_recovered rate==0"},
 			}))},
 			verdict: v1alpha1.VerdictFailed,
 			says:    []string{"visitors who came back after the TTL and the cleaner found their state: the target does not expire stashes after 10s"},
 		},
 		"a run too short for the cleaner": {
-			run: visits(), ends: []RunnerEnd{well(with(t, first, map[string]any{"expired": share(0, 0)})), well(with(t, second, map[string]any{"expired": share(0, 0)}))},
+			run: visitsRun(), ends: []RunnerEnd{well(with(t, first, map[string]any{"expired": share(0, 0)})), well(with(t, second, map[string]any{"expired": share(0, 0)}))},
 			verdict: v1alpha1.VerdictPassed,
 			notes:   []string{"Expiry was not judged"},
 		},
 		"a few slow ones of few": {
-			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Reconnect = &metav1.Duration{Duration: 100 * time.Millisecond} }),
+			run: visitsRun(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Reconnect = &metav1.Duration{Duration: 100 * time.Millisecond} }),
 			ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"durations": map[string]any{"reconnect": slowOnes(t, 49, 1)}})), well(with(t, second, map[string]any{"durations": map[string]any{}})),
 			},
@@ -335,7 +335,7 @@ func TestJudge(t *testing.T) {
 			notes:   []string{"p99.reconnect is ", " of 50, over the limit of 100.0 ms, but that few may be slow by chance"},
 		},
 		"as many slow ones as chance does not make": {
-			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Reconnect = &metav1.Duration{Duration: 100 * time.Millisecond} }),
+			run: visitsRun(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.Reconnect = &metav1.Duration{Duration: 100 * time.Millisecond} }),
 			ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"durations": map[string]any{"reconnect": slowOnes(t, 42, 8)}})), well(with(t, second, map[string]any{"durations": map[string]any{}})),
 			},
@@ -343,7 +343,7 @@ func TestJudge(t *testing.T) {
 			says:    []string{"p99.reconnect: at least "},
 		},
 		"a limit for what was never measured": {
-			run: visits(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.LateRejoin = &metav1.Duration{Duration: time.Second} }),
+			run: visitsRun(), limits: limit(func(d *v1alpha1.BenchmarkDurations) { d.LateRejoin = &metav1.Duration{Duration: time.Second} }),
 			ends: []RunnerEnd{
 				well(with(t, first, map[string]any{"durations": map[string]any{}})), well(with(t, second, map[string]any{"durations": map[string]any{}})),
 			},
@@ -389,8 +389,13 @@ func TestMerge(t *testing.T) {
 		}
 		reports = append(reports, read)
 	}
-	got := Merge(reports)
-	want := report.Counts{Planned: 61, Connected: 61, Cycles: 290, Recovered: 60, LateNotRecovered: 31, ExpiredNotRecovered: 38, Errors: map[string]int64{}}
+	got := Merge(visits{}, reports)
+	want := report.Counts{Errors: map[string]int64{}, Of: map[string]int64{
+		report.CountPlanned: 61, report.CountConnected: 61, report.CountCycles: 290, report.CountUnfinished: 0, report.CountError: 0,
+		report.CountRecovered: 60, report.CountNotRecovered: 0, report.CountLateRecovered: 0, report.CountLateNotRecovered: 31,
+		report.CountExpiredRecovered: 0, report.CountExpiredNotRecovered: 38, report.CountNotFound: 0, report.CountWrong: 0,
+		report.CountDropped: 0, report.CountConnectFailed: 0,
+	}}
 	if diff := cmp.Diff(want, got.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

@@ -242,7 +242,7 @@ func eventsNote(run report.Run) string {
 	if run.Counts == nil {
 		return text
 	}
-	text += fmt.Sprintf(" Sockets that it cut: %d. Returns that found nothing: %d.", run.Counts.Cut, run.Counts.NotRecovered)
+	text += fmt.Sprintf(" Sockets that it cut: %d. Returns that found nothing: %d.", run.Counts.Of[report.CountCut], run.Counts.Of[report.CountNotRecovered])
 	during, outside := run.Durations["reconnect_during"], run.Durations["reconnect_outside"]
 	if during.Count > 0 && outside.Count > 0 && !run.ClientBound {
 		text += fmt.Sprintf(" p99 of a return: %.1f ms during, %.1f ms outside.", during.P99, outside.P99)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -195,8 +196,8 @@ func TestEvents(t *testing.T) {
 		t.Errorf("the run is %+v", row)
 	}
 	run := savedReport(t, p.b).Runs[0]
-	if len(run.Events) != 3 || run.Events[1].Kind != "DeletePod" || run.Events[1].AtSeconds < 600 || run.Events[1].AtSeconds > 660 || run.Counts.Cut != 14 {
-		t.Errorf("the report has the events %+v, and %d cut sockets", run.Events, run.Counts.Cut)
+	if len(run.Events) != 3 || run.Events[1].Kind != "DeletePod" || run.Events[1].AtSeconds < 600 || run.Events[1].AtSeconds > 660 || run.Counts.Of[report.CountCut] != 14 {
+		t.Errorf("the report has the events %+v, and %d cut sockets", run.Events, run.Counts.Of[report.CountCut])
 	}
 	if !strings.Contains(run.Message, "Rollout after ") || !strings.Contains(run.Message, "Sockets that it cut: 14. Returns that found nothing: 0.") {
 		t.Errorf("the report says %q", run.Message)

@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
@@ -98,14 +96,9 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	row := p.row
 	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
 	if result := judged.Result; result != nil {
-		if share, returns := result.Recovered(); returns > 0 {
-			row.Recovered, row.Lost = strconv.FormatFloat(share, 'f', 4, 64), &result.Counts.NotRecovered
-		}
-		if reconnect := result.Durations["reconnect"]; reconnect.Count > 0 && !judged.ClientBound {
-			row.ReconnectP95 = millis(reconnect.P95)
-		}
+		loadtest.ScenarioOf(p.run.Scenario).Headline(*result, !judged.ClientBound, row)
 		if result.ClientDelay != nil {
-			row.ClientDelay = millis(*result.ClientDelay)
+			row.ClientDelay = loadtest.Milliseconds(*result.ClientDelay)
 		}
 	}
 	if err := r.reportRun(ctx, p, judged); err != nil {
@@ -116,11 +109,6 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	r.tellVerdict(p.benchmark, row)
 	p.DueIn(0)
 	return p.wait("%s is over: %s", row.Name, row.Verdict)
-}
-
-// millis is a time of so many ms, as exact as people read it.
-func millis(ms float64) *metav1.Duration {
-	return &metav1.Duration{Duration: time.Duration(ms * float64(time.Millisecond)).Round(100 * time.Microsecond)}
 }
 
 // giveUp ends all runs at once, before anything was started.

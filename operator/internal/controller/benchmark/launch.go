@@ -16,13 +16,6 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 )
 
-const scenarios = "/loadtests/k6/scenarios/"
-
-var scripts = map[v1alpha1.BenchmarkScenario]string{
-	v1alpha1.ScenarioVisits:    scenarios + "visits.js",
-	v1alpha1.ScenarioReconnect: scenarios + "reconnect.js",
-}
-
 // observe looks at the test of the run, whoever runs it.
 func (r *Reconciler) observe(ctx context.Context, p *pass) error {
 	p.test = testOf(p)
@@ -81,7 +74,7 @@ func testOf(p *pass) runner.Test {
 		Resources:    template.Resources,
 		NodeSelector: template.NodeSelector,
 		Tolerations:  template.Tolerations,
-		Script:       runner.Script{File: scripts[p.run.Scenario]},
+		Script:       runner.Script{File: loadtest.ScenarioOf(p.run.Scenario).Script()},
 		Runners:      p.run.Runners,
 		// The operator's own deadline comes first.
 		Limit: p.run.Deadline + time.Minute,

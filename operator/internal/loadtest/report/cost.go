@@ -75,10 +75,10 @@ var moved = []string{SeriesHTTPIn, SeriesHTTPOut, SeriesDistributionIn, SeriesRe
 
 // recoveredShare is the part of the returns within the TTL that brought the state back. There is none without LiveStash.
 func recoveredShare(r Run) (float64, bool) {
-	if r.Counts == nil || r.Adapter == baselineAdapter || r.Counts.Recovered+r.Counts.NotRecovered == 0 {
+	if r.Counts == nil || r.Adapter == baselineAdapter || r.Counts.returns() == 0 {
 		return 0, false
 	}
-	return float64(r.Counts.Recovered) / float64(r.Counts.Recovered+r.Counts.NotRecovered), true
+	return float64(r.Counts.Of[CountRecovered]) / float64(r.Counts.returns()), true
 }
 
 // percent writes a share. What is not all must not look like all.
@@ -144,7 +144,7 @@ func newCostCell(runs, base series, column int, most float64) costCell {
 		var recovered, lost int64
 		for _, run := range runs {
 			if run.Counts != nil {
-				recovered, lost = recovered+run.Counts.Recovered, lost+run.Counts.NotRecovered
+				recovered, lost = recovered+run.Counts.Of[CountRecovered], lost+run.Counts.Of[CountNotRecovered]
 			}
 		}
 		if cell.More = grouped(recovered) + " of " + grouped(recovered+lost); lost > 0 {

@@ -27,7 +27,7 @@ func eventsTold(run Run) string {
 	text := "Events: " + strings.Join(words, "; ") + "."
 	if c := run.Counts; c != nil {
 		text += fmt.Sprintf(" %s of %s returns within the TTL found no state, and %s sockets were cut.",
-			grouped(c.NotRecovered), grouped(c.Recovered+c.NotRecovered), grouped(c.Cut))
+			grouped(c.Of[CountNotRecovered]), grouped(c.returns()), grouped(c.Of[CountCut]))
 	}
 	during, outside := run.Durations["reconnect_during"], run.Durations["reconnect_outside"]
 	if during.Count > 0 && outside.Count > 0 && run.timed() {

@@ -15,7 +15,7 @@ func TestEventsAreShown(t *testing.T) {
 	}
 	run := &r.Runs[1]
 	run.Events = []report.Event{{Kind: "Rollout", AtSeconds: 60, TookSeconds: 25}, {Kind: "DeletePod", AtSeconds: 120, TookSeconds: 9}}
-	run.Counts.NotRecovered, run.Counts.Cut = 3, 950
+	run.Counts.Of[report.CountNotRecovered], run.Counts.Of[report.CountCut] = 3, 950
 	run.Durations["reconnect_during"] = report.Duration{Count: 800, P95: 140}
 	run.Durations["reconnect_outside"] = report.Duration{Count: 200, P95: 19.6}
 	want := "Events: Rollout at 1 min, over after 25 s; DeletePod at 2 min, over after 9 s. 3 of 1,003 returns within the TTL found no state, and " +

@@ -53,12 +53,15 @@ func example(points int, loads ...[2]int) report.Report {
 				Name: fmt.Sprintf("weekly-%02d-%s", len(r.Runs)+1, a.name), Adapter: a.name, Users: users,
 				TTLSeconds: float64(ttl), DurationSeconds: float64(3 * ttl), RampSeconds: float64(ttl) * 0.75,
 				Replicas: 2, Runners: 1 + users/19500, Verdict: report.VerdictPassed, StartedAt: at, FinishedAt: at.Add(length),
-				Counts:    &report.Counts{Planned: int64(users), Connected: int64(users), Cycles: int64(4 * users), Recovered: int64(users), LateNotRecovered: int64(users) / 2},
+				Counts: &report.Counts{Of: map[string]int64{
+					report.CountPlanned: int64(users), report.CountConnected: int64(users), report.CountCycles: int64(4 * users),
+					report.CountRecovered: int64(users), report.CountLateNotRecovered: int64(users) / 2,
+				}},
 				Durations: durations(a.ms, int64(users)),
 				Samples:   samples(points, float64(3*ttl), float64(users), i),
 			}
 			if a.name == "None" {
-				run.Counts.Recovered, run.Counts.NotRecovered = 0, 0
+				run.Counts.Of[report.CountRecovered], run.Counts.Of[report.CountNotRecovered] = 0, 0
 			}
 			at = at.Add(length + 10*time.Second)
 			r.Runs = append(r.Runs, run)
@@ -130,8 +133,8 @@ func mixed() report.Report {
 	failed, errored, open := &r.Runs[3], &r.Runs[4], &r.Runs[9]
 	failed.Verdict = report.VerdictFailed
 	failed.Message = "minRecovered 0.99: 912 of 1,000 returns recovered (0.912)"
-	failed.Counts.Recovered, failed.Counts.NotRecovered = 912, 88
-	failed.Counts.Error, failed.Counts.Errors = 14, map[string]int64{"timeout": 11, "closed": 3}
+	failed.Counts.Of[report.CountRecovered], failed.Counts.Of[report.CountNotRecovered] = 912, 88
+	failed.Counts.Of[report.CountError], failed.Counts.Errors = 14, map[string]int64{"timeout": 11, "closed": 3}
 	errored.Verdict = report.VerdictErrored
 	errored.Message = `The script does not start: SyntaxError: <script>alert("x")</script> & a | pipe in *visits_js*`
 	errored.Counts, errored.Durations = nil, nil

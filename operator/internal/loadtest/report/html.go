@@ -287,8 +287,8 @@ func newRunRow(run Run) runRow {
 		row.Client = inUnit(*run.ClientDelay, "ms")
 	}
 	if c := run.Counts; c != nil {
-		row.Recovered = fmt.Sprintf("%s of %s (%s)", grouped(c.Recovered), grouped(c.Recovered+c.NotRecovered), share(c.Recovered, c.Recovered+c.NotRecovered))
-		row.Wrong, row.Errors = grouped(c.WrongCount), grouped(c.Error)
+		row.Recovered = fmt.Sprintf("%s of %s (%s)", grouped(c.Of[CountRecovered]), grouped(c.returns()), share(c.Of[CountRecovered], c.returns()))
+		row.Wrong, row.Errors = grouped(c.Of[CountWrong]), grouped(c.Of[CountError])
 		if reasons := errorReasons(c.Errors); reasons != "" {
 			row.Errors += " (" + reasons + ")"
 		}

@@ -70,20 +70,6 @@ func (r *Run) check() error {
 	return nil
 }
 
-// check finds what no counts can be.
-func (c Counts) check() error {
-	if !plausible.Counts(c.Planned, c.Connected, c.Cycles, c.Recovered, c.NotRecovered, c.LateRecovered,
-		c.LateNotRecovered, c.ExpiredRecovered, c.ExpiredNotRecovered, c.Dropped, c.Cut, c.NotFound, c.WrongCount, c.Unfinished, c.ConnectFailed, c.Error) {
-		return fmt.Errorf("it has impossible counts: %+v", c)
-	}
-	for _, count := range c.Errors {
-		if !plausible.Counts(count) {
-			return fmt.Errorf("it has %d errors", count)
-		}
-	}
-	return nil
-}
-
 // check finds what no event can have.
 func (e Event) check() error {
 	if !plausible.Seconds(e.AtSeconds) || !plausible.Seconds(e.TookSeconds) {

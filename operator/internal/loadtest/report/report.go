@@ -154,39 +154,6 @@ type Event struct {
 	TookSeconds float64 `json:"tookSeconds"`
 }
 
-// Counts are what happened in a run, added up over its runners.
-type Counts struct {
-	// Planned users, and those of them who were connected at least once.
-	Planned   int64 `json:"planned"`
-	Connected int64 `json:"connected"`
-	// Cycles are connections followed by an acknowledged stash.
-	Cycles int64 `json:"cycles"`
-	// Recovered and NotRecovered are returns that had to bring the state back, and did or did not.
-	Recovered    int64 `json:"recovered"`
-	NotRecovered int64 `json:"notRecovered"`
-	// LateRecovered and LateNotRecovered are returns after the TTL that a stash may outlive until it is cleaned up: both outcomes are right.
-	LateRecovered    int64 `json:"lateRecovered"`
-	LateNotRecovered int64 `json:"lateNotRecovered"`
-	// ExpiredRecovered and ExpiredNotRecovered are returns after the cleaner: the first should have found nothing.
-	ExpiredRecovered    int64 `json:"expiredRecovered"`
-	ExpiredNotRecovered int64 `json:"expiredNotRecovered"`
-	// Dropped are sockets that the server ended while their users looked at the page. Each is a failed step.
-	Dropped int64 `json:"dropped"`
-	// Cut are the same during events. They are no failed steps.
-	Cut int64 `json:"cut,omitempty"`
-	// NotFound are returns, in time, that were told that there is no stash.
-	NotFound int64 `json:"notFound"`
-	// WrongCount are recovered states that are not the last acknowledged one.
-	WrongCount int64 `json:"wrongCount"`
-	// Unfinished are waits cut off by the end of the run: neither success nor error.
-	Unfinished int64 `json:"unfinished"`
-	// ConnectFailed are attempts to connect or to return that failed.
-	ConnectFailed int64 `json:"connectFailed"`
-	// Error is the number of failed steps, and Errors the same by reason, only those that occurred.
-	Error  int64            `json:"error"`
-	Errors map[string]int64 `json:"errors,omitempty"`
-}
-
 // Duration is the distribution of one kind of duration, in milliseconds.
 type Duration struct {
 	// Count is the number of durations. With 0 all others are 0.

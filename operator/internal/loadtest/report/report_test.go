@@ -449,6 +449,13 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 	fields := map[string]bool{}
 	paths(reflect.TypeFor[report.Report](), "", fields)
+	counts, err := os.ReadFile("counts.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`Count[A-Za-z]+ += "([a-zA-Z]+)"`).FindAllStringSubmatch(string(counts), -1) {
+		fields["runs[].counts."+name[1]] = true
+	}
 	for path := range fields {
 		if !documented[path] {
 			t.Errorf("docs/reference/benchmark-report.md has no row for `%s`", path)
@@ -476,6 +483,10 @@ func paths(t reflect.Type, prefix string, into map[string]bool) {
 				path += ".*"
 			}
 			inner = inner.Elem()
+		}
+		if inner == reflect.TypeFor[report.Counts]() {
+			into[path+".errors"] = true
+			continue
 		}
 		if inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "/report") {
 			paths(inner, path+".", into)

@@ -237,11 +237,11 @@ func returns(r Report) string {
 		if !run.sound() || run.Counts == nil || run.Adapter == baselineAdapter {
 			continue
 		}
-		recovered += run.Counts.Recovered
-		lost += run.Counts.NotRecovered
-		wrong += run.Counts.WrongCount
-		if run.Counts.NotRecovered > 0 || run.Counts.WrongCount > 0 {
-			bad = append(bad, fmt.Sprintf("%s (%s lost, %s wrong)", run.Name, grouped(run.Counts.NotRecovered), grouped(run.Counts.WrongCount)))
+		recovered += run.Counts.Of[CountRecovered]
+		lost += run.Counts.Of[CountNotRecovered]
+		wrong += run.Counts.Of[CountWrong]
+		if run.Counts.Of[CountNotRecovered] > 0 || run.Counts.Of[CountWrong] > 0 {
+			bad = append(bad, fmt.Sprintf("%s (%s lost, %s wrong)", run.Name, grouped(run.Counts.Of[CountNotRecovered]), grouped(run.Counts.Of[CountWrong])))
 		}
 	}
 	if recovered+lost == 0 {

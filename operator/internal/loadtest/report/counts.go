@@ -1,0 +1,116 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/livestash-dev/livestash/operator/internal/plausible"
+)
+
+// Counts are what happened in a run, added up over its runners. In JSON they are one object: each count by its name, and errors.
+type Counts struct {
+	// Of is how many there were, by the names below. Which of them a run has is a matter of its scenario; one that it has not is 0.
+	Of map[string]int64
+	// Errors are those of CountError by reason, only those that occurred.
+	Errors map[string]int64
+}
+
+// The counts of every scenario.
+const (
+	// CountPlanned users, and CountConnected, those of them who were connected at least once.
+	CountPlanned   = "planned"
+	CountConnected = "connected"
+	// CountUnfinished are waits cut off by the end of the run: neither success nor error.
+	CountUnfinished = "unfinished"
+	// CountError is the number of failed steps.
+	CountError = "error"
+)
+
+// The counts of scenarios in which users stash.
+const (
+	// CountCycles are connections followed by an acknowledged stash.
+	CountCycles = "cycles"
+	// CountRecovered and CountNotRecovered are returns that had to bring the state back, and did or did not.
+	CountRecovered    = "recovered"
+	CountNotRecovered = "notRecovered"
+	// CountLateRecovered and CountLateNotRecovered are returns after the TTL that a stash may outlive until it is cleaned up: both outcomes
+	// are right.
+	CountLateRecovered    = "lateRecovered"
+	CountLateNotRecovered = "lateNotRecovered"
+	// CountExpiredRecovered and CountExpiredNotRecovered are returns after the cleaner: the first should have found nothing.
+	CountExpiredRecovered    = "expiredRecovered"
+	CountExpiredNotRecovered = "expiredNotRecovered"
+	// CountDropped are sockets that the server ended while their users looked at the page. Each is a failed step.
+	CountDropped = "dropped"
+	// CountCut are the same during events. They are no failed steps.
+	CountCut = "cut"
+	// CountNotFound are returns, in time, that were told that there is no stash.
+	CountNotFound = "notFound"
+	// CountWrong are recovered states that are not the last acknowledged one.
+	CountWrong = "wrongCount"
+	// CountConnectFailed are attempts to connect or to return that failed.
+	CountConnectFailed = "connectFailed"
+)
+
+// errorsField is that of Errors in JSON.
+const errorsField = "errors"
+
+// MarshalJSON writes all counts as one object.
+func (c Counts) MarshalJSON() ([]byte, error) {
+	fields := map[string]any{}
+	for name, count := range c.Of {
+		fields[name] = count
+	}
+	if len(c.Errors) > 0 {
+		fields[errorsField] = c.Errors
+	}
+	return json.Marshal(fields)
+}
+
+// UnmarshalJSON reads them back.
+func (c *Counts) UnmarshalJSON(text []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	*c = Counts{Of: map[string]int64{}}
+	for name, field := range fields {
+		if name == errorsField {
+			if err := json.Unmarshal(field, &c.Errors); err != nil {
+				return fmt.Errorf("errors: %w", err)
+			}
+			continue
+		}
+		var count int64
+		if err := json.Unmarshal(field, &count); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		c.Of[name] = count
+	}
+	return nil
+}
+
+// Add adds counts up.
+func (c *Counts) Add(of, errors map[string]int64) {
+	for name, count := range of {
+		c.Of[name] += count
+	}
+	for reason, count := range errors {
+		c.Errors[reason] += count
+	}
+}
+
+// check finds what no counts can be.
+func (c Counts) check() error {
+	for _, counts := range []map[string]int64{c.Of, c.Errors} {
+		for name, count := range counts {
+			if !plausible.Counts(count) {
+				return fmt.Errorf("it has %d of %.40q", count, name)
+			}
+		}
+	}
+	return nil
+}
+
+// returns are those within the TTL.
+func (c Counts) returns() int64 { return c.Of[CountRecovered] + c.Of[CountNotRecovered] }
