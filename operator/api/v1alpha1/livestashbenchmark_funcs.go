@@ -21,6 +21,30 @@ func (s *BenchmarkClusterSpec) Raw() []byte {
 	return s.raw
 }
 
+// Raw is the patch as the user wrote it, as JSON. Nil when it was not read from an API server.
+func (p *BenchmarkPatch) Raw() []byte {
+	return p.raw
+}
+
+// UnmarshalJSON keeps the whole patch besides the fields that have a type.
+func (p *BenchmarkPatch) UnmarshalJSON(data []byte) error {
+	type plain BenchmarkPatch
+	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
+		return err
+	}
+	p.raw = append([]byte(nil), data...)
+	return nil
+}
+
+// MarshalJSON gives the patch back as it was read.
+func (p BenchmarkPatch) MarshalJSON() ([]byte, error) {
+	if p.raw != nil {
+		return p.raw, nil
+	}
+	type plain BenchmarkPatch
+	return json.Marshal(plain(p))
+}
+
 // UnmarshalJSON keeps the whole spec besides the fields that have a type.
 func (s *BenchmarkClusterSpec) UnmarshalJSON(data []byte) error {
 	type plain BenchmarkClusterSpec

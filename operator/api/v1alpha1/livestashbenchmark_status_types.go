@@ -95,14 +95,18 @@ const (
 
 // BenchmarkRunStatus is one cell of the matrix.
 type BenchmarkRunStatus struct {
-	// name of the run: <benchmark>-<number>-<adapter>, of a warm-up <benchmark>-w<round>-<adapter>. With target.template also that of its
-	// fleet.
+	// name of the run: <benchmark>-<number>-<variant>, of a warm-up <benchmark>-w<number>-<variant>, with the beginning of the variant's name.
+	// With target.template also that of its fleet.
 	// +required
 	Name string `json:"name"`
 
 	// warmup says that the run does not count, see spec.matrix.warmup.
 	// +optional
 	Warmup bool `json:"warmup,omitempty"`
+
+	// variant is the name of what is compared: one of spec.matrix.variants, or the adapter.
+	// +optional
+	Variant string `json:"variant,omitempty"`
 
 	// adapter of the run.
 	// +required

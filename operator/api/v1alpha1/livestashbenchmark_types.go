@@ -48,7 +48,8 @@ type LiveStashBenchmarkList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.preset) != has(self.matrix)",message="set exactly one of preset (a published matrix) and matrix (your own)"
 // +kubebuilder:validation:XValidation:rule="!has(self.preset) || has(self.target.template)",message="a preset runs several adapters and TTLs, so it needs a fresh fleet for each run: set target.template, or a matrix with the one adapter that the target has",fieldPath=".preset"
-// +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.matrix) || (has(self.matrix.adapters) && self.matrix.adapters.size() == 1)",message="matrix.adapters must name the one adapter that the target has: a fleet that exists, or a URL, cannot change its adapter; for several adapters set target.template",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.matrix) || (has(self.matrix.variants) ? self.matrix.variants.size() == 1 : has(self.matrix.adapters) && self.matrix.adapters.size() == 1)",message="matrix.adapters must name the one adapter that the target has, or matrix.variants have one entry: a fleet that exists, or a URL, cannot change; for several set target.template",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.matrix) || !has(self.matrix.variants) || !self.matrix.variants.exists(v, has(v.patch))",message="matrix.variants: a patch changes the fresh fleet of a run, so it needs target.template: remove patch, or set that",fieldPath=".matrix"
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || self.scale == 1",message="scale divides TTLs, and a fleet that exists, or a URL, keeps its own: remove scale and write smaller numbers into matrix.runs, or set target.template",fieldPath=".scale"
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.payload)",message="payload is what the pods of a fresh fleet are told to stash, so it needs target.template: remove payload, and set STASH_PAYLOAD_KEYS in the env of the fleet that exists",fieldPath=".payload"
 // +kubebuilder:validation:XValidation:rule="(self.scenario == 'Script') == has(self.script)",message="script and scenario Script go together: set both for a script of your own, or neither",fieldPath=".script"
@@ -73,7 +74,7 @@ type LiveStashBenchmarkSpec struct {
 	// +optional
 	Preset BenchmarkPreset `json:"preset,omitempty"`
 
-	// matrix is your own: adapters x runs. For each of runs, in their order, every adapter is run, in their order.
+	// matrix is your own: adapters, or variants, x runs. For each of runs, in their order, every one of them is run, in their order.
 	// +optional
 	Matrix *BenchmarkMatrix `json:"matrix,omitempty"`
 
@@ -188,76 +189,6 @@ type BenchmarkPreset string
 
 // PresetLiveStash2026 is the matrix of LiveStash's published test.
 const PresetLiveStash2026 BenchmarkPreset = "livestash-2026"
-
-// BenchmarkMatrix is adapters x runs, as often as repeat says, after a warm-up if one is asked for.
-//
-// +kubebuilder:validation:XValidation:rule="self.repeat == 1 || self.repeat * self.runs.size() * (has(self.adapters) ? self.adapters.size() : 5) <= 99",message="repeat x runs x adapters is more than 99 runs: a smaller repeat, fewer runs or fewer adapters"
-type BenchmarkMatrix struct {
-	// repeat is how often each size is run with every adapter: one run after another of all adapters, and then all of them again, so that
-	// what changes in the course of the hours meets all alike. Of 5 rounds and more the report tells how sure a difference is.
-	// At most 20. Default 1.
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=20
-	// +optional
-	Repeat int32 `json:"repeat,omitempty"`
-
-	// warmup is how often the first of runs is run with every adapter before all others, and does not count: images are pulled then, and
-	// disks and processors are as they are in the middle of a benchmark. These runs are in the status, with what became of them, and neither
-	// in the verdict nor in the report. At most 3. Default 0.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=3
-	// +optional
-	Warmup int32 `json:"warmup,omitempty"`
-
-	// adapters to compare. Default: all, None first, as the baseline.
-	// +kubebuilder:validation:MaxItems=5
-	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="adapters must name at least one adapter (None, ETS, BrowserMemory, Redis, Mnesia), or be left out for all of them"
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a == b))",message="adapters names an adapter twice: remove one, each is run once for each of runs"
-	// +listType=atomic
-	// +optional
-	Adapters []Adapter `json:"adapters,omitempty"`
-
-	// runs are the sizes, each run with every adapter. At most 19.
-	// +kubebuilder:validation:MaxItems=19
-	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="runs is empty: name at least one size, for example {users: 1000, ttl: 1m}"
-	// +kubebuilder:validation:XValidation:rule="!self.all(r, r.ttl.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$')) || self.all(r, self.exists_one(o, o.users == r.users && duration(o.ttl) == duration(r.ttl)))",message="runs has the same users and ttl twice: remove one"
-	// +listType=atomic
-	// +required
-	Runs []BenchmarkRun `json:"runs"`
-}
-
-// BenchmarkRun is one size of a matrix.
-//
-// +kubebuilder:validation:XValidation:rule="![self.ttl, has(self.ramp) ? self.ramp : '0s', has(self.duration) ? self.duration : '0s'].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$')) || (has(self.ramp) ? duration(self.ramp) : duration('0s')) + duration(self.ttl) <= (has(self.duration) ? duration(self.duration) : duration(self.ttl) + duration(self.ttl) + duration(self.ttl))",messageExpression="'ttl ' + self.ttl + ' is too short for this ramp, or duration too short for both: after the ramp (' + (has(self.ramp) ? self.ramp : '3/4 of ttl') + ') the run must last one ttl at least, and its duration is ' + (has(self.duration) ? self.duration : '3 x ttl') + '; make ramp shorter, or ttl or duration longer'",message="ttl is too short for ramp: ramp + ttl must be at most duration (default 3 x ttl)"
-type BenchmarkRun struct {
-	// users at the same time, over all runners.
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 1000000",message="users must be from 1 to 1000000: a run without users measures nothing"
-	// +required
-	Users int32 `json:"users"`
-
-	// ttl of the stashes, whole seconds from 10s to 24h.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="ttl must be whole seconds from 10s to 24h with a unit, for example 1m"
-	// +required
-	TTL metav1.Duration `json:"ttl"`
-
-	// duration of the run, ramp included, at most 72h. Default 3 x ttl, as published; with scenario Visits at least 1.65 x ttl + 20s.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) >= duration('1s') && duration(self) <= duration('72h')",message="duration must be whole seconds with a unit, for example 3m, and at most 72h"
-	// +optional
-	Duration *metav1.Duration `json:"duration,omitempty"`
-
-	// ramp is the time in which the users arrive, evenly. Default 3/4 of ttl; the published runs had 45s, 3m45s and 11m25s
-	// with TTLs of 1m, 5m and 15m. At most 72h.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && duration(self) <= duration('72h')",message="ramp must be whole seconds of at most 72h with a unit, for example 45s; 0s for all users at once"
-	// +optional
-	Ramp *metav1.Duration `json:"ramp,omitempty"`
-}
 
 // BenchmarkScenario is what the users of a run do.
 //

@@ -36,14 +36,17 @@ const (
 
 // Run is one cell of a matrix.
 type Run struct {
-	// Name is unique in the namespace: <benchmark>-<number>-<adapter>.
+	// Name is unique in the namespace: <benchmark>-<number>-<variant>.
 	Name string
 	// Warmup is whether it comes before those that count.
 	Warmup bool
 	// Scenario is what the users do.
 	Scenario v1alpha1.BenchmarkScenario
-	Adapter  v1alpha1.Adapter
-	// Round is the how manieth run of this size and adapter it is, from 1.
+	// Variant is the name of what is compared, Adapter that of its fleet, and Patch what its fleet has otherwise than the template.
+	Variant string
+	Adapter v1alpha1.Adapter
+	Patch   *v1alpha1.BenchmarkPatch
+	// Round is the how manieth run of this size and variant it is, from 1.
 	Round int32
 	// Users over all Runners.
 	Users   int32
@@ -82,30 +85,45 @@ var adapters = []v1alpha1.Adapter{
 	v1alpha1.AdapterNone, v1alpha1.AdapterETS, v1alpha1.AdapterBrowserMemory, v1alpha1.AdapterRedis, v1alpha1.AdapterMnesia,
 }
 
-// shortName of an adapter is short enough for object names, and fit for them: its first word.
-func shortName(adapter v1alpha1.Adapter) string {
-	word, _, _ := strings.Cut(store.Of(adapter).Name(), "_")
-	return word
+// longestShortName is what names of tests have room for beside a benchmark's, with what k6-operator adds to them.
+const longestShortName = 9
+
+// shortName of the variant is short enough for object names, and fit for them: of an adapter its first word.
+func (r Run) shortName() string {
+	if r.isAdapter() {
+		word, _, _ := strings.Cut(store.Of(r.Adapter).Name(), "_")
+		return word
+	}
+	return strings.TrimRight(r.Variant[:min(len(r.Variant), longestShortName)], "-")
+}
+
+// isAdapter is whether the variant is one adapter of several, and nothing else.
+func (r Run) isAdapter() bool { return r.Variant == string(r.Adapter) }
+
+// Compared is what the run has and others have not, in words: adapter ETS.
+func (r Run) Compared() string {
+	if r.isAdapter() {
+		return "adapter " + r.Variant
+	}
+	return "variant " + r.Variant
 }
 
 func published(users int32, ttl, ramp time.Duration) v1alpha1.BenchmarkRun {
 	return v1alpha1.BenchmarkRun{Users: users, TTL: metav1.Duration{Duration: ttl}, Ramp: &metav1.Duration{Duration: ramp}}
 }
 
-// Plan is all runs of a benchmark, in their order: the warm-up, and then for each size, every adapter, as often as the matrix says.
+// Plan is all runs of a benchmark, in their order: the warm-up, and then for each size, every variant, as often as the matrix says.
 func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
-	sizes, wanted, rounds, warmups := presets[b.Spec.Preset], adapters, int32(1), int32(0)
+	sizes, rounds, warmups := presets[b.Spec.Preset], int32(1), int32(0)
 	if matrix := b.Spec.Matrix; matrix != nil {
 		sizes, rounds, warmups = matrix.Runs, max(1, matrix.Repeat), matrix.Warmup
-		if len(matrix.Adapters) > 0 {
-			wanted = matrix.Adapters
-		}
 	}
+	wanted := variants(&b.Spec)
 	var runs []Run
 	for round := range warmups {
 		for _, run := range roundOf(&b.Spec, sizes[0], round, wanted) {
 			run.Warmup = true
-			run.Name = fmt.Sprintf("%s-w%d-%s", b.Name, run.Round, shortName(run.Adapter))
+			run.Name = fmt.Sprintf("%s-w%d-%s", b.Name, len(runs)+1, run.shortName())
 			runs = append(runs, run)
 		}
 	}
@@ -113,7 +131,7 @@ func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
 	for _, size := range sizes {
 		for round := range rounds {
 			for _, run := range roundOf(&b.Spec, size, round, wanted) {
-				run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)-warm+1, shortName(run.Adapter))
+				run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)-warm+1, run.shortName())
 				runs = append(runs, run)
 			}
 		}
@@ -121,12 +139,46 @@ func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
 	return runs
 }
 
-// roundOf is one run of a size with every adapter, without names. Rounds count from 0.
-func roundOf(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun, round int32, wanted []v1alpha1.Adapter) []Run {
-	runs := make([]Run, 0, len(wanted))
+// variants are those that are compared, in the order in which they are run. Adapters are variants of their own names.
+func variants(spec *v1alpha1.LiveStashBenchmarkSpec) []v1alpha1.BenchmarkVariant {
+	wanted := adapters
+	if matrix := spec.Matrix; matrix != nil {
+		if len(matrix.Variants) > 0 {
+			return matrix.Variants
+		}
+		if len(matrix.Adapters) > 0 {
+			wanted = matrix.Adapters
+		}
+	}
+	all := make([]v1alpha1.BenchmarkVariant, 0, len(wanted))
 	for _, adapter := range wanted {
+		all = append(all, v1alpha1.BenchmarkVariant{Name: string(adapter), Adapter: adapter})
+	}
+	return all
+}
+
+// Baseline is the variant that the others are compared with. Empty: there is none.
+func Baseline(spec *v1alpha1.LiveStashBenchmarkSpec) string {
+	if spec.Matrix != nil && spec.Matrix.Baseline != "" {
+		return spec.Matrix.Baseline
+	}
+	if spec.Matrix != nil && len(spec.Matrix.Variants) > 0 {
+		return spec.Matrix.Variants[0].Name
+	}
+	for _, one := range variants(spec) {
+		if one.Adapter == v1alpha1.AdapterNone {
+			return one.Name
+		}
+	}
+	return ""
+}
+
+// roundOf is one run of a size with every variant, without names. Rounds count from 0.
+func roundOf(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun, round int32, wanted []v1alpha1.BenchmarkVariant) []Run {
+	runs := make([]Run, 0, len(wanted))
+	for _, variant := range wanted {
 		run := planned(spec, size)
-		run.Adapter, run.Round = adapter, round+1
+		run.Variant, run.Adapter, run.Patch, run.Round = variant.Name, cmp.Or(variant.Adapter, v1alpha1.AdapterNone), variant.Patch, round+1
 		runs = append(runs, run)
 	}
 	return runs

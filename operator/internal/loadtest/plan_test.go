@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,7 +110,7 @@ func TestPlan(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := benchmarkOf(c.spec)
-			c.want.Name, c.want.Adapter, c.want.Scenario, c.want.Round = "shop-01-ets", v1alpha1.AdapterETS, b.Spec.Scenario, 1
+			c.want.Name, c.want.Variant, c.want.Adapter, c.want.Scenario, c.want.Round = "shop-01-ets", "ETS", v1alpha1.AdapterETS, b.Spec.Scenario, 1
 			if diff := cmp.Diff([]Run{c.want}, Plan(b)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -170,8 +171,8 @@ func TestWarmup(t *testing.T) {
 		names = append(names, fmt.Sprintf("%s: %d users, warm-up %v", run.Name, run.Users, run.Warmup))
 	}
 	want := []string{
-		"shop-w1-none: 10 users, warm-up true", "shop-w1-ets: 10 users, warm-up true",
-		"shop-w2-none: 10 users, warm-up true", "shop-w2-ets: 10 users, warm-up true",
+		"shop-w1-none: 10 users, warm-up true", "shop-w2-ets: 10 users, warm-up true",
+		"shop-w3-none: 10 users, warm-up true", "shop-w4-ets: 10 users, warm-up true",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -223,6 +224,63 @@ func TestDefaultsOfThePreset(t *testing.T) {
 		keys, onPage := Payload(&c.spec)
 		if cooldown := Cooldown(&c.spec); cooldown != c.cooldown || keys != c.keys || onPage != c.onPage {
 			t.Errorf("%+v: a cooldown of %s, %d keys, %s", c.spec, cooldown, keys, onPage)
+		}
+	}
+}
+
+// Variants are run in their order, with names of their own: also those whose names begin alike.
+func TestVariants(t *testing.T) {
+	patch := &v1alpha1.BenchmarkPatch{Replicas: ptr.To[int32](3)}
+	spec := v1alpha1.LiveStashBenchmarkSpec{Matrix: &v1alpha1.BenchmarkMatrix{
+		Warmup: 3, Runs: []v1alpha1.BenchmarkRun{{Users: 10, TTL: *duration(time.Minute)}},
+		Variants: []v1alpha1.BenchmarkVariant{{Name: "fullsweep-20", Adapter: v1alpha1.AdapterETS, Patch: patch}, {Name: "fullsweep-65535"}, {Name: "plain"}},
+	}}
+	b := benchmarkOf(spec)
+	b.Name = strings.Repeat("a", 30)
+	names := map[string]bool{}
+	var last []Run
+	for _, run := range Plan(b) {
+		names[run.Name] = true
+		if made := len(run.Name + "-0123456-initializer"); made > 63 {
+			t.Errorf("%s: what k6-operator makes of it has %d characters, and a name at most 63", run.Name, made)
+		}
+		if !run.Warmup {
+			last = append(last, run)
+		}
+	}
+	if len(names) != 12 {
+		t.Errorf("12 runs have %d names: %v", len(names), names)
+	}
+	var got []string
+	for _, run := range last {
+		got = append(got, fmt.Sprintf("%s %s: %s, %s, patched %v", strings.TrimLeft(run.Name, "a"), run.Variant, run.Compared(), run.Adapter, run.Patch == patch))
+	}
+	want := []string{
+		"-01-fullsweep fullsweep-20: variant fullsweep-20, ETS, patched true", "-02-fullsweep fullsweep-65535: variant fullsweep-65535, None, patched false",
+		"-03-plain plain: variant plain, None, patched false",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The others are compared with what the matrix says, else with the first variant, or with the fleet without LiveStash.
+func TestBaseline(t *testing.T) {
+	two := []v1alpha1.BenchmarkVariant{{Name: "a"}, {Name: "b"}}
+	for _, c := range []struct {
+		matrix *v1alpha1.BenchmarkMatrix
+		want   string
+	}{
+		{nil, "None"},
+		{&v1alpha1.BenchmarkMatrix{}, "None"},
+		{&v1alpha1.BenchmarkMatrix{Adapters: []v1alpha1.Adapter{v1alpha1.AdapterETS, v1alpha1.AdapterNone}}, "None"},
+		{&v1alpha1.BenchmarkMatrix{Adapters: []v1alpha1.Adapter{v1alpha1.AdapterETS}}, ""},
+		{&v1alpha1.BenchmarkMatrix{Adapters: []v1alpha1.Adapter{v1alpha1.AdapterETS, v1alpha1.AdapterNone}, Baseline: "ETS"}, "ETS"},
+		{&v1alpha1.BenchmarkMatrix{Variants: two}, "a"},
+		{&v1alpha1.BenchmarkMatrix{Variants: two, Baseline: "b"}, "b"},
+	} {
+		if got := Baseline(&v1alpha1.LiveStashBenchmarkSpec{Matrix: c.matrix}); got != c.want {
+			t.Errorf("%+v has the baseline %q, want %q", c.matrix, got, c.want)
 		}
 	}
 }

@@ -64,7 +64,7 @@ type Judgement struct {
 
 // Errored is the judgement on a run that did not get as far as its runners' reports.
 func Errored(sentence string) Judgement {
-	return Judgement{Verdict: v1alpha1.VerdictErrored, Message: short(sentence, maxMessage)}
+	return Judgement{Verdict: v1alpha1.VerdictErrored, Message: Short(sentence, maxMessage)}
 }
 
 // Judge decides on a run whose runners are over, in the order of their numbers. Nothing but the runners' own words count: a
@@ -113,7 +113,7 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 		return judged
 	}
 	if broken = append(broken, brokenTimes(limits, result)...); len(broken) > 0 {
-		return Judgement{Verdict: v1alpha1.VerdictFailed, Message: short(strings.Join(broken, "; "), maxMessage), Result: &result}
+		return Judgement{Verdict: v1alpha1.VerdictFailed, Message: Short(strings.Join(broken, "; "), maxMessage), Result: &result}
 	}
 	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result, Note: notJudged(scenario, run, limits, result)}
 }
@@ -311,7 +311,7 @@ func because(end RunnerEnd) string {
 	if why == "" || why == "Error" {
 		return ""
 	}
-	return ": " + short(why, maxQuotedLine)
+	return ": " + Short(why, maxQuotedLine)
 }
 
 // errorsOf are errors with their commonest reasons first.
@@ -344,7 +344,8 @@ func number(text string, fallback float64) float64 {
 	return share
 }
 
-func short(text string, most int) string {
+// Short is a text, or the beginning of one that has more characters.
+func Short(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {
 		return text

@@ -52,13 +52,13 @@ func (b Benchmark) Line(paint text.Paint) string {
 
 // Write draws the runs.
 func (b Benchmark) Write(w io.Writer, paint text.Paint) error {
-	table := text.Table{Columns: []string{"RUN", "ADAPTER", "USERS", "TTL", "VERDICT", "RECOVERED", "RECONNECT P95", "MESSAGE"}}
+	table := text.Table{Columns: []string{"RUN", "VARIANT", "USERS", "TTL", "VERDICT", "RECOVERED", "RECONNECT P95", "MESSAGE"}}
 	for _, run := range b.Runs {
 		p95 := ""
 		if run.ReconnectP95 != nil {
 			p95 = run.ReconnectP95.Duration.String()
 		}
-		table.Add(text.Plain(run.Name), text.Plain(run.Adapter), text.Plain(run.Users), text.Plain(duration.HumanDuration(run.TTL.Duration)), verdict(run.Verdict), text.Plain(run.Recovered), text.Plain(p95), text.Plain(run.Message))
+		table.Add(text.Plain(run.Name), text.Plain(cmp.Or(run.Variant, string(run.Adapter))), text.Plain(run.Users), text.Plain(duration.HumanDuration(run.TTL.Duration)), verdict(run.Verdict), text.Plain(run.Recovered), text.Plain(p95), text.Plain(run.Message))
 	}
 	if err := table.Write(w, paint); err != nil || b.Comparison == nil {
 		return err

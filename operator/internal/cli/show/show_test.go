@@ -125,7 +125,7 @@ func TestGoldens(t *testing.T) {
 			b := &v1alpha1.LiveStashBenchmark{Status: v1alpha1.LiveStashBenchmarkStatus{Phase: v1alpha1.BenchmarkRunning, Runs: []v1alpha1.BenchmarkRunStatus{
 				{Name: "small-1-ets", Adapter: "ETS", Users: 200, TTL: metav1.Duration{Duration: time.Minute}, Phase: v1alpha1.RunFinished, Verdict: v1alpha1.VerdictPassed, Recovered: "1", ReconnectP95: &metav1.Duration{Duration: 120 * time.Millisecond}},
 				{Name: "small-2-redis", Adapter: "Redis", Users: 200, TTL: metav1.Duration{Duration: time.Minute}, Phase: v1alpha1.RunFinished, Verdict: v1alpha1.VerdictFailed, Recovered: "0.91", Message: "minRecovered: 0.91 < 0.99"},
-				{Name: "small-3-none", Adapter: "None", Users: 200, TTL: metav1.Duration{Duration: time.Minute}, Phase: v1alpha1.RunRunning},
+				{Name: "small-3-fullsweep", Variant: "fullsweep-20", Adapter: "None", Users: 200, TTL: metav1.Duration{Duration: time.Minute}, Phase: v1alpha1.RunRunning},
 			}}}
 			if _, err := io.WriteString(w, BenchmarkOf(b).Line(p)+"\n"); err != nil {
 				return err

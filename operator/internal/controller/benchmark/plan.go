@@ -29,7 +29,7 @@ func rows(runs []loadtest.Run) []v1alpha1.BenchmarkRunStatus {
 	rows := make([]v1alpha1.BenchmarkRunStatus, 0, len(runs))
 	for _, run := range runs {
 		rows = append(rows, v1alpha1.BenchmarkRunStatus{
-			Name: run.Name, Warmup: run.Warmup, Adapter: run.Adapter, Users: run.Users, TTL: metav1.Duration{Duration: run.TTL}, Phase: v1alpha1.RunPending,
+			Name: run.Name, Warmup: run.Warmup, Variant: run.Variant, Adapter: run.Adapter, Users: run.Users, TTL: metav1.Duration{Duration: run.TTL}, Phase: v1alpha1.RunPending,
 		})
 	}
 	return rows

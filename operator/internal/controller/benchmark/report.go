@@ -87,7 +87,8 @@ func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 func (*Reconciler) entry(row *v1alpha1.BenchmarkRunStatus, run *loadtest.Run) report.Run {
 	return report.Run{
 		Name:            row.Name,
-		Adapter:         string(row.Adapter),
+		Variant:         run.Variant,
+		Adapter:         string(run.Adapter),
 		Round:           int(run.Round),
 		Users:           int(row.Users),
 		TTLSeconds:      run.TTL.Seconds(),
@@ -148,6 +149,8 @@ func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
 		Scale:      int(max(1, b.Spec.Scale)),
 		Scenario:   string(b.Spec.Scenario),
 		Routing:    string(b.Spec.Routing),
+		Baseline:   loadtest.Baseline(&b.Spec),
+		Variants:   variantsOf(b.Spec.Matrix),
 		Runner:     was.Runner,
 		Thresholds: thresholdsOf(b.Spec.Thresholds),
 	}
@@ -161,6 +164,25 @@ func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
 		spec.Target, spec.PayloadKeys, spec.PayloadOnPage = "template", int(keys), string(onPage)
 	}
 	return spec
+}
+
+// longestPatch is how much of a variant's patch the report holds.
+const longestPatch = 400
+
+// variantsOf are the variants of a matrix that names any.
+func variantsOf(matrix *v1alpha1.BenchmarkMatrix) []report.Variant {
+	if matrix == nil {
+		return nil
+	}
+	var told []report.Variant
+	for _, one := range matrix.Variants {
+		variant := report.Variant{Name: one.Name, Adapter: string(cmp.Or(one.Adapter, v1alpha1.AdapterNone))}
+		if one.Patch != nil {
+			variant.Patch = loadtest.Short(string(one.Patch.Raw()), longestPatch)
+		}
+		told = append(told, variant)
+	}
+	return told
 }
 
 func thresholdsOf(limits v1alpha1.BenchmarkThresholds) map[string]string {
@@ -204,7 +226,7 @@ func (r *Reconciler) describe(ctx context.Context, so *report.Report, p *pass) {
 	}
 	so.Versions.Operator = r.Version
 	so.Versions.K6Image = cmp.Or(p.test.Image, r.RunnerImage)
-	if p.cluster != nil {
+	if patch := p.run.Patch; p.cluster != nil && (patch == nil || patch.Image == "") {
 		so.Versions.FleetImage = p.cluster.Spec.Image
 	}
 	if version, err := r.Clients.Discovery().ServerVersion(); err == nil {

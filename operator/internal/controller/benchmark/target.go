@@ -44,28 +44,28 @@ func (r *Reconciler) checkDeadlines(_ context.Context, p *pass) error {
 	return nil
 }
 
-// tryTemplate asks the API server for each adapter's fleet before anything is started: what it refuses would be refused hours
+// tryTemplate asks the API server for each variant's fleet before anything is started: what it refuses would be refused hours
 // later otherwise.
 func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
 	if p.benchmark.Spec.Target.Template == nil || p.benchmark.Status.StartedAt != nil {
 		return nil
 	}
-	tried := map[v1alpha1.Adapter]bool{}
+	tried := map[string]bool{}
 	for _, run := range p.runs {
-		if tried[run.Adapter] {
+		if tried[run.Variant] {
 			continue
 		}
-		tried[run.Adapter] = true
+		tried[run.Variant] = true
 		wanted, err := freshFleet(p.benchmark, run)
 		if err != nil {
 			return err
 		}
 		err = r.Create(ctx, wanted, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 		if sentence := refusal(err); sentence != "" {
-			return r.giveUp(p, fmt.Sprintf("target.template makes no LiveStashCluster with adapter %s: %s", run.Adapter, sentence))
+			return r.giveUp(p, fmt.Sprintf("target.template makes no LiveStashCluster with %s: %s", run.Compared(), sentence))
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("trying the template with adapter %s: %w", run.Adapter, err)
+			return fmt.Errorf("trying the template with %s: %w", run.Compared(), err)
 		}
 	}
 	return nil
@@ -82,13 +82,16 @@ func refusal(err error) string {
 
 // freshFleet is the LiveStashCluster of a run.
 func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured.Unstructured, error) {
-	text, err := json.Marshal(b.Spec.Target.Template.Spec)
+	spec, err := fieldsOf(b.Spec.Target.Template.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("reading target.template: %w", err)
 	}
-	spec := map[string]any{}
-	if err := json.Unmarshal(text, &spec); err != nil {
-		return nil, fmt.Errorf("reading target.template: %w", err)
+	if run.Patch != nil {
+		patch, err := fieldsOf(run.Patch)
+		if err != nil {
+			return nil, fmt.Errorf("reading the patch of variant %s: %w", run.Variant, err)
+		}
+		merge(spec, patch)
 	}
 	spec["adapter"], spec["ttl"] = string(run.Adapter), run.TTL.String()
 	for _, field := range store.Unread(run.Adapter) {
@@ -108,6 +111,52 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured
 	wanted.SetLabels(labelsOf(b))
 	wanted.SetOwnerReferences([]metav1.OwnerReference{ownerReference(b)})
 	return wanted, nil
+}
+
+// fieldsOf is a part of a spec as the user wrote it.
+func fieldsOf(part any) (map[string]any, error) {
+	text, err := json.Marshal(part)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	return fields, json.Unmarshal(text, &fields)
+}
+
+// merge puts the fields of a patch in the place of those that are there: objects field by field, env by name, other lists as a whole.
+func merge(fields, patch map[string]any) {
+	for name, value := range patch {
+		object, isObject := value.(map[string]any)
+		there, wasObject := fields[name].(map[string]any)
+		switch {
+		case isObject && wasObject:
+			merge(there, object)
+		case name == "env":
+			fields[name] = mergedEnv(fields[name], value)
+		default:
+			fields[name] = value
+		}
+	}
+}
+
+// mergedEnv are environment variables with those of a patch, which take the place of others of their names.
+func mergedEnv(env, patch any) any {
+	all, _ := env.([]any)
+	more, _ := patch.([]any)
+	nameOf := func(variable any) any {
+		fields, _ := variable.(map[string]any)
+		return fields["name"]
+	}
+	merged := slices.Clone(all)
+	for _, variable := range more {
+		place := slices.IndexFunc(merged, func(other any) bool { return nameOf(other) == nameOf(variable) })
+		if place < 0 {
+			merged = append(merged, variable)
+			continue
+		}
+		merged[place] = variable
+	}
+	return merged
 }
 
 // labelsOf are on everything that the benchmark makes.

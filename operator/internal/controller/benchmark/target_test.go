@@ -99,6 +99,42 @@ func TestARunKeepsNothing(t *testing.T) {
 	}
 }
 
+// A variant's fleet is that of the template with the patch merged in: objects field by field, variables by their names, lists as a whole.
+func TestAVariantIsPatched(t *testing.T) {
+	b := &v1alpha1.LiveStashBenchmark{}
+	b.Spec.Target.Template = &v1alpha1.BenchmarkTemplate{}
+	run := loadtest.Run{Name: "run", Variant: "other", Adapter: v1alpha1.AdapterNone, TTL: time.Minute, Patch: &v1alpha1.BenchmarkPatch{}}
+	suite.Must(t, json.Unmarshal([]byte(`{"image": "i", "beam": {"fullsweepAfter": 65535, "drainTimeout": "1m"}, "tolerations": [{"key": "a"}],
+		"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}`), &b.Spec.Target.Template.Spec))
+	suite.Must(t, json.Unmarshal([]byte(`{"replicas": 3, "beam": {"fullsweepAfter": 20}, "tolerations": [{"key": "b"}],
+		"env": [{"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}, {"name": "C", "value": "3"}]}`), run.Patch))
+	run.Patch = run.Patch.DeepCopy()
+	for range 2 { // the template itself stays as it is
+		made, err := freshFleet(b, run)
+		suite.Must(t, err)
+		got, err := json.Marshal(made.Object["spec"])
+		suite.Must(t, err)
+		want := `{"adapter":"None","beam":{"drainTimeout":"1m","fullsweepAfter":20},"env":[{"name":"A","value":"1"},` +
+			`{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName"}}},{"name":"C","value":"3"},` +
+			`{"name":"STASH_PAYLOAD_KEYS","value":"150"},{"name":"STASH_PAYLOAD_ON_PAGE","value":"hidden"}],"image":"i","replicas":3,"tolerations":[{"key":"b"}],"ttl":"1m0s"}`
+		if string(got) != want {
+			t.Errorf("the fleet is\n%s, want\n%s", got, want)
+		}
+	}
+	b.Spec.Matrix = &v1alpha1.BenchmarkMatrix{Variants: []v1alpha1.BenchmarkVariant{{Name: "usual", Adapter: v1alpha1.AdapterETS}, {Name: "other", Patch: run.Patch}}}
+	spec := specOf(b, report.Spec{})
+	if len(spec.Variants) != 2 || spec.Baseline != "usual" || spec.Variants[0] != (report.Variant{Name: "usual", Adapter: "ETS"}) ||
+		spec.Variants[1].Adapter != "None" || !strings.Contains(spec.Variants[1].Patch, `"fullsweepAfter": 20`) {
+		t.Errorf("the report says %+v", spec)
+	}
+	run.Patch = nil
+	made, err := freshFleet(b, run)
+	suite.Must(t, err)
+	if spec := made.Object["spec"].(map[string]any); spec["replicas"] != nil || spec["beam"].(map[string]any)["fullsweepAfter"] != 65535.0 {
+		t.Errorf("without a patch the fleet is %v", spec)
+	}
+}
+
 // The pods are told what to stash and whether to show it, as the report says.
 func TestAFleetIsToldItsPayload(t *testing.T) {
 	b := &v1alpha1.LiveStashBenchmark{}

@@ -26,16 +26,16 @@ const (
 	day       = 86400
 )
 
-// line is one adapter's line in a chart.
+// line is one variant's line in a chart.
 type line struct {
-	adapter string
+	variant variant
 	failed  bool
 	points  [][2]float64
 }
 
 // chart draws the lines over one pair of axes, and a band for each of the events. It returns nothing for lines without points.
 //
-// Adapters differ in colour, in the shape of their marks, and in the order of the legend: no one has to tell colours apart.
+// Variants differ in colour, in the shape of their marks, and in the order of the legend: no one has to tell colours apart.
 func chart(name, unit string, lines []line, events ...Event) markup {
 	lines = believed(lines)
 	var tMax, vMax float64
@@ -104,16 +104,16 @@ func drawLine(b *strings.Builder, l line, x, y func(float64) float64) {
 	if len(l.points) == 0 {
 		return
 	}
-	class := "line " + adapterClass(l.adapter)
+	class := "line " + string(l.variant.class())
 	if l.failed {
 		class += " failed"
 	}
 	fmt.Fprintf(b, `<g class="%s"><path class="trace" d="`, class)
 	trace(b, l.points, x, y)
 	b.WriteString(`"/><path class="mark" d="`)
-	// The marks of different adapters start apart, so that those of equal lines do not hide each other.
-	for i := min(rank(l.adapter)*markEvery/len(adapterOrder), len(l.points)-1); i < len(l.points); i += markEvery {
-		b.WriteString(mark(l.adapter, x(l.points[i][0]), y(l.points[i][1])))
+	// The marks of different variants start apart, so that those of equal lines do not hide each other.
+	for i := min(l.variant.look%len(adapterOrder)*markEvery/len(adapterOrder), len(l.points)-1); i < len(l.points); i += markEvery {
+		b.WriteString(l.variant.mark(x(l.points[i][0]), y(l.points[i][1])))
 	}
 	b.WriteString(`"/></g>`)
 }
@@ -137,36 +137,11 @@ func trace(b *strings.Builder, points [][2]float64, x, y func(float64) float64) 
 	}
 }
 
-// mark is an adapter's shape around a point, as the data of a path.
-func mark(adapter string, x, y float64) string {
-	start := "M" + pixel(x) + " " + pixel(y)
-	switch adapter {
-	case "ETS":
-		return start + "m-3.5-3.5h7v7h-7z"
-	case "BrowserMemory":
-		return start + "m0-4.5l4.3 7.7h-8.6z"
-	case "Redis":
-		return start + "m0-4.8l4.8 4.8l-4.8 4.8l-4.8-4.8z"
-	case "Mnesia":
-		return start + "m-4.3-3.2h8.6l-4.3 7.7z"
-	default:
-		return start + "m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z"
-	}
-}
-
 // legendMark is the sample of a line for a legend.
-func legendMark(adapter string) markup {
+func legendMark(v variant) markup {
 	return markup(fmt.Sprintf(
 		`<svg class="key" viewBox="0 0 28 12" aria-hidden="true"><g class="line %s"><polyline points="0,6 28,6"/><path class="mark" d="%s"/></g></svg>`,
-		adapterClass(adapter), mark(adapter, 14, 6)))
-}
-
-// adapterClass is the class of an adapter's colour. Any other word than an adapter gets that of none.
-func adapterClass(adapter string) string {
-	if rank(adapter) == len(adapterOrder) {
-		return "a-other"
-	}
-	return "a-" + strings.ToLower(adapter)
+		v.class(), v.mark(14, 6)))
 }
 
 // niceStep is 1, 2 or 5 times a power of ten, so that at most n steps reach the largest value. Counts have whole steps.

@@ -24,8 +24,9 @@ type Comparison struct {
 	Figures []Compared `json:"figures,omitempty"`
 }
 
-// Compared is one figure of one adapter under one load, in this report and in the earlier one.
+// Compared is one figure of one variant under one load, in this report and in the earlier one.
 type Compared struct {
+	Variant    string  `json:"variant"`
 	Adapter    string  `json:"adapter"`
 	Users      int     `json:"users"`
 	TTLSeconds float64 `json:"ttlSeconds"`
@@ -49,17 +50,9 @@ var comparables = []struct {
 }{
 	{"memory", "bytes", "memory at its peak", peakOf(SeriesMemory)},
 	{"cpu", "s", "CPU time", totalOf(SeriesCPU)},
-	{"firstRender", "ms", "p95 of first renders", p95Of("first_render")},
-	{"stash", "ms", "p95 of stashes", p95Of("stash")},
-	{"reconnect", "ms", "p95 of returns", p95Of("reconnect")},
-}
-
-// p95Of is the time within which 95 % of one kind of step were done, in ms.
-func p95Of(name string) func(Run) (float64, bool) {
-	return func(run Run) (float64, bool) {
-		d := run.Durations[name]
-		return d.P95, d.Count > 0 && run.timed()
-	}
+	{"firstRender", "ms", "p95 of first renders", timedP95("first_render")},
+	{"stash", "ms", "p95 of stashes", timedP95("stash")},
+	{"reconnect", "ms", "p95 of returns", timedP95("reconnect")},
 }
 
 // Compare holds the figures of a report against those of an earlier one, which was in a ConfigMap of that name. Limits are factors by
@@ -90,7 +83,7 @@ func Compare(now, before Report, with string, limits map[string]float64) Compari
 				return c.errored(fmt.Sprintf("%s was not measured in both with %s: remove compareWith.atMost.%s", figure.words, loadOf(runs[0]), figure.name))
 			}
 			one := Compared{
-				Adapter: runs.adapter(), Users: runs[0].Users, TTLSeconds: runs[0].TTLSeconds, Figure: figure.name, Unit: figure.unit,
+				Variant: runs.name(), Adapter: runs.adapter(), Users: runs[0].Users, TTLSeconds: runs[0].TTLSeconds, Figure: figure.name, Unit: figure.unit,
 				Now: mean(mine), Before: mean(theirs), Rounds: min(len(mine), len(theirs)), AtMost: limit, Holds: !over(mine, theirs, limit),
 			}
 			c.Figures = append(c.Figures, one)
@@ -158,7 +151,7 @@ func machines(r Report) string {
 	return listed(slices.Compact(sizes))
 }
 
-// alikeRuns are the sound runs by adapter and load.
+// alikeRuns are the sound runs by variant and load.
 func alikeRuns(r Report) []series {
 	var all []series
 	for _, run := range r.Runs {
@@ -179,12 +172,12 @@ func sameLoad(a, b Run) bool {
 	if !slices.EqualFunc(a.Events, b.Events, func(one, other Event) bool { return one.Kind == other.Kind }) {
 		return false
 	}
-	return a.Adapter == b.Adapter && a.Users == b.Users && a.Replicas == b.Replicas &&
+	return a.variant() == b.variant() && a.Adapter == b.Adapter && a.Users == b.Users && a.Replicas == b.Replicas &&
 		a.TTLSeconds == b.TTLSeconds && a.DurationSeconds == b.DurationSeconds && a.RampSeconds == b.RampSeconds
 }
 
 func loadOf(run Run) string {
-	text := fmt.Sprintf("%s, %s users, TTL %s, %s with a ramp of %s", run.Adapter, grouped(int64(run.Users)), span(run.TTLSeconds),
+	text := fmt.Sprintf("%s, %s users, TTL %s, %s with a ramp of %s", run.variant(), grouped(int64(run.Users)), span(run.TTLSeconds),
 		span(run.DurationSeconds), span(run.RampSeconds))
 	if run.Replicas > 0 {
 		text += fmt.Sprintf(", pods: %d", run.Replicas)

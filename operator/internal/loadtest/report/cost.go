@@ -6,19 +6,20 @@ import (
 	"slices"
 )
 
-// costTable is what a load cost with each adapter: the first thing that the page shows.
+// costTable is what a load cost with each variant: the first thing that the page shows.
 type costTable struct {
-	Title string
-	Rows  []costRow
+	Title   string
+	Columns []column
+	Rows    []costRow
 	// Notes say what the figures hold, and which of them do not count.
 	Notes []string
 }
 
-// costRow is one adapter: the means of its sound runs.
+// costRow is one variant: the means of its sound runs.
 type costRow struct {
-	Adapter string
+	Variant variant
 	Verdict Verdict
-	// Cells, one for each of costColumns.
+	// Cells, one for each of the columns.
 	Cells []costCell
 	// Note stands in place of the cells.
 	Note string
@@ -35,27 +36,6 @@ type costCell struct {
 	State string
 }
 
-// costColumns are the figures of the cost table.
-var costColumns = []struct {
-	title, detail string
-	of            func(Run) (float64, bool)
-	// pods is the same figure of the pods as a whole, nil when there is no such.
-	pods  func(Run) (float64, bool)
-	write func(float64) string
-}{
-	{"Memory", "peak", peakOf(SeriesMemory), peakOf(SeriesPodMemory), func(v float64) string { return inUnit(v, "bytes") }},
-	{"CPU", "whole run", totalOf(SeriesCPU), totalOf(SeriesPodCPU), func(v float64) string { return significant(v) + " s" }},
-	{"Network", "whole run", totalOf(moved...), nil, func(v float64) string { return inUnit(v, "bytes") }},
-	{"Round trip", "return, p95", anyReturnP95, nil, func(v float64) string { return inUnit(v, "ms") }},
-	{"Recovered", "within the TTL", recoveredShare, nil, percent},
-}
-
-// anyReturnP95 is within what time 95 % of the returns were over, in ms, also where that says nothing about the fleet.
-func anyReturnP95(r Run) (float64, bool) {
-	d := r.Durations["reconnect"]
-	return d.P95, d.Count > 0
-}
-
 // peakOf is the peak of a series.
 func peakOf(name string) func(Run) (float64, bool) {
 	return func(r Run) (float64, bool) {
@@ -64,22 +44,8 @@ func peakOf(name string) func(Run) (float64, bool) {
 	}
 }
 
-// The columns that are not like the others.
-const (
-	columnTrip  = 3
-	columnShare = 4
-)
-
 // moved are all bytes that the fleet moves. What goes from one pod to another is counted once, where it arrives.
 var moved = []string{SeriesHTTPIn, SeriesHTTPOut, SeriesDistributionIn, SeriesRedisIn, SeriesRedisOut}
-
-// recoveredShare is the part of the returns within the TTL that brought the state back. There is none without LiveStash.
-func recoveredShare(r Run) (float64, bool) {
-	if r.Counts == nil || r.Adapter == baselineAdapter || r.Counts.returns() == 0 {
-		return 0, false
-	}
-	return float64(r.Counts.Of[CountRecovered]) / float64(r.Counts.returns()), true
-}
 
 // percent writes a share. What is not all must not look like all.
 func percent(part float64) string {
@@ -96,35 +62,33 @@ func newCostTable(l load) (costTable, bool) {
 	if len(all) == 0 {
 		return costTable{}, false
 	}
-	t := costTable{Title: l.title()}
-	base := l.baseline()
-	for _, runs := range l.byAdapter() {
-		row := costRow{Adapter: runs.adapter(), Verdict: worst(runs)}
-		if i := slices.IndexFunc(all, func(s series) bool { return s.adapter() == runs.adapter() }); i < 0 {
+	t := costTable{Title: l.title(), Columns: l.layout().columns}
+	for _, runs := range l.byVariant() {
+		row := costRow{Variant: l.variantOf(runs), Verdict: worst(runs)}
+		if i := slices.IndexFunc(all, func(s series) bool { return s.name() == runs.name() }); i < 0 {
 			row.Note = "no sound run: " + runs[0].Verdict.String()
 		} else {
-			for column := range costColumns {
-				row.Cells = append(row.Cells, newCostCell(all[i], base, column, largest(all, column)))
+			for _, column := range t.Columns {
+				row.Cells = append(row.Cells, newCostCell(l, all[i], column, largest(all, column)))
 			}
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	t.Notes = costNotes(all, base)
+	t.Notes = costNotes(l, all)
 	return t, true
 }
 
 // largest is the longest bar of a column.
-func largest(all []series, column int) float64 {
+func largest(all []series, column column) float64 {
 	most := 0.0
 	for _, runs := range all {
-		most = max(most, mean(runs.values(costColumns[column].of)))
+		most = max(most, mean(runs.values(column.of)))
 	}
 	return most
 }
 
-func newCostCell(runs, base series, column int, most float64) costCell {
-	of := costColumns[column]
-	values := runs.values(of.of)
+func newCostCell(l load, runs series, of column, most float64) costCell {
+	values, base := runs.values(of.of), l.baseline()
 	if len(values) == 0 {
 		return costCell{Value: "–", State: "none"}
 	}
@@ -138,47 +102,51 @@ func newCostCell(runs, base series, column int, most float64) costCell {
 			cell.Pods = "pods " + of.write(mean(pods))
 		}
 	}
-	switch column {
-	case columnShare:
+	switch {
+	case of.isShare:
 		cell.Bar, cell.State = value, "all"
-		var recovered, lost int64
+		var done, all int64
 		for _, run := range runs {
-			if run.Counts != nil {
-				recovered, lost = recovered+run.Counts.Of[CountRecovered], lost+run.Counts.Of[CountNotRecovered]
-			}
+			mine, of, _ := l.layout().done.of(run)
+			done, all = done+mine, all+of
 		}
-		if cell.More = grouped(recovered) + " of " + grouped(recovered+lost); lost > 0 {
+		if cell.More = grouped(done) + " of " + grouped(all); done < all {
 			cell.State = "lost"
 		}
 		return cell
-	case columnTrip:
-		if !slices.ContainsFunc(runs, Run.timed) {
-			cell.State, cell.More = "untimed", "client too slow"
-			return cell
-		}
-		if len(base) > 0 && starved(base) {
-			cell.State, cell.More = "untimed", "machine too slow"
-			return cell
-		}
-		// Of several runs, those with an honest clock.
-		timed := runs.values(returnP95)
-		cell.Value, values = of.write(mean(timed)), timed
+	case of.timed && !slices.ContainsFunc(runs, Run.timed):
+		cell.State, cell.More = "untimed", "client too slow"
+		return cell
+	case of.timed && l.starved():
+		cell.State, cell.More = "untimed", "machine too slow"
+		return cell
 	}
-	if len(base) > 0 && runs.adapter() != base.adapter() {
-		cell.More = overBase(values, base.values(of.of), of.write)
+	if of.timed {
+		// Of several runs, those with an honest clock.
+		values = timedOnly(runs).values(of.of)
+		cell.Value = of.write(mean(values))
+		base = timedOnly(base)
+	}
+	if len(base) > 0 && runs.name() != base.name() {
+		cell.More = overBase(values, base.values(of.of), base.name(), of.write)
 	}
 	return cell
 }
 
+// timedOnly are the runs whose times mean something.
+func timedOnly(runs series) series {
+	return slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !r.timed() })
+}
+
 // overBase is what runs took more than the baseline: "+3.8 MB (3 %)".
-func overBase(values, bases []float64, write func(float64) string) string {
+func overBase(values, bases []float64, name string, write func(float64) string) string {
 	if len(bases) == 0 {
 		return ""
 	}
 	base := mean(bases)
 	delta := mean(values) - base
 	if same(values, bases) {
-		return "as " + baselineAdapter
+		return "as " + name
 	}
 	sign := "+"
 	if delta < 0 {
@@ -192,10 +160,11 @@ func overBase(values, bases []float64, write func(float64) string) string {
 }
 
 // costNotes say what one has to know to read the table.
-func costNotes(all []series, base series) []string {
-	notes := []string{"The sum over all pods of the fleet, and what that is over " + baselineAdapter + ". Network: to and from clients and Redis, and between the pods. Return: from the moment at which the user was to come back to the view that is there again."}
+func costNotes(l load, all []series) []string {
+	base := l.baseline()
+	notes := []string{"The sum over all pods of the fleet, and what that is over " + l.base() + ". " + l.layout().note}
 	if len(base) == 0 {
-		notes[0] = "The sum over all pods of the fleet. Network: to and from clients and Redis, and between the pods. Return: from the moment at which the user was to come back to the view that is there again."
+		notes[0] = "The sum over all pods of the fleet. " + l.layout().note
 	}
 	if slices.ContainsFunc(all, func(s series) bool { return len(s.values(peakOf(SeriesPodMemory))) > 0 }) {
 		notes = append(notes, "Memory and CPU are those of the virtual machines. Pods: what their nodes count for their containers, those of the application and livestash-probe.")
@@ -205,33 +174,24 @@ func costNotes(all []series, base series) []string {
 	}
 	if slices.ContainsFunc(all, func(s series) bool { return !slices.ContainsFunc(s, Run.timed) }) {
 		notes = append(notes, "Amber: the client was the bottleneck. This time says nothing about the fleet; all other figures stand.")
-	} else if len(base) > 0 && starved(base) {
-		notes = append(notes, "Amber: without LiveStash a return took "+inUnit(mean(base.values(returnP95)), "ms")+", so the fleet or the runners waited. These times say nothing about adapters; all other figures stand.")
+	} else if l.starved() {
+		notes = append(notes, "Amber: "+l.withBase()+" a return took "+inUnit(mean(base.values(returnP95)), "ms")+", so the fleet or the runners waited. These times say nothing about adapters; all other figures stand.")
 	}
 	return notes
 }
 
-// thousand is what 1,000 users cost: for the baseline all of it, for each adapter what is over that.
+// thousand is what 1,000 users cost: for the baseline all of it, for each other variant what is over that.
 type thousand struct {
-	Title string
-	Rows  []thousandRow
+	Title   string
+	Base    string
+	Columns []thousandColumn
+	Rows    []thousandRow
 }
 
 type thousandRow struct {
-	Adapter string
-	// Cells, one for each of thousandColumns.
+	Variant variant
+	// Cells, one for each of the columns.
 	Cells []string
-}
-
-// thousandColumns are the figures of the table for 1,000 users.
-var thousandColumns = []struct {
-	title string
-	of    func(Run) (float64, bool)
-	unit  string
-}{
-	{"memory, peak", peakOf(SeriesMemory), "bytes"},
-	{"CPU, mean", rateOf(totalOf(SeriesCPU)), "cores"},
-	{"network, mean", rateOf(totalOf(moved...)), "bytes/s"},
 }
 
 // rateOf is what was counted over a run, for each second of it.
@@ -244,23 +204,23 @@ func rateOf(total func(Run) (float64, bool)) func(Run) (float64, bool) {
 
 // newThousand is the table for 1,000 users of a load, or nothing without a sound run of the baseline and of another.
 func newThousand(l load) (thousand, bool) {
-	base := l.baseline()
+	base, columns := l.baseline(), l.layout().perThousand
 	all := l.repeated()
-	if len(base) == 0 || len(all) < 2 || l.users == 0 {
+	if len(base) == 0 || len(all) < 2 || l.users == 0 || len(columns) == 0 {
 		return thousand{}, false
 	}
-	t := thousand{Title: l.title()}
+	t := thousand{Title: l.title(), Base: base.name(), Columns: columns}
 	for _, runs := range all {
-		row := thousandRow{Adapter: runs.adapter()}
-		for _, column := range thousandColumns {
+		row := thousandRow{Variant: l.variantOf(runs)}
+		for _, column := range columns {
 			values, bases := runs.values(column.of), base.values(column.of)
 			text := "–"
 			switch {
 			case len(values) == 0 || len(bases) == 0:
-			case runs.adapter() == base.adapter():
+			case runs.name() == base.name():
 				text = inUnit(mean(values)*1000/float64(l.users), column.unit)
 			case same(values, bases):
-				text = "as " + baselineAdapter
+				text = "as " + base.name()
 			default:
 				delta := (mean(values) - mean(bases)) * 1000 / float64(l.users)
 				text = map[bool]string{true: "+", false: "−"}[delta >= 0] + inUnit(math.Abs(delta), column.unit)

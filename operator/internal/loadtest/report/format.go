@@ -91,7 +91,7 @@ func span(seconds float64) string {
 	return strings.Join(parts, " ")
 }
 
-func share(part, whole int64) string {
+func shareOf(part, whole int64) string {
 	if whole == 0 {
 		return "–"
 	}

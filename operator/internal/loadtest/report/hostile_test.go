@@ -15,7 +15,7 @@ func TestChartsEnd(t *testing.T) {
 			for _, unit := range []string{"1", "bytes"} {
 				drawn := make(chan string, 1)
 				go func() {
-					drawn <- string(chart("Memory", unit, []line{{adapter: "ETS", points: [][2]float64{{0, 1}, {second, value}, {second, value}}}}))
+					drawn <- string(chart("Memory", unit, []line{{points: [][2]float64{{0, 1}, {second, value}, {second, value}}}}))
 				}()
 				select {
 				case svg := <-drawn:
@@ -58,7 +58,7 @@ func TestEventsAreBounded(t *testing.T) {
 
 // A run of two weeks still has a time axis that can be read.
 func TestLongTimesHaveFewTicks(t *testing.T) {
-	svg := string(chart("Memory", "bytes", []line{{adapter: "ETS", points: [][2]float64{{0, 1}, {60 * 86400, 2}}}}))
+	svg := string(chart("Memory", "bytes", []line{{points: [][2]float64{{0, 1}, {60 * 86400, 2}}}}))
 	if ticks := strings.Count(svg, `class="tick"`); ticks < 2 || ticks > 8 {
 		t.Errorf("60 days have %d ticks", ticks)
 	}

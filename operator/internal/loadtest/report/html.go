@@ -19,6 +19,9 @@ func HTML(r Report) []byte {
 
 // page is what is written.
 type page struct {
+	Layout *layout
+	// Heading of the columns with what is compared: Adapter or Variant.
+	Heading         string
 	Title, Subtitle string
 	Verdict         Verdict
 	Style           markup
@@ -40,16 +43,18 @@ type page struct {
 
 type tripTable struct {
 	Title  string
+	Trips  []trip
 	Charts []figureChart
-	// Note says how to read the charts, and which adapters are in none of them.
+	// Note says how to read the charts, and which variants are in none of them.
 	Note string
 	Rows []tripRow
 }
 
 type tripRow struct {
-	Adapter, Label string
-	Verdict        Verdict
-	// Cells are p50, p95 and p99 of each trip, then the time that a user waits for a return.
+	Variant variant
+	Label   string
+	Verdict Verdict
+	// Cells are p50, p95 and p99 of each trip.
 	Cells []string
 	// Untimed is whether the times say nothing about the fleet.
 	Untimed bool
@@ -59,21 +64,21 @@ type tripRow struct {
 
 type figureSection struct {
 	Title    string
-	Adapters []string
+	Variants []variant
 	Charts   []figureChart
 }
 
 type figureChart struct {
 	Title string
 	SVG   markup
-	// Missing says which adapters have no line, and why.
+	// Missing says which variants have no line, and why.
 	Missing string
 }
 
 type comparisonTable struct {
-	Title    string
-	Adapters []string
-	Rows     []comparisonRow
+	Title  string
+	Labels []string
+	Rows   []comparisonRow
 }
 
 type comparisonRow struct {
@@ -84,14 +89,16 @@ type comparisonRow struct {
 type comparisonCell struct{ Ours, Published string }
 
 type runRow struct {
-	Name, Adapter, Load, Length, Pods, Recovered, Wrong, Errors, Client, Message string
-	Verdict                                                                      Verdict
+	Name, Variant, Load, Length, Pods, Done, Wrong, Errors, Client, Message string
+	Verdict                                                                 Verdict
 	// Events says what was done to the fleet in the run, and what that cost its users.
 	Events string
 }
 
 func newPage(r Report) page {
 	p := page{
+		Layout:  layoutOf(r.Spec),
+		Heading: heading(r),
 		Title:   title(r),
 		Verdict: r.Verdict,
 		Style:   markup(pageStyle),
@@ -123,27 +130,27 @@ func newPage(r Report) page {
 	if t, compared := newThousand(first); compared {
 		p.Thousand = &t
 	}
-	for _, f := range figures {
+	for _, f := range p.Layout.charts() {
 		if s := newFigureSection(f, loads(r)); len(s.Charts) > 0 {
 			p.Figures = append(p.Figures, s)
 		}
 	}
 	for _, run := range r.Runs {
-		p.Runs = append(p.Runs, newRunRow(run))
+		p.Runs = append(p.Runs, newRunRow(r, run))
 	}
 	return p
 }
 
 func newTripTable(l load) tripTable {
-	t := tripTable{Title: l.title()}
+	t := tripTable{Title: l.title(), Trips: l.layout().trips}
 	t.Charts, t.Note = newTripCharts(l)
 	for _, run := range l.runs {
-		row := tripRow{Adapter: run.Adapter, Label: run.label(), Verdict: run.Verdict}
+		row := tripRow{Variant: l.variants[run.variant()], Label: run.label(), Verdict: run.Verdict}
 		if !run.sound() {
 			row.Note = "no sound run: " + run.Verdict.String()
 		} else {
 			row.Untimed = !run.timed()
-			for _, trip := range userTrips {
+			for _, trip := range t.Trips {
 				row.Cells = append(row.Cells, cells(run, trip.duration)...)
 			}
 		}
@@ -156,7 +163,7 @@ func newTripTable(l load) tripTable {
 func newTripCharts(l load) ([]figureChart, string) {
 	var charts []figureChart
 	absent := map[string]bool{}
-	for _, trip := range userTrips {
+	for _, trip := range l.layout().trips {
 		all, missing := latencies(l, trip.duration)
 		svg := latencyChart(trip.title+", "+l.title(), all)
 		if svg == "" {
@@ -218,9 +225,9 @@ func newFigureSection(f figure, all []load) figureSection {
 			case len(series.Points) == 0:
 				missing = append(missing, run.label()+" (no samples)")
 			default:
-				lines = append(lines, line{run.Adapter, run.Verdict == VerdictFailed, Thin(series.Points, drawnPoints)})
-				if !slices.Contains(s.Adapters, run.Adapter) {
-					s.Adapters = append(s.Adapters, run.Adapter)
+				lines = append(lines, line{l.variants[run.variant()], run.Verdict == VerdictFailed, Thin(series.Points, drawnPoints)})
+				if one := l.variants[run.variant()]; !slices.Contains(s.Variants, one) {
+					s.Variants = append(s.Variants, one)
 				}
 			}
 		}
@@ -232,23 +239,23 @@ func newFigureSection(f figure, all []load) figureSection {
 		if len(missing) > 0 {
 			c.Missing = "Not shown: " + strings.Join(missing, ", ") + "."
 		}
-		if failed := failedAdapters(lines); len(failed) > 0 {
+		if failed := failedVariants(lines); len(failed) > 0 {
 			c.Missing = strings.TrimSpace(c.Missing + " Dashed, because a threshold failed: " + listed(failed) + ".")
 		}
 		s.Charts = append(s.Charts, c)
 	}
-	slices.SortStableFunc(s.Adapters, func(a, b string) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(s.Variants, func(a, b variant) int { return a.look - b.look })
 	if f.unit == "cores" {
 		s.Title += " (cores)"
 	}
 	return s
 }
 
-func failedAdapters(lines []line) []string {
+func failedVariants(lines []line) []string {
 	var names []string
 	for _, l := range lines {
 		if l.failed {
-			names = append(names, l.adapter)
+			names = append(names, l.variant.name)
 		}
 	}
 	return names
@@ -257,7 +264,7 @@ func failedAdapters(lines []line) []string {
 func newComparisonTable(l load, rows []comparison) comparisonTable {
 	t := comparisonTable{Title: l.title()}
 	for _, c := range rows[0].cells {
-		t.Adapters = append(t.Adapters, c.adapter)
+		t.Labels = append(t.Labels, c.label)
 	}
 	for _, row := range rows {
 		r := comparisonRow{Title: row.title}
@@ -269,11 +276,11 @@ func newComparisonTable(l load, rows []comparison) comparisonTable {
 	return t
 }
 
-func newRunRow(run Run) runRow {
+func newRunRow(r Report, run Run) runRow {
 	row := runRow{
 		Name:    run.Name,
-		Adapter: run.Adapter,
-		Load:    load{users: run.Users, ttl: run.TTLSeconds}.title(),
+		Variant: run.variant(),
+		Load:    load{spec: r.Spec, users: run.Users, ttl: run.TTLSeconds}.title(),
 		Length:  span(run.DurationSeconds) + ", ramp " + span(run.RampSeconds),
 		Verdict: run.Verdict,
 		Message: run.Message,
@@ -282,13 +289,15 @@ func newRunRow(run Run) runRow {
 	if run.Replicas > 0 {
 		row.Pods = fmt.Sprintf("%d pods", run.Replicas)
 	}
-	row.Recovered, row.Wrong, row.Errors, row.Client = "–", "–", "–", "–"
+	row.Done, row.Wrong, row.Errors, row.Client = "–", "–", "–", "–"
 	if run.ClientDelay != nil {
 		row.Client = inUnit(*run.ClientDelay, "ms")
 	}
 	if c := run.Counts; c != nil {
-		row.Recovered = fmt.Sprintf("%s of %s (%s)", grouped(c.Of[CountRecovered]), grouped(c.returns()), share(c.Of[CountRecovered], c.returns()))
-		row.Wrong, row.Errors = grouped(c.Of[CountWrong]), grouped(c.Of[CountError])
+		of := layoutOf(r.Spec).done
+		done, all, _ := of.of(run)
+		row.Done = fmt.Sprintf("%s of %s (%s)", grouped(done), grouped(all), shareOf(done, all))
+		row.Wrong, row.Errors = grouped(c.Of[of.wrong]), grouped(c.Of[CountError])
 		if reasons := errorReasons(c.Errors); reasons != "" {
 			row.Errors += " (" + reasons + ")"
 		}

@@ -15,9 +15,9 @@ const (
 	latencyTop  = 6.0
 )
 
-// latency is a round trip with one adapter: the means of its timed runs, in ms.
+// latency is a round trip with one variant: the means of its timed runs, in ms.
 type latency struct {
-	adapter       string
+	variant       variant
 	p50, p95, end float64
 	// low and high hold the p95: see spread.
 	low, high float64
@@ -25,9 +25,9 @@ type latency struct {
 	spread bool
 }
 
-// latencies of a load, by adapter, and the adapters that have none.
+// latencies of a load, by variant, and the variants that have none.
 func latencies(l load, name string) (found []latency, missing []string) {
-	for _, runs := range l.byAdapter() {
+	for _, runs := range l.byVariant() {
 		timed := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !r.timed() || r.Durations[name].Count == 0 })
 		if len(timed) == 0 {
 			why := "no such times"
@@ -37,14 +37,14 @@ func latencies(l load, name string) (found []latency, missing []string) {
 			case !runs[0].sound():
 				why = strings.ToLower(runs[0].Verdict.String())
 			}
-			missing = append(missing, runs.adapter()+" ("+why+")")
+			missing = append(missing, runs.name()+" ("+why+")")
 			continue
 		}
 		of := func(figure func(Duration) float64) []float64 {
 			return timed.values(func(r Run) (float64, bool) { return figure(r.Durations[name]), true })
 		}
 		p95 := of(func(d Duration) float64 { return d.P95 })
-		one := latency{adapter: runs.adapter(), p50: mean(of(func(d Duration) float64 { return d.P50 })), p95: mean(p95), spread: len(timed) > 1}
+		one := latency{variant: l.variantOf(runs), p50: mean(of(func(d Duration) float64 { return d.P50 })), p95: mean(p95), spread: len(timed) > 1}
 		one.end = max(one.p95, mean(of(func(d Duration) float64 {
 			if d.Count < fewest {
 				return d.P99AtLeast
@@ -60,7 +60,7 @@ func latencies(l load, name string) (found []latency, missing []string) {
 	return found, missing
 }
 
-// latencyChart draws a round trip of a load: for each adapter a band from its p50 to its p99, its mark at the p95, and whiskers
+// latencyChart draws a round trip of a load: for each variant a band from its p50 to its p99, its mark at the p95, and whiskers
 // where several runs say how sure that is.
 func latencyChart(name string, all []latency) markup {
 	if len(all) == 0 {
@@ -85,11 +85,11 @@ func latencyChart(name string, all []latency) markup {
 	for i, l := range all {
 		y := latencyTop + latencyRow*(float64(i)+0.5)
 		fmt.Fprintf(&b, `<text class="y" x="%g" y="%s">%s</text><g class="line %s"><path class="band" d="M%s %sH%s"/>`,
-			latencyLeft-10, pixel(y+3.5), html.EscapeString(l.adapter), adapterClass(l.adapter), pixel(x(l.p50)), pixel(y), pixel(x(l.end)))
+			latencyLeft-10, pixel(y+3.5), html.EscapeString(l.variant.name), l.variant.class(), pixel(x(l.p50)), pixel(y), pixel(x(l.end)))
 		if l.spread {
 			fmt.Fprintf(&b, `<path class="whisker" d="M%s %sv12m0-6H%sm0-6v12"/>`, pixel(x(l.low)), pixel(y-6), pixel(x(l.high)))
 		}
-		fmt.Fprintf(&b, `<path class="mark" d="%s"/></g>`, mark(l.adapter, x(l.p95), y))
+		fmt.Fprintf(&b, `<path class="mark" d="%s"/></g>`, l.variant.mark(x(l.p95), y))
 	}
 	b.WriteString("</svg>")
 	return markup(b.String())

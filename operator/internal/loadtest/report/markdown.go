@@ -20,16 +20,16 @@ func Markdown(r Report) []byte {
 	}
 	for _, l := range loads(r) {
 		fmt.Fprintf(&b, "\n## %s\n\n", plain(l.title()))
-		costOf(&b, l)
+		costOf(&b, l, strings.ToLower(heading(r)))
 		roundTrips(&b, l)
 		peaks(&b, l)
 		beside(&b, l)
 	}
 	b.WriteString("\n## Runs\n\n")
-	rows := [][]string{{"run", "verdict", "adapter", "load", "recovered", "wrong", "errors", "client late (p99)", "message"}}
+	rows := [][]string{{"run", "verdict", strings.ToLower(heading(r)), "load", strings.ToLower(layoutOf(r.Spec).done.name), "wrong", "errors", "client late (p99)", "message"}}
 	for _, run := range r.Runs {
-		row := newRunRow(run)
-		rows = append(rows, []string{row.Name, row.Verdict.String(), row.Adapter, row.Load, row.Recovered, row.Wrong, row.Errors, row.Client, strings.TrimSpace(row.Message + " " + row.Events)})
+		row := newRunRow(r, run)
+		rows = append(rows, []string{row.Name, row.Verdict.String(), row.Variant, row.Load, row.Done, row.Wrong, row.Errors, row.Client, strings.TrimSpace(row.Message + " " + row.Events)})
 	}
 	table(&b, rows)
 	b.WriteString("\n## Where and what\n\n")
@@ -41,11 +41,11 @@ func Markdown(r Report) []byte {
 
 func costWords(b *strings.Builder, said answer) {
 	fmt.Fprintf(b, "\n%s\n", plain(said.Lead))
-	for i, a := range said.Adapters {
+	for i, a := range said.Variants {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(b, "- **%s** %s %s\n", plain(a.Adapter), plain(a.Cost), plain(a.When))
+		fmt.Fprintf(b, "- **%s** %s %s\n", plain(a.Variant.name), plain(a.Cost), plain(a.When))
 	}
 	if said.Certainty != "" {
 		fmt.Fprintf(b, "\n%s\n", plain(said.Certainty))
@@ -53,17 +53,17 @@ func costWords(b *strings.Builder, said answer) {
 }
 
 // costOf is the page's table of costs, and below it that for 1,000 users.
-func costOf(b *strings.Builder, l load) {
+func costOf(b *strings.Builder, l load, compared string) {
 	costs, sound := newCostTable(l)
 	if !sound {
 		return
 	}
-	rows := [][]string{{"adapter"}}
-	for _, column := range costColumns {
+	rows := [][]string{{compared}}
+	for _, column := range costs.Columns {
 		rows[0] = append(rows[0], strings.ToLower(column.title[:1])+column.title[1:]+", "+column.detail)
 	}
 	for _, row := range costs.Rows {
-		texts := []string{row.Adapter}
+		texts := []string{row.Variant.name}
 		for _, cell := range row.Cells {
 			text := cell.Value
 			if cell.More != "" {
@@ -81,13 +81,13 @@ func costOf(b *strings.Builder, l load) {
 	}
 	table(b, rows)
 	b.WriteByte('\n')
-	if thousand, compared := newThousand(l); compared {
-		rows := [][]string{{"1,000 users; adapters over None"}}
-		for _, column := range thousandColumns {
+	if thousand, there := newThousand(l); there {
+		rows := [][]string{{"1,000 users; " + compared + "s over " + thousand.Base}}
+		for _, column := range thousand.Columns {
 			rows[0] = append(rows[0], column.title)
 		}
 		for _, row := range thousand.Rows {
-			rows = append(rows, append([]string{row.Adapter}, row.Cells...))
+			rows = append(rows, append([]string{row.Variant.name}, row.Cells...))
 		}
 		table(b, rows)
 		b.WriteByte('\n')
@@ -95,10 +95,13 @@ func costOf(b *strings.Builder, l load) {
 }
 
 func roundTrips(b *strings.Builder, l load) {
-	rows := [][]string{{"ms: p50 / p95 / p99", "first render", "stash", "reconnect", "return"}}
+	rows := [][]string{{"ms: p50 / p95 / p99"}}
+	for _, trip := range l.layout().trips {
+		rows[0] = append(rows[0], strings.ToLower(trip.title))
+	}
 	for _, run := range l.runs {
 		row := []string{run.label()}
-		for _, trip := range userTrips {
+		for _, trip := range l.layout().trips {
 			if !run.sound() {
 				row = append(row, strings.ToLower(run.Verdict.String()))
 				continue
@@ -114,15 +117,15 @@ func roundTrips(b *strings.Builder, l load) {
 	table(b, rows)
 }
 
-// peaks has a row for each adapter, as the charts have a line for each.
+// peaks has a row for each run, as the charts have a line for each.
 func peaks(b *strings.Builder, l load) {
 	rows := [][]string{{"peak, all pods"}}
-	for _, f := range figures {
+	for _, f := range l.layout().charts() {
 		rows[0] = append(rows[0], f.title)
 	}
 	for _, run := range l.sound() {
 		row := []string{run.label()}
-		for _, f := range figures {
+		for _, f := range l.layout().charts() {
 			value := "–"
 			if s, ok := run.Samples[f.series]; ok {
 				value = inUnit(s.Peak, f.unit)
@@ -144,7 +147,7 @@ func beside(b *strings.Builder, l load) {
 	}
 	rows := [][]string{{"ours (published)"}}
 	for _, c := range compared[0].cells {
-		rows[0] = append(rows[0], c.adapter)
+		rows[0] = append(rows[0], c.label)
 	}
 	for _, c := range compared {
 		row := []string{c.title}

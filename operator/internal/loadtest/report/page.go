@@ -29,7 +29,7 @@ func (p page) write(w *pageWriter) {
 	w.put("</dl>\n</header>\n<main>\n")
 	if p.Costs != nil {
 		w.put("<section id=\"costs\" class=\"first\">\n<h2>What it cost: %s</h2>\n", p.Costs.Title)
-		p.Costs.write(w)
+		p.Costs.write(w, p.Heading)
 		w.put("</section>\n")
 	}
 	p.writeContents(w)
@@ -54,7 +54,7 @@ func (p page) writeContents(w *pageWriter) {
 		id, title string
 		there     bool
 	}{
-		{"which", "Which adapter", true},
+		{"which", p.Layout.question, true},
 		{"thousand", "Cost of 1,000 users", p.Thousand != nil},
 		{"others", "Other loads", len(p.Others) > 0},
 		{"trips", "Round trips", len(p.Trips) > 0},
@@ -70,19 +70,19 @@ func (p page) writeContents(w *pageWriter) {
 	w.put("</nav>\n")
 }
 
-func (t costTable) write(w *pageWriter) {
-	w.put(`<table class="cost"><thead><tr><th class="l">Adapter</th>`)
-	for _, column := range costColumns {
+func (t costTable) write(w *pageWriter, heading string) {
+	w.put(`<table class="cost"><thead><tr><th class="l">%s</th>`, heading)
+	for _, column := range t.Columns {
 		w.put(`<th class="l">%s <span class="detail">%s</span></th>`, column.title, column.detail)
 	}
 	w.put("</tr></thead>\n<tbody>")
 	for _, row := range t.Rows {
-		w.put(`<tr class="%s"><th class="l"><span class="nowrap">%s %s</span>%s</th>`, adapterClass(row.Adapter), legendMark(row.Adapter), row.Adapter, notPassed(row.Verdict))
+		w.put(`<tr class="%s"><th class="l"><span class="nowrap">%s %s</span>%s</th>`, row.Variant.class(), legendMark(row.Variant), row.Variant, notPassed(row.Verdict))
 		if row.Note != "" {
-			w.put(`<td class="l broken" colspan="5">%s</td>`, row.Note)
+			w.put(`<td class="l broken" colspan="%s">%s</td>`, len(t.Columns), row.Note)
 		}
 		for i, cell := range row.Cells {
-			w.put(`<td class="l %s" data-column="%s"><b>%s</b>`, cell.State, costColumns[i].title, cell.Value)
+			w.put(`<td class="l %s" data-column="%s"><b>%s</b>`, cell.State, t.Columns[i].title, cell.Value)
 			if cell.State != "none" {
 				w.put(`<span class="bar"><i style="width:%s%%"></i></span><span class="more">%s</span>`, pixel(100*min(1, cell.Bar)), cell.More)
 				if cell.Pods != "" {
@@ -108,11 +108,11 @@ func notPassed(v Verdict) markup {
 }
 
 func (p page) writeAnswer(w *pageWriter) {
-	w.put("<section id=\"which\" class=\"summary\">\n<h2>Which adapter</h2>\n<p class=\"lead\">%s</p>\n", p.Answer.Lead)
-	if len(p.Answer.Adapters) > 0 {
+	w.put("<section id=\"which\" class=\"summary\">\n<h2>%s</h2>\n<p class=\"lead\">%s</p>\n", p.Layout.question, p.Answer.Lead)
+	if len(p.Answer.Variants) > 0 {
 		w.put("<ul class=\"which\">")
-		for _, a := range p.Answer.Adapters {
-			w.put("<li>%s <b>%s</b> %s <span class=\"when\">%s</span></li>\n", legendMark(a.Adapter), a.Adapter, a.Cost, a.When)
+		for _, a := range p.Answer.Variants {
+			w.put("<li>%s <b>%s</b> %s <span class=\"when\">%s</span></li>\n", legendMark(a.Variant), a.Variant, a.Cost, a.When)
 		}
 		w.put("</ul>\n")
 	}
@@ -131,14 +131,14 @@ func (p page) writeThousand(w *pageWriter) {
 	}
 	w.put(`<section id="thousand">
 <h2>Cost of 1,000 users</h2>
-<p class="note">The figures of %s, divided by the users: for None all that the fleet took, for each adapter what it took over that. A fleet that stands idle takes something too, which is in the line of None.</p>
-<div class="scroll"><table class="thousand"><thead><tr><th class="l">Adapter</th>`, p.Thousand.Title)
-	for _, column := range thousandColumns {
+<p class="note">The figures of %s, divided by the users: for %s all that the fleet took, for each %s what it took over that. A fleet that stands idle takes something too, which is in the line of %s.</p>
+<div class="scroll"><table class="thousand"><thead><tr><th class="l">%s</th>`, p.Thousand.Title, p.Thousand.Base, strings.ToLower(p.Heading), p.Thousand.Base, p.Heading)
+	for _, column := range p.Thousand.Columns {
 		w.put("<th>%s</th>", column.title)
 	}
 	w.put("</tr></thead>\n<tbody>")
 	for _, row := range p.Thousand.Rows {
-		w.put(`<tr><th class="l"><span class="nowrap">%s %s</span></th>`, legendMark(row.Adapter), row.Adapter)
+		w.put(`<tr><th class="l"><span class="nowrap">%s %s</span></th>`, legendMark(row.Variant), row.Variant)
 		for _, cell := range row.Cells {
 			w.put("<td>%s</td>", cell)
 		}
@@ -158,7 +158,7 @@ func (p page) writeOthers(w *pageWriter) {
 		if table.Notes = table.Notes[1:]; i > 0 && len(table.Notes) > 0 {
 			table.Notes = table.Notes[len(table.Notes)-1:]
 		}
-		table.write(w)
+		table.write(w, p.Heading)
 	}
 	w.put("</section>\n")
 }
@@ -175,8 +175,8 @@ func (p page) writeTrips(w *pageWriter) {
 	}
 	w.put(`<section id="trips">
 <h2>Round trips</h2>
-<p class="note">Milliseconds. In the charts a band goes from the p50 to the p99, and the mark is the p95. First render and reconnect go from a message to its reply, as in the published test. Stash and return are what the user waits for, from when the step was to begin to its end: for a return to the view that is there again, failed attempts and the pauses between them included. In brackets, where it differs: from when the step began. ≥: of so few, no more is certain. Amber: the client was the bottleneck, so these times say nothing about the fleet.</p>
-`)
+<p class="note">Milliseconds. In the charts a band goes from the p50 to the p99, and the mark is the p95. %s In brackets, where it differs: from when the step began. ≥: of so few, no more is certain. Amber: the client was the bottleneck, so these times say nothing about the fleet.</p>
+`, p.Layout.tripNote)
 	for _, table := range p.Trips {
 		w.put("<h3>%s</h3>\n", table.Title)
 		if len(table.Charts) > 0 {
@@ -187,18 +187,22 @@ func (p page) writeTrips(w *pageWriter) {
 			w.put("</div>\n<p class=\"note\">%s</p>\n", table.Note)
 		}
 		w.put(`<div class="scroll"><table class="trips">
-<thead><tr><th rowspan="2" class="l">Adapter</th><th colspan="3">First render</th><th colspan="3">Stash</th><th colspan="3">Reconnect</th><th colspan="3">Return</th></tr>
+<thead><tr><th rowspan="2" class="l">%s</th>`, p.Heading)
+		for _, trip := range table.Trips {
+			w.put(`<th colspan="3">%s</th>`, trip.title)
+		}
+		w.put(`</tr>
 <tr>%s</tr></thead>
-<tbody>`, markup(strings.Repeat("<th>p50</th><th>p95</th><th>p99</th>", 4)))
+<tbody>`, markup(strings.Repeat("<th>p50</th><th>p95</th><th>p99</th>", len(table.Trips))))
 		for _, row := range table.Rows {
-			row.write(w)
+			row.write(w, 3*len(table.Trips))
 		}
 		w.put("</tbody></table></div>\n")
 	}
 	w.put("</section>\n")
 }
 
-func (r tripRow) write(w *pageWriter) {
+func (r tripRow) write(w *pageWriter, columns int) {
 	class, failed := markup(""), markup("")
 	if r.Note != "" {
 		class = ` class="none"`
@@ -209,9 +213,9 @@ func (r tripRow) write(w *pageWriter) {
 	if r.Verdict == VerdictFailed {
 		failed = " " + badge(r.Verdict)
 	}
-	w.put(`<tr%s><th class="l"><span class="nowrap">%s %s</span>%s</th>`, class, legendMark(r.Adapter), r.Label, failed)
+	w.put(`<tr%s><th class="l"><span class="nowrap">%s %s</span>%s</th>`, class, legendMark(r.Variant), r.Label, failed)
 	if r.Note != "" {
-		w.put(`<td colspan="12" class="l">%s</td>`, r.Note)
+		w.put(`<td colspan="%s" class="l">%s</td>`, columns, r.Note)
 	} else {
 		for _, cell := range r.Cells {
 			w.put("<td>%s</td>", cell)
@@ -226,15 +230,15 @@ func (p page) writeFigures(w *pageWriter) {
 	}
 	w.put(`<section id="figures">
 <h2>Figures over time</h2>
-<p class="note">Total memory first, then the charts of the published test, one by one; the sum over all pods of the fleet. All runs begin at 0, with their first user.</p>
-`)
+<p class="note">%s; the sum over all pods of the fleet. All runs begin at 0, with their first user.</p>
+`, p.Layout.figuresNote())
 	if p.hasEvents() {
 		w.put("<p class=\"note\">Grey: an event, until the fleet was whole again.</p>\n")
 	}
 	for _, section := range p.Figures {
 		w.put("<div class=\"figure\">\n<h3>%s</h3>\n<p class=\"legend\">", section.Title)
-		for _, adapter := range section.Adapters {
-			w.put(`<span class="nowrap">%s %s</span> `, legendMark(adapter), adapter)
+		for _, variant := range section.Variants {
+			w.put(`<span class="nowrap">%s %s</span> `, legendMark(variant), variant)
 		}
 		w.put("</p>\n<div class=\"charts\">")
 		for _, c := range section.Charts {
@@ -270,8 +274,8 @@ func (p page) writeComparisons(w *pageWriter) {
 		w.put(`<h3>%s</h3>
 <div class="scroll"><table class="beside">
 <thead><tr><th class="l">Figure</th>`, table.Title)
-		for _, adapter := range table.Adapters {
-			w.put("<th>%s</th>", adapter)
+		for _, label := range table.Labels {
+			w.put("<th>%s</th>", label)
 		}
 		w.put("</tr></thead>\n<tbody>")
 		for _, row := range table.Rows {
@@ -300,8 +304,8 @@ func (p page) writeRuns(w *pageWriter) {
 		if run.Pods != "" {
 			pods = ", " + run.Pods
 		}
-		w.put("<p class=\"detail\">%s, %s, %s%s. Recovered %s; wrong %s; errors %s; the client late by %s (p99).</p></li>\n",
-			run.Adapter, run.Load, run.Length, pods, run.Recovered, run.Wrong, run.Errors, run.Client)
+		w.put("<p class=\"detail\">%s, %s, %s%s. %s %s; wrong %s; errors %s; the client late by %s (p99).</p></li>\n",
+			run.Variant, run.Load, run.Length, pods, p.Layout.done.name, run.Done, run.Wrong, run.Errors, run.Client)
 	}
 	w.put("</ol>\n</section>\n")
 }

@@ -56,6 +56,10 @@ type Spec struct {
 	Scale int `json:"scale,omitempty"`
 	// Scenario is what a user does: Reconnect, Visits, or Script for a script of one's own.
 	Scenario string `json:"scenario,omitempty"`
+	// Baseline is the name of the variant that the others are compared with; empty when there is none.
+	Baseline string `json:"baseline,omitempty"`
+	// Variants are what is compared, where that is more than adapters.
+	Variants []Variant `json:"variants,omitempty"`
 	// Target says what was tested: "template" for a fresh fleet in each run, "cluster NAME" or a URL.
 	Target string `json:"target,omitempty"`
 	// Routing is RoundRobin (over the pods) or Service; empty when the target is a URL.
@@ -68,6 +72,16 @@ type Spec struct {
 	PayloadOnPage string `json:"payloadOnPage,omitempty"`
 	// Thresholds are what the runs were judged by, in the words of the specification: {"minRecovered": "0.99"}.
 	Thresholds map[string]string `json:"thresholds,omitempty"`
+}
+
+// Variant is one of those that are compared.
+type Variant struct {
+	// Name of the variant, which its runs have.
+	Name string `json:"name"`
+	// Adapter of its fleet.
+	Adapter string `json:"adapter"`
+	// Patch is what its fleet has otherwise than the template, as JSON; of a long one its beginning.
+	Patch string `json:"patch,omitempty"`
 }
 
 // Machine is where a benchmark ran. Figures of different machines cannot be compared.
@@ -100,13 +114,15 @@ type Versions struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
-// Run is one cell of the matrix: one adapter under one load.
+// Run is one cell of the matrix: one variant under one load.
 type Run struct {
 	// Name of the run; unique in the benchmark.
 	Name string `json:"name"`
-	// Adapter is None, ETS, BrowserMemory, Redis or Mnesia.
+	// Variant is the name of what is compared: one of the matrix's variants, or the adapter.
+	Variant string `json:"variant,omitempty"`
+	// Adapter of its fleet is None, ETS, BrowserMemory, Redis or Mnesia.
 	Adapter string `json:"adapter"`
-	// Round is the how manieth run with this adapter and this load it is, from 1.
+	// Round is the how manieth run with this variant and this load it is, from 1.
 	Round int `json:"round,omitempty"`
 	// Users of the whole run, as it was made (after division by the scale).
 	Users int `json:"users"`

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -13,10 +14,10 @@ const noise = 0.02
 // eighty times what docs/benchmarks.md has for 1,000 users.
 const overloaded = 1000
 
-// summary says in plain words what came back and what is missing: whole sentences. What each adapter cost is answer's.
+// summary says in plain words what came of it and what is missing: whole sentences. What each variant cost is answer's.
 func summary(r Report) []string {
 	var paragraphs []string
-	if p := returns(r); p != "" {
+	if p := layoutOf(r.Spec).outcome(r); p != "" {
 		paragraphs = append(paragraphs, p)
 	}
 	if p := unsound(r); p != "" {
@@ -31,18 +32,21 @@ func summary(r Report) []string {
 	return paragraphs
 }
 
-// answer is which adapter cost what, in words.
+// answer is which variant cost what, in words.
 type answer struct {
-	// Lead is what the fleet took without LiveStash.
+	// Lead is what the baseline took.
 	Lead string
-	// Adapters, each with what it cost.
-	Adapters []adapterAnswer
+	// Variants, each with what it cost.
+	Variants []variantAnswer
 	// Certainty says what differences are worth.
 	Certainty string
 }
 
-// adapterAnswer is what an adapter cost, to be read behind its name, and for whom it is.
-type adapterAnswer struct{ Adapter, Cost, When string }
+// variantAnswer is what a variant cost, to be read behind its name, and for whom it is.
+type variantAnswer struct {
+	Variant    variant
+	Cost, When string
+}
 
 // choices say for whom an adapter is: docs/how-to/choose-an-adapter.md has the reasons.
 var choices = map[string]string{
@@ -52,7 +56,7 @@ var choices = map[string]string{
 	"Mnesia":        "Choose Mnesia when a killed pod must cost nobody their state, and there is to be no other server. Each pod holds every stash of the fleet.",
 }
 
-// heaviest is the load that tells most: the most adapters with figures, then the most users, then the longest TTL.
+// heaviest is the load that tells most: the most variants with figures, then the most users, then the longest TTL.
 func heaviest(r Report) (load, bool) {
 	var best load
 	var found bool
@@ -69,45 +73,62 @@ func heaviest(r Report) (load, bool) {
 	return best, found
 }
 
-// costs is what the heaviest load cost with each adapter.
+// costs is what the heaviest load cost with each variant.
 func costs(r Report) answer {
+	compared := strings.ToLower(heading(r))
 	l, ok := heaviest(r)
 	if !ok {
-		return answer{Lead: "There is no sound run yet, so this report says nothing about what any adapter costs."}
+		return answer{Lead: "There is no sound run yet, so this report says nothing about what any " + compared + " costs."}
 	}
-	all, base := l.repeated(), l.baseline()
-	opening := fmt.Sprintf("With %s users and a TTL of %s", grouped(int64(l.users)), span(l.ttl))
+	all, base, layout := l.repeated(), l.baseline(), l.layout()
 	var found answer
-	if len(base) == 0 {
-		found.Lead = opening + " there is no sound run without LiveStash, so these figures hold what the application itself costs."
-	} else {
-		found.Lead = fmt.Sprintf("%s, the fleet without LiveStash (%s) took %s.", opening, baselineAdapter, absolute(base))
+	switch opening := layout.opening(l); {
+	case len(base) > 0 && l.base() == withoutLiveStash:
+		found.Lead = fmt.Sprintf("%s, the fleet without LiveStash (%s) took %s.", opening, withoutLiveStash, layout.absolute(base))
+	case len(base) > 0:
+		found.Lead = fmt.Sprintf("%s, %s took %s.", opening, l.base(), layout.absolute(base))
+	default:
+		found.Lead = fmt.Sprintf("%s there is no sound run %s, so these figures hold what the application itself costs.", opening, l.withBase())
 	}
 	fewest := len(all[0])
 	for _, runs := range all {
 		fewest = min(fewest, len(runs))
-		switch {
-		case runs.adapter() == baselineAdapter:
-		case len(base) == 0:
-			found.Adapters = append(found.Adapters, adapterAnswer{runs.adapter(), "took " + absolute(runs) + ".", choices[runs.adapter()]})
-		default:
-			found.Adapters = append(found.Adapters, adapterAnswer{runs.adapter(), "cost " + relative(runs, base) + ".", choices[runs.adapter()]})
+		one := variantAnswer{Variant: l.variantOf(runs)}
+		if runs.isAdapter() && layout == &stashLayout {
+			one.When = choices[runs.adapter()]
 		}
+		switch {
+		case runs.name() == l.base():
+			continue
+		case len(base) == 0:
+			one.Cost = "took " + layout.absolute(runs) + "."
+		default:
+			one.Cost = "cost " + l.relative(runs, base) + "."
+		}
+		found.Variants = append(found.Variants, one)
 	}
 	if len(base) == 0 {
 		return found
 	}
-	if len(found.Adapters) == 0 {
-		found.Lead += " No adapter has a sound run at this load, so there is nothing to compare."
+	if len(found.Variants) == 0 {
+		found.Lead += fmt.Sprintf(" No other %s has a sound run at this load, so there is nothing to compare.", compared)
 		return found
 	}
 	found.Lead += " Over that:"
 	found.Certainty = certainty(fewest)
-	if starved(base) {
-		found.Certainty += fmt.Sprintf(" Times are not compared: %s for a return without LiveStash means that the fleet or the runners waited,"+
-			" most often for CPU. Give them more, or take fewer users.", inUnit(mean(base.values(returnP95)), "ms"))
+	if l.starved() {
+		found.Certainty += fmt.Sprintf(" Times are not compared: %s for a return %s means that the fleet or the runners waited,"+
+			" most often for CPU. Give them more, or take fewer users.", inUnit(mean(base.values(returnP95)), "ms"), l.withBase())
 	}
 	return found
+}
+
+// heading is that of the columns with what a report compares.
+func heading(r Report) string {
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.variant() != run.Adapter }) {
+		return "Variant"
+	}
+	return "Adapter"
 }
 
 // certainty says what differences between means of so many runs at least are worth.
@@ -121,14 +142,13 @@ func certainty(runs int) string {
 	return "One run each: differences of a few percent mean nothing."
 }
 
-// starved says that runs without LiveStash show machines that had no time left.
-func starved(base series) bool { return mean(base.values(returnP95)) >= overloaded }
+// starved says that the baseline shows machines that had no time left.
+func (l load) starved() bool {
+	return l.layout().starves && mean(l.baseline().values(returnP95)) >= overloaded
+}
 
 // returnP95 is within what time 95 % of the returns were over, in ms.
-func returnP95(run Run) (float64, bool) {
-	p95, known := anyReturnP95(run)
-	return p95, known && run.timed()
-}
+var returnP95 = timedP95("reconnect")
 
 // totalOf is the growth of what is counted over a whole run, added up over several series.
 func totalOf(names ...string) func(Run) (float64, bool) {
@@ -145,22 +165,10 @@ func totalOf(names ...string) func(Run) (float64, bool) {
 	}
 }
 
-// costsOf are the figures in which fleets are compared.
-var costsOf = []struct {
-	of func(Run) (float64, bool)
-	// absolute follows a figure, and difference what is more or less than that of the baseline.
-	absolute, difference string
-	write                func(float64) string
-}{
-	{peakOf(SeriesMemory), " of memory at its peak", "memory", func(v float64) string { return inUnit(v, "bytes") }},
-	{totalOf(SeriesCPU), " of CPU time", "CPU time", func(v float64) string { return significant(v) + " s" }},
-	{returnP95, " for a return (p95)", "time for a return (p95)", func(v float64) string { return inUnit(v, "ms") }},
-}
-
-// absolute is what a fleet took: memory, CPU time, the time of a return.
-func absolute(runs series) string {
+// absolute is what a fleet took: memory, CPU time, the time of what its users wait for.
+func (l *layout) absolute(runs series) string {
 	var words []string
-	for _, cost := range costsOf {
+	for _, cost := range l.costs {
 		if values := runs.values(cost.of); len(values) > 0 {
 			words = append(words, cost.write(mean(values))+cost.absolute)
 		}
@@ -172,20 +180,21 @@ func absolute(runs series) string {
 }
 
 // relative is what a fleet took more than the baseline, and what it moved.
-func relative(runs, base series) string {
-	var words []string
-	for i, cost := range costsOf {
-		if i == len(costsOf)-1 {
-			words = append(words, traffic(runs)...)
-			if starved(base) {
-				break
-			}
-		}
+func (l load) relative(runs, base series) string {
+	var words, times []string
+	for _, cost := range l.layout().costs {
 		mine, theirs := runs.values(cost.of), base.values(cost.of)
-		if len(mine) > 0 && len(theirs) > 0 {
-			words = append(words, difference(mine, theirs, cost.difference, cost.write))
+		if len(mine) == 0 || len(theirs) == 0 || cost.timed && l.starved() {
+			continue
+		}
+		text := difference(mine, theirs, cost.difference, cost.write)
+		if cost.timed {
+			times = append(times, text)
+		} else {
+			words = append(words, text)
 		}
 	}
+	words = slices.Concat(words, traffic(runs), times)
 	if len(words) == 0 {
 		return "an unknown amount (no samples)"
 	}
@@ -227,36 +236,6 @@ func difference(values, bases []float64, what string, write func(float64) string
 		return write(math.Abs(delta)) + " " + word + " " + what
 	}
 	return fmt.Sprintf("%s (%.0f %%) %s %s", write(math.Abs(delta)), 100*math.Abs(delta)/base, word, what)
-}
-
-// returns says whether the state came back.
-func returns(r Report) string {
-	var recovered, lost, wrong int64
-	var bad []string
-	for _, run := range r.Runs {
-		if !run.sound() || run.Counts == nil || run.Adapter == baselineAdapter {
-			continue
-		}
-		recovered += run.Counts.Of[CountRecovered]
-		lost += run.Counts.Of[CountNotRecovered]
-		wrong += run.Counts.Of[CountWrong]
-		if run.Counts.Of[CountNotRecovered] > 0 || run.Counts.Of[CountWrong] > 0 {
-			bad = append(bad, fmt.Sprintf("%s (%s lost, %s wrong)", run.Name, grouped(run.Counts.Of[CountNotRecovered]), grouped(run.Counts.Of[CountWrong])))
-		}
-	}
-	if recovered+lost == 0 {
-		return ""
-	}
-	stale := "none of them wrong"
-	if wrong > 0 {
-		stale = grouped(wrong) + " of them a wrong one"
-	}
-	sentence := fmt.Sprintf("%s of %s returns within the TTL brought the state back (%s), %s.",
-		grouped(recovered), grouped(recovered+lost), share(recovered, recovered+lost), stale)
-	if len(bad) > 0 {
-		sentence += " Not all in " + listed(bad) + "."
-	}
-	return sentence
 }
 
 // unsound says which runs do not count, and which did not meet their thresholds.

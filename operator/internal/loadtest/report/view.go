@@ -49,14 +49,6 @@ var trips = []trip{
 	{"any_rejoin", "reconnect", "Reconnect, in time or late"},
 }
 
-// userTrips are what a user waits for: of returns, those in time, and from the message or from when the user was to come.
-var userTrips = []trip{
-	{duration: "join", title: "First render"},
-	{duration: "stash", title: "Stash"},
-	{duration: "rejoin", title: "Reconnect"},
-	{duration: "reconnect", title: "Return"},
-}
-
 // quantiles of the round-trip table, and how to read them.
 var quantiles = []struct {
 	name string
@@ -67,28 +59,28 @@ var quantiles = []struct {
 	{"p99", func(d Duration) float64 { return d.P99 }},
 }
 
-// baselineAdapter is what the others are compared with: the application without LiveStash.
-const baselineAdapter = "None"
-
-// adapterOrder is that of tables, legends and sentences: the baseline first.
-var adapterOrder = []string{"None", "ETS", "BrowserMemory", "Redis", "Mnesia"}
-
 // load is the runs with the same users and times: what can be compared.
 type load struct {
 	spec          Spec
 	users         int
 	ttl, duration float64
 	runs          []Run
+	// variants of the whole report, by their names.
+	variants map[string]variant
 }
+
+// layout is how its figures are shown.
+func (l load) layout() *layout { return layoutOf(l.spec) }
+
+// variantOf is what runs of the load have and others have not.
+func (l load) variantOf(runs series) variant { return l.variants[runs.name()] }
 
 // sameAs is whether two loads are the same one.
 func (l load) sameAs(other load) bool {
 	return l.users == other.users && l.ttl == other.ttl && l.duration == other.duration
 }
 
-func (l load) title() string {
-	return fmt.Sprintf("%s users, TTL %s", grouped(int64(l.users)), span(l.ttl))
-}
+func (l load) title() string { return l.layout().title(l) }
 
 // sound are the runs whose figures mean something.
 func (l load) sound() []Run {
@@ -101,18 +93,23 @@ func (r Run) sound() bool {
 	return r.timed() || r.ClientBound
 }
 
-// label tells a run from the others of its load: an adapter, and of those after the first their round.
+// label tells a run from the others of its load: a variant, and of those after the first their round.
 func (r Run) label() string {
 	if r.Round > 1 {
-		return fmt.Sprintf("%s, round %d", r.Adapter, r.Round)
+		return fmt.Sprintf("%s, round %d", r.variant(), r.Round)
 	}
-	return r.Adapter
+	return r.variant()
 }
 
-// series are the runs of one adapter under one load.
+// series are the runs of one variant under one load.
 type series []Run
 
+func (s series) name() string { return s[0].variant() }
+
 func (s series) adapter() string { return s[0].Adapter }
+
+// isAdapter is whether the variant is one adapter of several, and nothing else.
+func (s series) isAdapter() bool { return s.name() == s.adapter() }
 
 // values are a figure of the runs that have it.
 func (s series) values(of func(Run) (float64, bool)) []float64 {
@@ -125,16 +122,16 @@ func (s series) values(of func(Run) (float64, bool)) []float64 {
 	return values
 }
 
-// repeated are the sound runs by adapter, in the order of the adapters.
+// repeated are the sound runs by variant, in the order of the variants.
 func (l load) repeated() []series { return seriesOf(l.sound()) }
 
-// byAdapter are all runs by adapter, in the same order.
-func (l load) byAdapter() []series { return seriesOf(l.runs) }
+// byVariant are all runs by variant, in the same order.
+func (l load) byVariant() []series { return seriesOf(l.runs) }
 
 func seriesOf(runs []Run) []series {
 	var all []series
 	for _, run := range runs {
-		if n := len(all); n > 0 && all[n-1].adapter() == run.Adapter {
+		if n := len(all); n > 0 && all[n-1].name() == run.variant() {
 			all[n-1] = append(all[n-1], run)
 			continue
 		}
@@ -143,10 +140,21 @@ func seriesOf(runs []Run) []series {
 	return all
 }
 
-// baseline are the sound runs without LiveStash; none when there is no such run.
+// base is the name of the variant that the others are compared with.
+func (l load) base() string { return cmp.Or(l.spec.Baseline, withoutLiveStash) }
+
+// withBase says with what the baseline was measured.
+func (l load) withBase() string {
+	if l.base() == withoutLiveStash {
+		return "without LiveStash"
+	}
+	return "with " + l.base()
+}
+
+// baseline are the sound runs of that variant; none when there is no such run.
 func (l load) baseline() series {
 	for _, runs := range l.repeated() {
-		if runs.adapter() == baselineAdapter {
+		if runs.name() == l.base() {
 			return runs
 		}
 	}
@@ -181,8 +189,9 @@ func (r Run) once(name string) Duration {
 // serviceSuffix is that of a duration's counterpart from when the step began.
 const serviceSuffix = "_service"
 
-// loads in the order of the runs; in each, the runs in the order of the adapters.
+// loads in the order of the runs; in each, the runs in the order of the variants.
 func loads(r Report) []load {
+	variants := variantsOf(r)
 	var all []load
 	for _, run := range r.Runs {
 		i := slices.IndexFunc(all, func(l load) bool {
@@ -190,21 +199,14 @@ func loads(r Report) []load {
 		})
 		if i < 0 {
 			i = len(all)
-			all = append(all, load{spec: r.Spec, users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds})
+			all = append(all, load{spec: r.Spec, users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds, variants: variants})
 		}
 		all[i].runs = append(all[i].runs, run)
 	}
 	for _, l := range all {
-		slices.SortStableFunc(l.runs, func(a, b Run) int { return cmp.Compare(rank(a.Adapter), rank(b.Adapter)) })
+		slices.SortStableFunc(l.runs, func(a, b Run) int { return cmp.Compare(variants[a.variant()].look, variants[b.variant()].look) })
 	}
 	return all
-}
-
-func rank(adapter string) int {
-	if i := slices.Index(adapterOrder, adapter); i >= 0 {
-		return i
-	}
-	return len(adapterOrder)
 }
 
 // comparison is one figure of one load, ours beside the published one.
@@ -215,7 +217,7 @@ type comparison struct {
 }
 
 type compared struct {
-	adapter         string
+	label           string
 	ours, published string
 }
 
@@ -362,6 +364,9 @@ func facts(r Report) []fact {
 		{"k6 image", r.Versions.K6Image},
 		{"Fleet image", r.Versions.FleetImage},
 		{"Kubernetes", r.Versions.Kubernetes},
+	}
+	for _, v := range r.Spec.Variants {
+		all = append(all, fact{"Variant " + v.Name, "adapter " + v.Adapter + prefixed(", ", v.Patch)})
 	}
 	for _, n := range r.Machine.Nodes {
 		value := size(n)
