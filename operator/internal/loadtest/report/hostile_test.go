@@ -44,7 +44,7 @@ func TestTicksAreCounted(t *testing.T) {
 
 // Events are marked up to a bound, and those alone that can be.
 func TestEventsAreBounded(t *testing.T) {
-	points := []line{{adapter: "ETS", points: [][2]float64{{0, 1}, {600, 2}}}}
+	points := []line{{points: [][2]float64{{0, 1}, {600, 2}}}}
 	events := make([]Event, 50*mostTicks)
 	if drawn := strings.Count(string(chart("Memory", "bytes", points, events...)), `class="event"`); drawn != mostTicks {
 		t.Errorf("%d of %d events are drawn, want %d", drawn, len(events), mostTicks)
