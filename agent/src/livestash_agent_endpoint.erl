@@ -22,6 +22,9 @@
 -define(LOOK, 3000).
 %% A connection that is torn down before its client has answered may lose the close frame.
 -define(LEAVE, 1000).
+%% How long a page may take for an event that it is in the middle of.
+-define(ANSWER, 5000).
+-define(LOOK_AGAIN, 20).
 %% phoenix.js comes back after 10 ms, and then 50.
 -define(COME_BACK, 100).
 -define(KILL, 1000).
@@ -37,8 +40,9 @@ is_endpoint(Name) ->
     erlang:function_exported(Name, '__sockets__', 0).
 
 %% Lets nobody in any more, and asks all sockets and long-polling sessions to close, batch_size of them every
-%% batch_interval milliseconds, and more at once where that would take longer than `within` milliseconds. Returns how
-%% many were asked.
+%% batch_interval milliseconds, and more at once where that would take longer than `within` milliseconds. Whose page is in
+%% the middle of an event is asked after the answer, or when `within` is over, at the latest 5 s after the others. Returns
+%% how many were asked.
 -spec close([endpoint()], #{
     batch_size := pos_integer() | infinity, batch_interval := non_neg_integer(), within := non_neg_integer()
 }) -> non_neg_integer().
@@ -146,24 +150,42 @@ sweep(Endpoints, Known, Sweeps) ->
             New ++ sweep(Endpoints, New ++ Known, Sweeps - 1)
     end.
 
-close_in_batches([], _Options) ->
-    ok;
-close_in_batches(Transports, #{batch_size := infinity}) ->
-    close_batch(Transports);
+close_in_batches(Transports, #{batch_size := infinity, within := Within}) ->
+    close_answered(close_batch(Transports), ms_from_now(min(?ANSWER, Within)));
 close_in_batches(Transports, #{batch_size := Size, batch_interval := Interval, within := Within}) ->
+    Deadline = ms_from_now(Within),
     Batches = max(1, Within div max(1, Interval)),
-    close_batches(Transports, max(Size, (length(Transports) + Batches - 1) div Batches), Interval).
+    Busy = close_batches(Transports, max(Size, (length(Transports) + Batches - 1) div Batches), Interval),
+    close_answered(Busy, min(Deadline, ms_from_now(?ANSWER))).
+
+ms_from_now(Milliseconds) ->
+    livestash_agent_clock:ms() + Milliseconds.
 
 close_batches(Transports, Size, _Interval) when length(Transports) =< Size ->
     close_batch(Transports);
 close_batches(Transports, Size, Interval) ->
     {Batch, Rest} = lists:split(Size, Transports),
-    close_batch(Batch),
+    Busy = close_batch(Batch),
     timer:sleep(Interval),
-    close_batches(Rest, Size, Interval).
+    Busy ++ close_batches(Rest, Size, Interval).
 
+%% Returns those whose clients wait for an answer: they are not asked yet. A visible tab would come back at once without it. A hidden
+%% one does not come back before it is shown, and LiveView loads a page anew, without its state, that has waited for 30 s.
 close_batch(Transports) ->
-    lists:foreach(fun livestash_agent_transport:drain/1, Transports).
+    {Busy, Idle} = lists:partition(fun livestash_agent_transport:answers/1, Transports),
+    lists:foreach(fun livestash_agent_transport:drain/1, Idle),
+    Busy.
+
+close_answered([], _Deadline) ->
+    ok;
+close_answered(Busy, Deadline) ->
+    case livestash_agent_clock:left(Deadline) of
+        0 ->
+            lists:foreach(fun livestash_agent_transport:drain/1, Busy);
+        Left ->
+            timer:sleep(min(?LOOK_AGAIN, Left)),
+            close_answered(close_batch(Busy), Deadline)
+    end.
 
 %% Those that live on at the deadline.
 await_ended(Pids, Deadline) ->

@@ -13,7 +13,7 @@
 -module(livestash_agent_transport).
 
 -export([tree/1, parent/1, by_worth/1, sockets/1, sessions/0, transports/1]).
--export([refuse/1, dismiss/1, cut_polls/1, drain/1]).
+-export([refuse/1, dismiss/1, cut_polls/1, answers/1, drain/1]).
 
 -export_type([process/0, transport/0]).
 
@@ -206,6 +206,37 @@ pid_of(Parent) -> whereis(Parent).
 cut_polls(Processes) ->
     [exit(Pid, kill) || #process{pid = Pid, at = {?LONG_POLL, listen, _}} <- Processes],
     ok.
+
+%% Whether its client waits for an answer: something has come that was not looked at yet, or a page is at work on it. Only what is on
+%% its way to this node cannot be seen.
+-spec answers(transport()) -> boolean().
+answers({_Kind, Pid}) ->
+    case process_info(Pid, [message_queue_len, monitors]) of
+        [{message_queue_len, 0}, {monitors, Monitors}] ->
+            lists:any(fun is_at_work/1, [Channel || {process, Channel} <- Monitors, is_pid(Channel), node(Channel) =:= node()]);
+        [_Waiting, _Monitors] ->
+            true;
+        undefined ->
+            false
+    end.
+
+%% Channels, LiveViews among them, are GenServers, though a LiveView says that it was started in its view. One that waits for its next message is in the loop of gen_server, or hibernates; it
+%% is elsewhere while it does something, and while it waits for an answer itself.
+is_at_work(Channel) ->
+    case process_info(Channel, [message_queue_len, current_function, dictionary]) of
+        [{message_queue_len, Waiting}, {current_function, At}, {dictionary, Dictionary}] ->
+            is_server(lists:keyfind('$initial_call', 1, Dictionary)) andalso (Waiting > 0 orelse not is_waiting(At));
+        undefined ->
+            false
+    end.
+
+is_server({_, {_Module, init, 1}}) -> true;
+is_server({_, {_View, mount, 3}}) -> true;
+is_server(_) -> false.
+
+is_waiting({gen_server, Function, _}) -> lists:prefix("loop", atom_to_list(Function));
+is_waiting({erlang, hibernate, _}) -> true;
+is_waiting(_) -> false.
 
 %% Asks it to close. Does not wait.
 -spec drain(transport()) -> ok.

@@ -10,6 +10,8 @@
 %% Seconds for a test: EUnit's five are not enough for a busy machine.
 -define(PATIENCE, 60).
 -define(BANDIT, 'Elixir.Bandit.DelegatingHandler').
+%% What Phoenix.LiveView.Channel says of itself.
+-define(LIVE_VIEW, {'Elixir.Shop.Live', mount, 3}).
 -define(SESSIONS, 'Elixir.Phoenix.Transports.LongPoll.Supervisor').
 
 %% A tree as an application has it: an endpoint is a supervisor that is registered by the name of a module, such as this
@@ -94,6 +96,10 @@ role(Test, {session, Poll}) ->
     put('$initial_call', {'Elixir.Phoenix.Transports.LongPoll.Server', init, 1}),
     Test ! ready,
     gen_server:enter_loop(?MODULE, [], #{client_ref => Poll, test => Test});
+role(Test, {server, InitialCall}) ->
+    put('$initial_call', InitialCall),
+    Test ! {channel, self()},
+    gen_server:enter_loop(?MODULE, [], #{});
 role(Test, page) ->
     Test ! {channel, self()},
     page();
@@ -137,7 +143,10 @@ handle_call(_Question, _From, State) ->
     {reply, ok, State}.
 
 handle_cast({poll, Poll}, State) ->
-    {noreply, State#{client_ref => Poll}}.
+    {noreply, State#{client_ref => Poll}};
+handle_cast({work, Work}, State) ->
+    Work(),
+    {noreply, State}.
 
 handle_info(socket_drain, #{test := Test} = State) ->
     Test ! {drained, self()},
@@ -186,6 +195,7 @@ all_test_() ->
             fun idle_connections_are_closed/0,
             fun nobody_is_let_in/0,
             fun latecomers_are_closed_too/0,
+            fun pages_that_never_answer_are_closed/0,
             fun end_sessions/0
         ]
     ].
@@ -323,6 +333,39 @@ latecomers_are_closed_too() ->
         receive ready -> ok end,
         ?assertEqual(2, close(Endpoints, 1)),
         receive closed -> ok end
+    end).
+
+%% One that is at work on an event, and another, which does not wait for it.
+event_test_() ->
+    [
+        {"in the middle of which is " ++ Name, {timeout, ?PATIENCE, fun() -> answers_first(InitialCall) end}}
+     || {Name, InitialCall} <- [{"a LiveView", ?LIVE_VIEW}, {"a channel", {'Elixir.Phoenix.Channel.Server', init, 1}}]
+    ].
+
+answers_first(InitialCall) ->
+    with_endpoint(fun(Endpoints) ->
+        [Busy, Idle] = Channels = [add(channels, {server, InitialCall}) || _ <- [busy, idle]],
+        [AtWork, Other] = [add(connections, {socket, ?BANDIT, Channel}) || Channel <- Channels],
+        Test = self(),
+        gen_server:cast(Busy, {work, fun() -> receive finish -> Test ! answered end end}),
+        spawn_link(fun() -> Test ! {closed, close(Endpoints, 10)} end),
+        receive {drained, First} -> ?assertEqual(Other, First) end,
+        ?assertEqual(nothing, receive {drained, Early} -> Early after 500 -> nothing end),
+        Busy ! finish,
+        receive Event when Event =:= answered; element(1, Event) =:= drained -> ?assertEqual(answered, Event) end,
+        receive {drained, Second} -> ?assertEqual(AtWork, Second) end,
+        receive {closed, Closed} -> ?assertEqual(2, Closed) end,
+        ?assert(is_process_alive(Idle))
+    end).
+
+pages_that_never_answer_are_closed() ->
+    with_endpoint(fun(Endpoints) ->
+        Stuck = add(channels, {server, ?LIVE_VIEW}),
+        Socket = add(connections, {socket, ?BANDIT, Stuck}),
+        gen_server:cast(Stuck, {work, fun() -> receive finish -> ok end end}),
+        Options = #{batch_size => 10, batch_interval => 0, within => 300},
+        ?assertEqual(1, livestash_agent_endpoint:close(Endpoints, Options)),
+        ?assertEqual([Socket], drained())
     end).
 
 %% Sessions of long polling, which live outside of the endpoint.
