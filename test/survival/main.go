@@ -45,7 +45,7 @@ func main() {
 	flag.IntVar(&o.atOnce, "at-once", o.atOnce, "How many fleets the operator may upgrade at the same time, for the event upgrade-now.")
 	flag.BoolVar(&o.keep, "keep", false, "Leave the last adapter's fleet and the operator for a look.")
 	flag.IntVar(&o.tabs, "tabs", 0, "How many tabs of each kind a real browser has, in place of -sessions. It needs the pods on this machine, Chromium and nginx.")
-	flag.StringVar(&kindNames, "kinds", "", "The kinds of tabs: websocket, hidden, longpoll, each also with -nginx. Empty: all.")
+	flag.StringVar(&kindNames, "kinds", "", "The kinds of tabs: websocket, hidden, longpoll, each also with -nginx (through a proxy) or -busy (in the middle of an event). Empty: all.")
 	flag.DurationVar(&o.shownAfter, "shown-after", o.shownAfter, "How long after an event a user looks at a hidden tab again.")
 	flag.IntVar(&o.PayloadKeys, "payload-keys", 0, "STASH_PAYLOAD_KEYS: how large a stash is. 0: the application's default.")
 	flag.Parse()

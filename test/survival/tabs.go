@@ -41,9 +41,11 @@ type kind struct {
 	proxied bool
 	// hidden tabs are not looked at from before the event until options.shownAfter after it.
 	hidden bool
+	// busy tabs are always in the middle of an event, which takes two seconds.
+	busy bool
 }
 
-// kinds are all there are.
+// kinds are all there are. The workload without dependencies has the first four.
 var kinds = []kind{
 	{name: "WebSocket"},
 	{name: "WebSocket, nginx", proxied: true},
@@ -51,6 +53,9 @@ var kinds = []kind{
 	{name: "WebSocket, hidden, nginx", hidden: true, proxied: true},
 	{name: "long polling", longPoll: true},
 	{name: "long polling, nginx", longPoll: true, proxied: true},
+	{name: "WebSocket, in an event", busy: true},
+	{name: "WebSocket, in an event, hidden", busy: true, hidden: true},
+	{name: "long polling, in an event", busy: true, longPoll: true},
 }
 
 // tabs are users in a real browser: some of each kind, each in a profile of its own.
@@ -155,7 +160,9 @@ func (u *tabs) openTab(ctx context.Context, host string, k kind, goesOn bool) (*
 			return nil, err
 		}
 	}
-	if goesOn {
+	if k.busy {
+		err = t.Evaluate(ctx, "livestashTest.goOnSlowly()", nil)
+	} else if goesOn {
 		err = t.Evaluate(ctx, "livestashTest.goOn()", nil)
 	}
 	return t, err
@@ -346,12 +353,15 @@ func chooseKinds(names []string) ([]kind, error) {
 		if k.proxied {
 			short += "-nginx"
 		}
+		if k.busy {
+			short += "-busy"
+		}
 		if slices.Contains(names, short) {
 			chosen = append(chosen, k)
 		}
 	}
 	if len(chosen) != len(names) {
-		return nil, fmt.Errorf("-kinds %s: choose from websocket, hidden, longpoll, each also with -nginx", strings.Join(names, " "))
+		return nil, fmt.Errorf("-kinds %s: choose from websocket, hidden, longpoll, each also with -nginx or -busy", strings.Join(names, " "))
 	}
 	return chosen, nil
 }

@@ -81,7 +81,7 @@ func TestTabReport(t *testing.T) {
 }
 
 func TestChooseKinds(t *testing.T) {
-	for names, want := range map[string]int{"": 6, "websocket": 1, "hidden-nginx longpoll": 2, "longpolling": 0, "websocket carrier-pigeon": 0} {
+	for names, want := range map[string]int{"": 9, "websocket": 1, "hidden-busy": 1, "hidden-nginx longpoll": 2, "longpolling": 0, "websocket carrier-pigeon": 0} {
 		chosen, err := chooseKinds(words(names))
 		if len(chosen) != want || (err != nil) != (want == 0) {
 			t.Errorf("%q: %v, %v", names, chosen, err)

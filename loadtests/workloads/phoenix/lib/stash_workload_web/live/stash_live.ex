@@ -35,11 +35,20 @@ defmodule StashWorkloadWeb.StashLive do
       <p>Adapter {@live_action}, served by {@node}</p>
       <pre :if={@shown?}>{stashed(@count, @payload)}</pre>
       <button phx-click="stash">Stash</button>
+      <button phx-click="stash_slowly">Stash slowly</button>
     </main>
     """
   end
 
+  # How long a slow event takes, in milliseconds.
+  @slow 2_000
+
   @impl true
+  def handle_event("stash_slowly", params, socket) do
+    Process.sleep(@slow)
+    handle_event("stash", params, socket)
+  end
+
   def handle_event("stash", _params, socket) do
     socket =
       socket
