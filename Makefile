@@ -126,6 +126,10 @@ bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processe
 bench-handover: $(AGENT) ## How fast stashes go to the pods that stay (ROWS= BYTES=published|tiny PEERS= TLS=1 WITHIN=).
 	@agent/test/bench-handover .cache/agent/ebin
 
+.PHONY: bench-mesh
+bench-mesh: $(AGENT) ## What a full mesh of many nodes is like (NODES=50 STASHES=100 REST=60 ROLL=10).
+	@agent/test/bench-mesh .cache/agent/ebin
+
 .PHONY: bench-shadows
 bench-shadows: $(AGENT) ## What copies of ETS stashes cost, and how fast they are taken over (ROWS= PEERS=).
 	@agent/test/bench-shadows .cache/agent/ebin
