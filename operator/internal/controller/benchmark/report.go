@@ -176,7 +176,7 @@ func variantsOf(matrix *v1alpha1.BenchmarkMatrix) []report.Variant {
 	}
 	var told []report.Variant
 	for _, one := range matrix.Variants {
-		variant := report.Variant{Name: one.Name, Adapter: string(cmp.Or(one.Adapter, v1alpha1.AdapterNone))}
+		variant := report.Variant{Name: one.Name, Adapter: string(one.Adapter)}
 		if one.Patch != nil {
 			variant.Patch = loadtest.Short(string(one.Patch.Raw()), longestPatch)
 		}

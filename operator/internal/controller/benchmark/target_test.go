@@ -121,7 +121,7 @@ func TestAVariantIsPatched(t *testing.T) {
 			t.Errorf("the fleet is\n%s, want\n%s", got, want)
 		}
 	}
-	b.Spec.Matrix = &v1alpha1.BenchmarkMatrix{Variants: []v1alpha1.BenchmarkVariant{{Name: "usual", Adapter: v1alpha1.AdapterETS}, {Name: "other", Patch: run.Patch}}}
+	b.Spec.Matrix = &v1alpha1.BenchmarkMatrix{Variants: []v1alpha1.BenchmarkVariant{{Name: "usual", Adapter: v1alpha1.AdapterETS}, {Name: "other", Adapter: v1alpha1.AdapterNone, Patch: run.Patch}}}
 	spec := specOf(b, report.Spec{})
 	if len(spec.Variants) != 2 || spec.Baseline != "usual" || spec.Variants[0] != (report.Variant{Name: "usual", Adapter: "ETS"}) ||
 		spec.Variants[1].Adapter != "None" || !strings.Contains(spec.Variants[1].Patch, `"fullsweepAfter": 20`) {
