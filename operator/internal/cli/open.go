@@ -24,7 +24,7 @@ const (
 	openPort = 4000
 	// podWithin is how long a connection waits for a pod that can take it.
 	podWithin = 30 * time.Second
-	// lookForPod is the time between two looks for one.
+	// lookForPod is the time between two looks at where the Service leads, whoever asks: a client of the API server may ask five times a second.
 	lookForPod = 250 * time.Millisecond
 )
 
@@ -103,12 +103,11 @@ type way struct {
 	within time.Duration
 }
 
-// serve leads every connection to a pod until the context ends.
+// serve leads every connection to a pod until the context ends. Then it does not wait for those that are being made: the API server may take its time.
 func (w way) serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var led sync.WaitGroup
-	defer led.Wait()
 	defer cancel()
+	w.to = shared(w.to)
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	for {
@@ -119,19 +118,36 @@ func (w way) serve(ctx context.Context, listener net.Listener) error {
 		if err != nil {
 			return err
 		}
-		led.Go(func() {
+		go func() {
 			if err := w.lead(ctx, conn); err != nil && ctx.Err() == nil {
 				_, _ = fmt.Fprintf(w.said, "A connection ended: %v\n", err)
 			}
-		})
+		}()
+	}
+}
+
+// shared is the same look for all who come within lookForPod.
+func shared(look func(context.Context) ([]kube.Endpoint, error)) func(context.Context) ([]kube.Endpoint, error) {
+	var mutex sync.Mutex
+	var at time.Time
+	var pods []kube.Endpoint
+	var err error
+	return func(ctx context.Context) ([]kube.Endpoint, error) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if time.Since(at) >= lookForPod {
+			pods, err = look(ctx)
+			at = time.Now()
+		}
+		return pods, err
 	}
 }
 
 // lead is the life of one connection.
 func (w way) lead(ctx context.Context, conn net.Conn) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	closeConn := func() { _ = conn.Close() }
+	defer closeConn()
+	stop := context.AfterFunc(ctx, closeConn)
 	defer stop()
 	pod, err := w.pod(ctx)
 	if err != nil {
@@ -143,6 +159,7 @@ func (w way) lead(ctx context.Context, conn net.Conn) error {
 		_ = pod.Close()
 	}()
 	_, _ = io.Copy(conn, pod)
+	closeConn()
 	return pod.End()
 }
 

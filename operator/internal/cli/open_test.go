@@ -26,6 +26,7 @@ import (
 type ends struct {
 	mutex sync.Mutex
 	ready []kube.Endpoint
+	looks int
 	dials int
 	// refuses is a pod that takes no connection though it is ready.
 	refuses string
@@ -43,6 +44,7 @@ func (e *ends) set(pods ...string) {
 func (e *ends) to(context.Context) ([]kube.Endpoint, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
+	e.looks++
 	return e.ready, nil
 }
 
@@ -138,6 +140,7 @@ func TestOpenLeadsToWhoIsReady(t *testing.T) {
 	suite.Must(t, err)
 
 	pods.set("shop-1")
+	time.Sleep(lookForPod)
 	if got := says(t, address, "again"); got != "shop-1: again goodbye" {
 		t.Errorf("after another pod became ready %q", got)
 	}
@@ -169,6 +172,55 @@ func TestOpenWaitsForAPod(t *testing.T) {
 	pods.set("shop-1")
 	if got := <-heard; got != "shop-1: hello goodbye" || pods.dials < 2 {
 		t.Errorf("%q after %d tries", got, pods.dials)
+	}
+}
+
+// A page with many users must not exhaust what its client may ask of the API server.
+func TestOpenLooksForAllAtOnce(t *testing.T) {
+	pods := &ends{}
+	pods.set("shop-0")
+	address := opened(t, way{to: pods.to, dial: pods.dial, said: io.Discard, within: 10 * time.Second})
+	begun := time.Now()
+	var told sync.WaitGroup
+	for range 50 {
+		told.Go(func() {
+			if got := says(t, address, "hello"); got != "shop-0: hello goodbye" {
+				t.Errorf("the pod says %q", got)
+			}
+		})
+	}
+	told.Wait()
+	if most := 1 + int(time.Since(begun)/lookForPod); pods.looks > most {
+		t.Errorf("%d looks for 50 connections, not at most %d", pods.looks, most)
+	}
+}
+
+// Ctrl-C ends it, also while a connection is being made that gets no answer.
+func TestOpenEnds(t *testing.T) {
+	pods := &ends{}
+	pods.set("shop-0")
+	dialled, silent := make(chan struct{}), make(chan struct{})
+	defer close(silent)
+	w := way{to: pods.to, said: io.Discard, within: 10 * time.Second, dial: func(kube.Endpoint) (stream, error) {
+		close(dialled)
+		<-silent
+		return nil, errors.New("too late")
+	}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it ends with the test
+	suite.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.serve(ctx, listener) }()
+	conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // it is on this machine
+	suite.Must(t, err)
+	defer func() { _ = conn.Close() }()
+	<-dialled
+	cancel()
+	select {
+	case err := <-ended:
+		suite.Must(t, err)
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits for a pod that does not answer")
 	}
 }
 
