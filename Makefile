@@ -55,7 +55,7 @@ demo: demo-prepare ## From nothing to a running fleet under load, on one machine
 	@hack/demo/run
 
 .PHONY: demo-prepare
-demo-prepare: $(CLUSTER_NEEDS) $(BIN)/tour
+demo-prepare: $(CLUSTER_NEEDS) kubectl-livestash $(BIN)/tour
 
 .PHONY: visit
 visit: $(BIN)/tour ## Visit the page that `make demo` ends with, in a real browser: pictures, and a check of what it shows (OUT=docs/images).

@@ -42,7 +42,7 @@ func TestTour(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closed()
-	page, err := tour.New(tour.Options{Config: config, Addresses: addresses, Namespace: s.name, Users: 20, StashEvery: 5 * time.Second})
+	page, err := tour.New(tour.Options{Config: config, Addresses: addresses, Namespace: s.name, Users: 8, StashEvery: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,9 @@
 //	go run ./tour -namespace livestash-demo
 //	go run ./tour -visit http://tour.localhost:8321/ -pictures ../docs/images
 //
-// Serving needs KUBECONFIG, the fleets of hack/demo/tour.yaml and the plugin kubectl-livestash; it listens on 127.0.0.1 only. A visit needs Chromium: it
-// stashes on both sides, deploys, and fails unless every user with the agent kept the state and some without it lost
-// theirs.
+// Serving needs KUBECONFIG, the fleets of hack/demo/tour.yaml and the plugin kubectl-livestash; it listens on 127.0.0.1
+// only. A visit needs Chromium: it stashes on both sides, deploys, and fails unless every user with the agent kept the
+// state and some without it lost theirs.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	port := flag.Int("port", 8321, "The port on 127.0.0.1.")
 	namespace := flag.String("namespace", "livestash-demo", "Where the fleets are.")
 	plugin := flag.String("plugin", "kubectl-livestash", "The plugin, which leads to the fleets' pods.")
-	users := flag.Int("users", 20, "How many other users each side has.")
+	users := flag.Int("users", 8, "How many other users each side has.")
 	visited := flag.String("visit", "", "The address of a page to visit, instead of serving one.")
 	pictures := flag.String("pictures", "", "A folder for pictures of the visit. Empty: none.")
 	flag.Parse()

@@ -17,8 +17,9 @@ import (
 // stopWithin is how long the plugin may take to end when it is told to.
 const stopWithin = 5 * time.Second
 
-// Open opens ports of this machine that lead to the ready pods of both fleets, by `kubectl livestash open`, and returns their addresses by side. They are
-// there until the function that it returns is called. The plugin is that of the path; the cluster is KUBECONFIG's.
+// Open opens ports of this machine that lead to the ready pods of both fleets, by `kubectl livestash open`, and returns
+// their addresses by side. They are there until the function that it returns is called. The plugin is that of the path;
+// the cluster is KUBECONFIG's.
 func Open(ctx context.Context, plugin, namespace string) (addresses map[string]string, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

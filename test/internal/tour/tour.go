@@ -4,6 +4,9 @@
 // The page and the two applications are served under names of their own, because both applications set a cookie of the
 // same name: tour.localhost, with.tour.localhost and without.tour.localhost. Browsers take such names for this machine,
 // and all three for one site, so that the applications keep their cookies inside of frames.
+//
+// The way to the pods is `kubectl livestash open`. The API server's own proxy would drop the query of a WebSocket's
+// address, which says who the user is.
 package tour
 
 import (

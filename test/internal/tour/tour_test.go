@@ -277,7 +277,8 @@ func TestAPageOfNoPod(t *testing.T) {
 	}
 }
 
-// The way to a WebSocket has the query, by which the page says who it is, and the host, which the application compares with the page's origin.
+// The way to a WebSocket has the query, by which the page says who it is, and the host, which the application compares
+// with the page's origin.
 func TestTheWayToThePods(t *testing.T) {
 	var asked http.Request
 	pods := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = *r }))
