@@ -145,8 +145,8 @@ func TestAFullRedisIsToldAlike(t *testing.T) {
 		t.Error("the managed Redis drops other stashes than the pages say")
 	}
 	for path, told := range map[string]string{
-		"docs/how-to/redis.md":                                 "the stashes go that would end first",
-		"docs/concepts.md":                                     "drops first what ends first",
+		"docs/how-to/redis.md":                                 "those that would end first are dropped",
+		"docs/concepts.md":                                     "drops the stashes that would end first",
 		"docs/runbooks/LiveStashRedisMemoryNearLimit.md":       "drops the stashes that would end first",
 		"charts/livestash-observability/rules/livestash.yaml":  "drops those that would end first",
 		"charts/livestash-observability/dashboards/fleet.json": "drops the stashes that would end first",
