@@ -2,14 +2,17 @@ package named
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // The tests of the controllers watch by name, on a real API server. These are about what happens when many are named.
@@ -113,6 +116,36 @@ func TestManyAreWatchedTogether(t *testing.T) {
 		t.Error("what nobody names any more is still watched")
 	}
 }
+
+// An object is listed and watched by its name: who asks for more sees what no fleet names.
+func TestOneIsAskedForByItsName(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewSimpleMetadataClient(scheme, secret("a", "1"))
+	w := New(api)
+	w.Watch(types.NamespacedName{Namespace: "web", Name: "shop"}, []Key{{"Secret", "web", "a"}})
+	t.Cleanup(func() { w.Watch(types.NamespacedName{Namespace: "web", Name: "shop"}, nil) })
+	w.versionOf(t, "a")
+	for deadline := time.Now().Add(30 * time.Second); !slices.ContainsFunc(api.Actions(), watches) && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	asked := map[string]string{}
+	for _, action := range api.Actions() {
+		switch action := action.(type) {
+		case clienttesting.ListAction:
+			asked[action.GetVerb()+" "+action.GetNamespace()] = action.GetListRestrictions().Fields.String()
+		case clienttesting.WatchAction:
+			asked[action.GetVerb()+" "+action.GetNamespace()] = action.GetWatchRestrictions().Fields.String()
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"list web": "metadata.name=a", "watch web": "metadata.name=a"}, asked); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+}
+
+func watches(action clienttesting.Action) bool { return action.GetVerb() == "watch" }
 
 // Where namespaces are named, nothing of others is asked for, also when very many objects are named.
 func TestOnlyNamedNamespacesAreWatched(t *testing.T) {
