@@ -32,7 +32,8 @@ const (
 type agents struct {
 	// silent is the share of pods whose agents take a question and never answer.
 	silent float64
-	// peers is how many other nodes each node sees.
+	// peers is how many other nodes each node sees at least: a new fleet has its mesh from the first moment on. A node of a fleet that has
+	// more pods for a while, as in a rollout, sees them all.
 	peers  int
 	port   int
 	server *http.Server
@@ -50,11 +51,14 @@ type agents struct {
 	admitted  int
 	addresses map[types.UID]netip.Addr
 	nodes     map[netip.Addr]agentNode
+	// sizes is how many nodes each fleet has.
+	sizes map[types.NamespacedName]int
 }
 
 // agentNode is the BEAM node of a pod.
 type agentNode struct {
 	name   string
+	fleet  types.NamespacedName
 	silent bool
 }
 
@@ -70,6 +74,7 @@ func startAgents(silent float64, peers int) (*agents, error) {
 	a := &agents{
 		silent: silent, peers: peers, port: listener.Addr().(*net.TCPAddr).Port, started: time.Now(), done: make(chan struct{}),
 		next: podNetwork.Addr(), addresses: map[types.UID]netip.Addr{}, nodes: map[netip.Addr]agentNode{},
+		sizes: map[types.NamespacedName]int{},
 	}
 	a.server = &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 15 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
@@ -97,8 +102,11 @@ func (a *agents) admit(pod *corev1.Pod) netip.Addr {
 	}
 	a.next = a.next.Next()
 	a.addresses[pod.UID] = a.next
+	fleet := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[clusterLabel]}
+	a.sizes[fleet]++
 	a.nodes[a.next] = agentNode{
-		name:   fmt.Sprintf("app@%s.%s-nodes.%s.svc.cluster.local", pod.Name, pod.Labels[clusterLabel], pod.Namespace),
+		name:   fmt.Sprintf("app@%s.%s-nodes.%s.svc.cluster.local", pod.Name, fleet.Name, fleet.Namespace),
+		fleet:  fleet,
 		silent: math.Floor(float64(a.admitted+1)*a.silent) > math.Floor(float64(a.admitted)*a.silent),
 	}
 	a.admitted++
@@ -109,8 +117,20 @@ func (a *agents) admit(pod *corev1.Pod) netip.Addr {
 func (a *agents) forget(pod types.UID) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	delete(a.nodes, a.addresses[pod])
+	address, known := a.addresses[pod]
+	if !known {
+		return
+	}
+	a.sizes[a.nodes[address].fleet]--
+	delete(a.nodes, address)
 	delete(a.addresses, pod)
+}
+
+// seen is how many other nodes the node sees.
+func (a *agents) seen(node agentNode) int {
+	a.mutex.RLock()
+	defer a.mutex.RUnlock()
+	return max(a.peers, a.sizes[node.fleet]-1)
 }
 
 // counts are the agents there are, and those of them that are silent.
@@ -170,10 +190,11 @@ func (a *agents) count() {
 }
 
 func (a *agents) status(node agentNode) map[string]any {
+	peers := a.seen(node)
 	return map[string]any{
 		"version": agentVersion, "node": node.name, "otp": "27", "adapter": "ets",
 		"ready": true, "reason": "", "draining": false,
-		"peers":   map[string]any{"expected": a.peers, "connected": a.peers, "missing": 0, "missingNodes": []string{}},
+		"peers":   map[string]any{"expected": peers, "connected": peers, "missing": 0, "missingNodes": []string{}},
 		"store":   map[string]any{"ready": true, "reason": ""},
 		"stashes": 100, "stashBytes": 100_000, "largestStashBytes": 0,
 		"handoffs":      map[string]any{"sent": 0, "received": 0, "failed": 0},

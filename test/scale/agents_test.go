@@ -82,6 +82,30 @@ func TestAgentsAnswerForTheAddressThatWasCalled(t *testing.T) {
 	}
 }
 
+// TestNodesSeeAllOfTheirFleet: in a rollout a fleet has one pod more for a while, and the operator waits until all nodes see that one.
+func TestNodesSeeAllOfTheirFleet(t *testing.T) {
+	a := startTestAgents(t, 0)
+	node := func() agentNode { return a.nodes[a.addresses[podOf(0).UID]] }
+	for number, want := range []int{2, 2, 2, 3} {
+		a.admit(podOf(number))
+		if got := a.seen(node()); got != want {
+			t.Errorf("with %d pods, a node sees %d others, want %d", number+1, got, want)
+		}
+	}
+	other := podOf(4)
+	other.Labels = map[string]string{clusterLabel: "other"}
+	a.admit(other)
+	if got := a.seen(node()); got != 3 {
+		t.Errorf("with another fleet, a node sees %d others, want 3", got)
+	}
+	a.forget(podOf(3).UID)
+	a.forget(podOf(3).UID)
+	a.admit(podOf(5))
+	if got := a.seen(node()); got != 3 {
+		t.Errorf("with a pod in the place of another, a node sees %d others, want 3", got)
+	}
+}
+
 // TestSilentAgentsTakeTheQuestion: that is what costs an operator time; one that nobody listens for costs none.
 func TestSilentAgentsTakeTheQuestion(t *testing.T) {
 	a := startTestAgents(t, 1)
