@@ -201,7 +201,11 @@ func TestRequestsThatGoWrong(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			base, _ := serveHTTP(t, c.handler)
-			out := ask(t, []string{base}, nil)
+			env := map[string]string{}
+			if c.reason != "timeout" {
+				env["TIMEOUT"] = patience
+			}
+			out := ask(t, []string{base}, env)
 			if out.exit != thresholdsFailed || !slices.Contains(out.Failed, "failed rate<=0.01") ||
 				slices.Contains(out.Failed, "wrong count==0") != c.wrong {
 				t.Errorf("exit code %d, failed thresholds %v", out.exit, out.Failed)
