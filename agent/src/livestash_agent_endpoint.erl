@@ -171,10 +171,13 @@ close_batches(Transports, Size, Interval) ->
 
 %% Returns those whose clients wait for an answer: they are not asked yet. A visible tab would come back at once without it. A hidden
 %% one does not come back before it is shown, and LiveView loads a page anew, without its state, that has waited for 30 s.
+%% Each is asked as soon as it has been looked at: what comes in between is lost.
 close_batch(Transports) ->
-    {Busy, Idle} = lists:partition(fun livestash_agent_transport:answers/1, Transports),
-    lists:foreach(fun livestash_agent_transport:drain/1, Idle),
-    Busy.
+    lists:filter(fun(Transport) -> livestash_agent_transport:answers(Transport) orelse not asked(Transport) end, Transports).
+
+asked(Transport) ->
+    ok = livestash_agent_transport:drain(Transport),
+    true.
 
 close_answered([], _Deadline) ->
     ok;
