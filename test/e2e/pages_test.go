@@ -216,7 +216,7 @@ func (s space) show(folder, text, kind string) {
 	}
 	whole := "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: part}\nspec: {image: ghcr.io/acme/shop:1.4.1, replicas: 3, adapter: ETS}\n"
 	if kind == "LiveStashBenchmark" {
-		whole = "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashBenchmark\nmetadata: {name: part}\nspec: {target: {template: {spec: {image: ghcr.io/acme/shop:1.4.1}}}, matrix: {adapters: [ETS], runs: [{users: 200, ttl: 10m}]}}\n"
+		whole = "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashBenchmark\nmetadata: {name: part}\nspec: {target: {template: {spec: {image: ghcr.io/acme/shop:1.4.1}}}, matrix: {runs: [{users: 200, ttl: 10m}]}}\n"
 	}
 	base := filepath.Join(s.t.TempDir(), "whole.yaml")
 	if err := os.WriteFile(base, []byte(whole), 0o600); err != nil {
