@@ -150,16 +150,16 @@ sweep(Endpoints, Known, Sweeps) ->
             New ++ sweep(Endpoints, New ++ Known, Sweeps - 1)
     end.
 
-close_in_batches(Transports, #{batch_size := infinity, within := Within}) ->
-    close_answered(close_batch(Transports), ms_from_now(min(?ANSWER, Within)));
-close_in_batches(Transports, #{batch_size := Size, batch_interval := Interval, within := Within}) ->
-    Deadline = ms_from_now(Within),
-    Batches = max(1, Within div max(1, Interval)),
-    Busy = close_batches(Transports, max(Size, (length(Transports) + Batches - 1) div Batches), Interval),
-    close_answered(Busy, min(Deadline, ms_from_now(?ANSWER))).
+close_in_batches(Transports, #{batch_interval := Interval, within := Within} = Options) ->
+    Deadline = livestash_agent_clock:ms() + Within,
+    Busy = close_batches(Transports, batch_size(length(Transports), Options), Interval),
+    close_answered(Busy, min(Deadline, livestash_agent_clock:ms() + ?ANSWER)).
 
-ms_from_now(Milliseconds) ->
-    livestash_agent_clock:ms() + Milliseconds.
+batch_size(Count, #{batch_size := infinity}) ->
+    Count;
+batch_size(Count, #{batch_size := Size, batch_interval := Interval, within := Within}) ->
+    Batches = max(1, Within div max(1, Interval)),
+    max(Size, (Count + Batches - 1) div Batches).
 
 close_batches(Transports, Size, _Interval) when length(Transports) =< Size ->
     close_batch(Transports);
@@ -173,11 +173,17 @@ close_batches(Transports, Size, Interval) ->
 %% one does not come back before it is shown, and LiveView loads a page anew, without its state, that has waited for 30 s.
 %% Each is asked as soon as it has been looked at: what comes in between is lost.
 close_batch(Transports) ->
-    lists:filter(fun(Transport) -> livestash_agent_transport:answers(Transport) orelse not asked(Transport) end, Transports).
+    [Transport || Transport <- Transports, not close_idle(Transport)].
 
-asked(Transport) ->
-    ok = livestash_agent_transport:drain(Transport),
-    true.
+%% Whether it was asked.
+close_idle(Transport) ->
+    case livestash_agent_transport:answers(Transport) of
+        true ->
+            false;
+        false ->
+            ok = livestash_agent_transport:drain(Transport),
+            true
+    end.
 
 close_answered([], _Deadline) ->
     ok;

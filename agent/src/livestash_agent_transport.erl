@@ -220,8 +220,9 @@ answers({_Kind, Pid}) ->
             false
     end.
 
-%% Channels, LiveViews among them, are GenServers, though a LiveView says that it was started in its view. One that waits for its next message is in the loop of gen_server, or hibernates; it
-%% is elsewhere while it does something, and while it waits for an answer itself.
+%% Channels, LiveViews among them, are GenServers, though a LiveView says that it was started in its view. One that waits for
+%% its next message is in the loop of gen_server, or hibernates; it is elsewhere while it does something, and while it waits
+%% for an answer itself.
 is_at_work(Channel) ->
     case process_info(Channel, [message_queue_len, current_function, dictionary]) of
         [{message_queue_len, Waiting}, {current_function, At}, {dictionary, Dictionary}] ->
