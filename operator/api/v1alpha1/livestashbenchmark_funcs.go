@@ -29,37 +29,40 @@ func (p *BenchmarkPatch) Raw() []byte {
 // UnmarshalJSON keeps the whole patch besides the fields that have a type.
 func (p *BenchmarkPatch) UnmarshalJSON(data []byte) error {
 	type plain BenchmarkPatch
-	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
-		return err
-	}
-	p.raw = append([]byte(nil), data...)
-	return nil
+	return unmarshalKeeping(data, (*plain)(p), &p.raw)
 }
 
 // MarshalJSON gives the patch back as it was read.
 func (p BenchmarkPatch) MarshalJSON() ([]byte, error) {
-	if p.raw != nil {
-		return p.raw, nil
-	}
 	type plain BenchmarkPatch
-	return json.Marshal(plain(p))
+	return marshalKept(plain(p), p.raw)
 }
 
 // UnmarshalJSON keeps the whole spec besides the fields that have a type.
 func (s *BenchmarkClusterSpec) UnmarshalJSON(data []byte) error {
 	type plain BenchmarkClusterSpec
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
-	}
-	s.raw = append([]byte(nil), data...)
-	return nil
+	return unmarshalKeeping(data, (*plain)(s), &s.raw)
 }
 
 // MarshalJSON gives the spec back as it was read.
 func (s BenchmarkClusterSpec) MarshalJSON() ([]byte, error) {
-	if s.raw != nil {
-		return s.raw, nil
-	}
 	type plain BenchmarkClusterSpec
-	return json.Marshal(plain(s))
+	return marshalKept(plain(s), s.raw)
+}
+
+// unmarshalKeeping reads the fields that have a type, and keeps all of them as they are.
+func unmarshalKeeping(data []byte, typed any, raw *[]byte) error {
+	if err := json.Unmarshal(data, typed); err != nil {
+		return err
+	}
+	*raw = append([]byte(nil), data...)
+	return nil
+}
+
+// marshalKept gives back what was kept; else the fields that have a type.
+func marshalKept(typed any, raw []byte) ([]byte, error) {
+	if raw != nil {
+		return raw, nil
+	}
+	return json.Marshal(typed)
 }
