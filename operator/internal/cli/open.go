@@ -77,12 +77,11 @@ func (t *tool) open(ctx context.Context, name string, port int) error {
 // openedAs is the name under which a browser on this machine opens the application, and, if that is another one, the name that it takes itself
 // for.
 func openedAs(c *v1alpha1.LiveStashCluster) (host, foreign string) {
-	switch name := c.Spec.HTTP.Host; {
-	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+	name := c.Spec.HTTP.Host
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return name, ""
-	default:
-		return "localhost", name
 	}
+	return "localhost", name
 }
 
 // stream is a connection to a pod, which is closed for what is sent to it alone.

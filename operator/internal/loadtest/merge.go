@@ -167,8 +167,8 @@ func Merge(of Scenario, runners []RunnerReport) Result {
 		sum.ClientDelay = slices.MaxFunc(delays, func(a, b *float64) int { return cmp.Compare(*a, *b) })
 	}
 	for name, of := range pooled {
-		if all := slices.Concat(parts[of[0]], parts[of[1]]); len(parts[of[1]]) > 0 {
-			parts[name] = all
+		if late := parts[of[1]]; len(late) > 0 {
+			parts[name] = slices.Concat(parts[of[0]], late)
 		}
 	}
 	for name, histograms := range parts {

@@ -52,7 +52,7 @@ func (f stashFigures) counts() map[string]int64 {
 }
 
 // pooled are durations of which another one is made: the published test makes no difference between returns within the TTL and later ones.
-var pooled = map[string][]string{"any_rejoin": {"rejoin", "late_rejoin"}}
+var pooled = map[string][2]string{"any_rejoin": {"rejoin", "late_rejoin"}}
 
 // Size divides users and times by the scale. A TTL does not get shorter than shortestTTL.
 func (stashes) Size(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun, run *Run) {
