@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -210,11 +211,7 @@ func (f *Fleet) status(ctx context.Context) (status, error) {
 
 // condition is nil when the operator does not set it.
 func (s status) condition(kind string) *metav1.Condition {
-	i := slices.IndexFunc(s.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
-	if i < 0 {
-		return nil
-	}
-	return &s.Status.Conditions[i]
+	return meta.FindStatusCondition(s.Status.Conditions, kind)
 }
 
 // Settled waits until the fleet is what its spec asks for, by the operator's word and by the pods themselves.

@@ -4,13 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	testfleet "github.com/livestash-dev/livestash/test/internal/fleet"
 )
 
 const (
@@ -109,11 +111,11 @@ func (c livestashcluster) settled() (settled bool, status string) {
 	}
 	wanted := map[string]metav1.ConditionStatus{"Progressing": metav1.ConditionFalse, "Ready": metav1.ConditionTrue}
 	for kind, want := range wanted {
-		i := slices.IndexFunc(c.Status.Conditions, func(condition metav1.Condition) bool { return condition.Type == kind })
-		if i < 0 {
+		condition := meta.FindStatusCondition(c.Status.Conditions, kind)
+		if condition == nil {
 			return false, "The operator has not seen the fleet yet."
 		}
-		if condition := c.Status.Conditions[i]; condition.Status != want {
+		if condition.Status != want {
 			return false, condition.Message
 		}
 	}
@@ -122,11 +124,7 @@ func (c livestashcluster) settled() (settled bool, status string) {
 
 func podOf(p corev1.Pod) pod {
 	shown := pod{Name: p.Name, Release: 1, Leaving: p.DeletionTimestamp != nil}
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			shown.Ready = condition.Status == corev1.ConditionTrue && !shown.Leaving
-		}
-	}
+	shown.Ready = testfleet.IsReady(p) && !shown.Leaving
 	for _, container := range p.Spec.Containers {
 		if container.Name == appContainer {
 			shown.Release = releaseOf(container.Env)
