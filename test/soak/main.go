@@ -94,7 +94,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&shadow, "shadow", "off", "on or off: spec.shadow.enabled with ETS, and a killed pod may cost no more than its youngest stashes.")
 	flags.BoolVar(&o.TLS, "tls", false, "spec.clustering.tls.enabled, and events about certificates.")
 	flags.StringVar(&persistence, "persistence", "on", "on or off: persistence of Redis. With off, it is not restarted but by faults.")
-	flags.BoolVar(&o.together, "together", false, "All adapters at the same time: faster, but the times are worth nothing.")
+	flags.BoolVar(&o.together, "together", false, "All adapters at the same time, with as many events in all: faster, but the times are worth nothing.")
 	flags.BoolVar(&o.keep, "keep", false, "Leave the fleets and the operator for a look.")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -146,6 +146,6 @@ func (o options) atOnce() int {
 func (o options) schedule(adapter string) []schedule.Step {
 	return schedule.New(schedule.Config{
 		Seed: o.seed, Length: time.Duration(o.minutes * float64(time.Minute)), Pods: o.pods,
-		Redis: adapter == "Redis", Persistent: o.Persistence, TLS: o.TLS, Faults: o.faults,
+		Redis: adapter == "Redis", Persistent: o.Persistence, TLS: o.TLS, Faults: o.faults, Stretch: o.atOnce(),
 	})
 }

@@ -13,15 +13,11 @@ import (
 	"github.com/livestash-dev/livestash/test/soak/eventlog"
 	"github.com/livestash-dev/livestash/test/soak/ledger"
 	"github.com/livestash-dev/livestash/test/soak/schedule"
-	"github.com/livestash-dev/livestash/test/soak/users"
 )
 
 const (
 	// progressEvery is how often a run says how far it is.
 	progressEvery = 30 * time.Second
-	// openTime and checkTime are how long all users may take to open, and to come back at the end.
-	openTime  = 3 * time.Minute
-	checkTime = 4 * time.Minute
 	// eventTime bounds one event.
 	eventTime = 5 * time.Minute
 )
@@ -107,7 +103,7 @@ func (s *soak) run(ctx context.Context) (*result, error) {
 	if err := s.Ensure(ctx, s.options.pods); err != nil {
 		return nil, fmt.Errorf("bring the fleet up: %w", err)
 	}
-	if err := s.open(ctx); err != nil {
+	if err := s.OpenUsers(ctx, s.options.users, s.options.seed); err != nil {
 		return nil, err
 	}
 	watching, stop := context.WithCancel(ctx)
@@ -123,47 +119,20 @@ func (s *soak) run(ctx context.Context) (*result, error) {
 	if unsettled != nil {
 		s.say("the fleet did not settle: %v", unsettled)
 	}
-	unchecked, err := s.check(ctx)
+	s.say("every user comes back once more")
+	unchecked, err := s.CheckUsers(ctx)
 	stop()
 	<-telling
 	if err != nil {
 		return nil, err
 	}
-	var report users.Report
-	if err := s.Ask(ctx, "soak/report", &report); err != nil {
+	report, err := s.Users(ctx)
+	if err != nil {
 		return nil, err
 	}
 	// Who is not back is not known any better than who found nothing.
 	report.Verdicts[ledger.Lost] += unchecked
-	return s.result(report, unchecked, unsettled), s.Order(ctx, "soak/stop", nil)
-}
-
-// open opens the users and waits until each has stashed.
-func (s *soak) open(ctx context.Context) error {
-	if err := s.ClientReady(ctx); err != nil {
-		return err
-	}
-	pods, service, host, err := s.Addresses(ctx)
-	if err != nil {
-		return err
-	}
-	err = s.Order(ctx, "soak/open", users.Plan{
-		Adapter: fleet.Adapters[s.Adapter], Users: s.options.users, Host: host, Pods: pods, Service: service,
-		TTLMS: int(s.options.TTL / time.Millisecond), Seed: s.options.seed,
-	})
-	if err != nil {
-		return err
-	}
-	return fleet.Eventually(ctx, openTime, func(ctx context.Context) error {
-		r, err := s.progress(ctx)
-		if err != nil {
-			return err
-		}
-		if r.Ready < r.Users {
-			return fmt.Errorf("%d of %d users have stashed (%s)", r.Ready, r.Users, r.Problem)
-		}
-		return nil
-	})
+	return s.result(report, unchecked, unsettled), s.StopUsers(ctx)
 }
 
 // goThrough does every step at its time, whatever became of those before, and waits until all are over.
@@ -209,36 +178,13 @@ func (s *soak) end(ctx context.Context) error {
 	return s.Settled(ctx)
 }
 
-// check has every user come back once more. It returns how many did not.
-func (s *soak) check(ctx context.Context) (unchecked int, err error) {
-	s.say("every user comes back once more")
-	if err := s.Order(ctx, "soak/check", nil); err != nil {
-		return 0, err
-	}
-	_ = fleet.Eventually(ctx, checkTime, func(ctx context.Context) error {
-		r, err := s.progress(ctx)
-		unchecked = r.Unchecked
-		if err == nil && unchecked > 0 {
-			err = fmt.Errorf("%d users are not back", unchecked)
-		}
-		return err
-	})
-	return unchecked, ctx.Err()
-}
-
-func (s *soak) progress(ctx context.Context) (users.Report, error) {
-	var r users.Report
-	err := s.Ask(ctx, "soak/progress", &r)
-	return r, err
-}
-
 // tellProgress says every now and then how far the run is, until the context ends. The returned channel is closed then.
 func (s *soak) tellProgress(ctx context.Context) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		for fleet.Pause(ctx, progressEvery) == nil {
-			r, err := s.progress(ctx)
+			r, err := s.UsersProgress(ctx)
 			if err != nil {
 				continue
 			}

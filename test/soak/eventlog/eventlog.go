@@ -85,21 +85,49 @@ func (l *Log) Explain(r ledger.Return) string {
 		}
 	}
 	if explanation == "" && r.Verdict == ledger.Lost {
-		if i := slices.IndexFunc(l.Outages, func(o Outage) bool { return l.outlasted(o, r) }); i >= 0 {
-			return l.Outages[i].String()
-		}
+		return l.outlasted(r)
 	}
 	return explanation
 }
 
-// outlasted is whether an outage was longer than the pods could wait with the user's state, or kept the user away until its stash was over.
-func (l *Log) outlasted(o Outage, r ledger.Return) bool {
-	if !o.Start.Before(r.At) || !o.End.After(r.Last.At) {
-		return false
+// outlasted says which outage was longer than the pods could wait with the user's state, or which ones kept the user away until its stash
+// was over; nothing when none did.
+func (l *Log) outlasted(r ledger.Return) string {
+	gone := r.Gone
+	if gone.IsZero() {
+		gone = r.Last.At
 	}
-	long, away := o.End.Sub(o.Start), r.At.Sub(r.Last.At)
-	inPods := l.Adapter == "ETS" || l.Adapter == "Mnesia"
-	return inPods && long > l.Grace-reserve || away > l.TTL && away-long < l.TTL
+	var held time.Duration
+	explanation := ""
+	for _, o := range l.Outages {
+		if !o.Start.Before(r.At) || !o.End.After(r.Last.At) {
+			continue
+		}
+		inPods := l.Adapter == "ETS" || l.Adapter == "Mnesia"
+		if inPods && o.End.Sub(o.Start) > l.Grace-reserve {
+			return o.String()
+		}
+		held += max(0, earlier(o.End, r.At).Sub(later(o.Start, gone)))
+		explanation = o.String()
+	}
+	if away := r.At.Sub(gone); away > l.TTL && away-held < l.TTL {
+		return explanation
+	}
+	return ""
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // reason is how good a reason an event is, from worst to best.
@@ -176,10 +204,15 @@ func (l *Log) uncopied(e Event, r ledger.Return) bool {
 
 // parted is whether a state could not be reached from somewhere, or its copies were apart.
 func (l *Log) parted(e Event, r ledger.Return) bool {
-	home := slices.Contains(e.Pods, Pod(r.Last.Node))
+	home := slices.Contains(e.Pods, Pod(r.Last.Node)) ||
+		slices.ContainsFunc(r.Tabs, func(node string) bool { return slices.Contains(e.Pods, Pod(node)) })
+	// Of a pod that had an older copy, or none, and the user was there for a moment.
+	visited := slices.Contains(e.Pods, Pod(r.Node)) || slices.Contains(e.Pods, r.First)
 	switch l.Adapter {
 	case "ETS":
-		return during(e, r.At, whole) && (home || l.moved(e, r)) || during(e, r.At, meshed) && slices.Contains(e.Pods, Pod(r.Node))
+		// Of a user who did not find its state and has begun anew, the former one is somewhere until both are compared.
+		former := r.Origin != "" && (slices.Contains(e.Pods, Pod(r.Origin)) || l.movedFrom(Pod(r.Origin), e, e.Start))
+		return during(e, r.At, whole) && (home || former || l.moved(e, r)) || during(e, r.At, meshed) && visited
 	case "Mnesia":
 		return during(e, r.At, whole)
 	case "Redis":
@@ -201,9 +234,13 @@ func (l *Log) stranded(e Event, r ledger.Return) bool {
 // moved is whether the pod behind the user's last page was told to stop before the event was over: its states may have been
 // anywhere then.
 func (l *Log) moved(e Event, r ledger.Return) bool {
-	home := Pod(r.Last.Node)
+	return l.movedFrom(Pod(r.Last.Node), e, r.Last.At)
+}
+
+// movedFrom is the same for a pod that had a state at a time.
+func (l *Log) movedFrom(pod string, e Event, since time.Time) bool {
 	return slices.ContainsFunc(l.Moves, func(m Move) bool {
-		return m.Pod == home && m.At.After(r.Last.At.Add(-around)) && m.At.Before(e.End.Add(around))
+		return m.Pod == pod && m.At.After(since.Add(-around)) && m.At.Before(e.End.Add(around))
 	})
 }
 

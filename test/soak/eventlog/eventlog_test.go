@@ -48,6 +48,67 @@ func TestExplainWithCopies(t *testing.T) {
 	}
 }
 
+// Another tab of the user was on the pod that was cut off, or the user went to that one first.
+func TestWhereElseTheUserWas(t *testing.T) {
+	cutOff := Event{Kind: schedule.CutOff, Pods: []string{"shop-0"}, Start: at(80), End: at(95)}
+	long := Event{Kind: schedule.CutOff, Pods: []string{"shop-0"}, Start: at(60), End: at(85)}
+	for name, c := range map[string]struct {
+		event     Event
+		tabs      []string
+		first     string
+		explained bool
+	}{
+		"nowhere else":                      {cutOff, nil, "", false},
+		"in another tab there":              {cutOff, []string{node("shop-3"), node("shop-0")}, "", true},
+		"in another tab elsewhere":          {cutOff, []string{node("shop-3")}, "", false},
+		"there first":                       {cutOff, nil, "shop-0", true},
+		"there first, long after":           {long, nil, "shop-0", false},
+		"elsewhere first":                   {cutOff, nil, "shop-3", false},
+		"in another tab there, long before": {Event{Kind: schedule.CutOff, Pods: []string{"shop-0"}, Start: at(20), End: at(50)}, []string{node("shop-0")}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := Log{Adapter: "ETS", Events: []Event{c.event}}
+			r := ledger.Return{
+				Verdict: ledger.Stale, At: at(100), Node: node("shop-2"), Tabs: c.tabs, First: c.first,
+				Last: ledger.Stash{Version: 3, Node: node("shop-1"), At: at(95)},
+			}
+			if got := log.Explain(r); (got != "") != c.explained {
+				t.Errorf("it is explained by %q", got)
+			}
+		})
+	}
+}
+
+// The user began anew on shop-1, because shop-0, which had the state, was cut off. What turns up is the former one.
+func TestAFormerState(t *testing.T) {
+	split := Event{Kind: schedule.Split, Pods: []string{"shop-0", "shop-3"}, Start: at(60), End: at(80)}
+	for name, c := range map[string]struct {
+		event     Event
+		origin    string
+		moves     []Move
+		explained bool
+	}{
+		"it was on a pod that was cut off":     {split, node("shop-0"), nil, true},
+		"it was on another one":                {split, node("shop-2"), nil, false},
+		"nobody knows where it was":            {split, "", nil, false},
+		"it moved during the split":            {split, node("shop-2"), []Move{{Pod: "shop-2", At: at(70)}}, true},
+		"the split was over for a long time":   {Event{Kind: schedule.Split, Pods: split.Pods, Start: at(20), End: at(60)}, node("shop-0"), nil, false},
+		"it was handed over before the split":  {split, node("shop-2"), []Move{{Pod: "shop-2", At: at(30)}}, false},
+		"graceful events do not count as ever": {Event{Kind: schedule.Delete, Pods: []string{"shop-0"}, Start: at(90), End: at(90)}, node("shop-0"), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := Log{Adapter: "ETS", Events: []Event{c.event}, Moves: c.moves}
+			r := ledger.Return{
+				Verdict: ledger.Stale, At: at(100), Node: node("shop-2"), Origin: c.origin,
+				Last: ledger.Stash{Version: 3, Node: node("shop-1"), At: at(95)},
+			}
+			if got := log.Explain(r); (got != "") != c.explained {
+				t.Errorf("it is explained by %q", got)
+			}
+		})
+	}
+}
+
 // Every user here was last known to have its state in shop-1 at 10 s, and came back to shop-2 at 100 s.
 func TestExplain(t *testing.T) {
 	event := func(kind schedule.Kind, start, end int, pods ...string) Event {

@@ -37,7 +37,7 @@ func (v Verdict) Bad() bool { return v == Stale || v == Lost }
 const found = "recovered"
 
 const (
-	// maxOthers bounds how many versions of other tabs are remembered.
+	// maxOthers bounds how many versions of other tabs are remembered, and how many states that were not found.
 	maxOthers = 8
 	// maxRecent bounds of how many versions it is remembered when they were acknowledged.
 	maxRecent = 64
@@ -55,18 +55,26 @@ type Stash struct {
 // Ledger is what a user knows of its own state. The zero value is a user who has never stashed.
 type Ledger struct {
 	last Stash
-	// made is when the last acknowledged version was.
-	made time.Time
+	// sent is when the last stash was sent, made is that time of the last acknowledged one: it is not younger than that.
+	sent, made time.Time
 	// stored is the newest version that was acknowledged or found while the store was there; 0 is none.
 	stored int
 	// unsure is whether a later stash was sent that nobody acknowledged: it may count or not.
 	unsure bool
 	// recent are the versions that were acknowledged last, the newest at the end.
 	recent []Stash
-	// others are the versions that other tabs of this user have left behind.
-	others []int
+	// others are what other tabs of this user have left behind.
+	others []tab
 	// former is what the user knew before it found nothing, until it has stashed anew: such a state may yet turn up.
 	former *Ledger
+	// lives are what the user had each time when it found nothing, the last at the end.
+	lives []Stash
+}
+
+// tab is what another tab has left behind: its last version, and those before it.
+type tab struct {
+	last   Stash
+	recent []Stash
 }
 
 // Return is one return of a user, and what it came to.
@@ -78,9 +86,19 @@ type Return struct {
 	Status  string `json:"status"`
 	Version int    `json:"version"`
 	Node    string `json:"node"`
-	// Last is what was known: since Last.At at the latest, Last.Node had the state.
+	// Last is what was known: since Last.At at the latest, Last.Node had the state. Of a version that only another tab had before its
+	// last one, that tab's.
 	Last Stash `json:"last"`
-	// Made is when the user stashed last, by what was acknowledged.
+	// Origin is the node that had the version that was found, or a later one of before the user found nothing; empty when that is not
+	// known, or nothing was found.
+	Origin string `json:"origin"`
+	// Tabs are the nodes that had the last versions of the user's other tabs, when there were any.
+	Tabs []string `json:"tabs,omitempty"`
+	// First is the pod that the user asked first, if it was one by its name: it may have had the state, and taken too long to say so.
+	First string `json:"first"`
+	// Gone is when the user lost its page, or left it; zero when that is not known.
+	Gone time.Time `json:"gone"`
+	// Made is since when the last acknowledged stash may be there: when it was sent.
 	Made time.Time `json:"made"`
 	// Missing is when the first of the versions that were not found was acknowledged; zero when that is not known.
 	Missing time.Time `json:"missing"`
@@ -92,7 +110,7 @@ type Return struct {
 func (l *Ledger) Last() Stash { return l.last }
 
 // Sent notes that a stash is on its way.
-func (l *Ledger) Sent() { l.unsure = true }
+func (l *Ledger) Sent(at time.Time) { l.unsure, l.sent = true, at }
 
 // Acknowledged notes the answer to a stash, and judges the version that the page shows with it. Stored is whether the store was
 // there all the while.
@@ -101,7 +119,7 @@ func (l *Ledger) Acknowledged(s Stash, stored bool) Return {
 	if s.Version != l.last.Version+1 {
 		r.Verdict = Stale
 	}
-	l.last, l.made, l.unsure, l.former = s, s.At, false, nil
+	l.last, l.made, l.unsure, l.former = s, l.sent, false, nil
 	// A new slice, because copies of a ledger share the old one.
 	l.recent = append(slices.Clone(l.recent[max(0, len(l.recent)-maxRecent+1):]), s)
 	if stored {
@@ -118,31 +136,72 @@ func (l *Ledger) Found(status string, s Stash) Return {
 		s.Version = 0
 	}
 	r.Missing = l.Known().after(s.Version)
+	for _, other := range l.others {
+		r.Tabs = append(r.Tabs, other.last.Node)
+	}
 	if status != found {
 		r.Verdict = l.missing()
-		*l = Ledger{last: Stash{Node: s.Node, At: s.At}, former: &before}
+		*l = Ledger{last: Stash{Node: s.Node, At: s.At}, former: &before, lives: before.lives}
+		if before.last.Version > 0 {
+			// A new slice, because copies of a ledger share the old one.
+			lives := append(slices.Clone(before.lives), before.last)
+			l.lives = lives[max(0, len(lives)-maxOthers):]
+		}
 		if r.Verdict == Nothing {
 			l.former, l.unsure = before.former, before.unsure
 		}
 		return r
 	}
-	r.Verdict = l.judge(s.Version)
+	r.Verdict, r.Origin = l.judge(s.Version), l.origin(s.Version)
+	if r.Verdict == Stale {
+		l.ofTab(&r)
+	}
 	l.last, l.stored, l.former = s, s.Version, nil
 	l.recent = slices.DeleteFunc(slices.Clone(l.recent), func(r Stash) bool { return r.Version > s.Version })
 	l.unsure = before.unsure && s.Version == before.last.Version
 	if len(l.others) > 0 && s.Version != before.last.Version {
-		l.leave(before.last.Version)
+		l.leave(tab{last: before.last, recent: before.recent})
 	}
 	return r
 }
 
+// ofTab says of a return what another tab knew, if only that one can have had the version that was found.
+func (l *Ledger) ofTab(r *Return) {
+	has := func(recent []Stash, version int) bool {
+		return slices.ContainsFunc(recent, func(s Stash) bool { return s.Version == version })
+	}
+	for _, other := range slices.Backward(l.others) {
+		if has(other.recent, r.Version) {
+			r.Last, r.Origin, r.Missing = other.last, other.last.Node, after(other.recent, r.Version)
+			return
+		}
+	}
+}
+
 // after is when the version after one was acknowledged; zero when that is not known.
-func (l *Ledger) after(version int) time.Time {
-	i := slices.IndexFunc(l.recent, func(s Stash) bool { return s.Version == version+1 })
+func (l *Ledger) after(version int) time.Time { return after(l.recent, version) }
+
+func after(recent []Stash, version int) time.Time {
+	i := slices.IndexFunc(recent, func(s Stash) bool { return s.Version == version+1 })
 	if i < 0 {
 		return time.Time{}
 	}
-	return l.recent[i].At
+	return recent[i].At
+}
+
+// origin is the node that had a version, if it is known.
+func (l *Ledger) origin(version int) string {
+	for _, s := range slices.Backward(l.recent) {
+		if s.Version == version {
+			return s.Node
+		}
+	}
+	for _, life := range slices.Backward(l.lives) {
+		if life.Version >= version {
+			return life.Node
+		}
+	}
+	return ""
 }
 
 // Age is how old the state was, when it was last known to be there, at a return.
@@ -150,15 +209,17 @@ func (r Return) Age() time.Duration { return r.At.Sub(r.Last.At) }
 
 // Left notes the version with which another tab of the user, that began with the same state, has ended.
 func (l *Ledger) Left(other Ledger) {
-	l.leave(other.last.Version)
+	l.leave(tab{last: other.last, recent: other.recent})
 	if other.unsure {
-		l.leave(other.last.Version + 1)
+		next := other.last
+		next.Version++
+		l.leave(tab{last: next})
 	}
 }
 
-func (l *Ledger) leave(version int) {
+func (l *Ledger) leave(other tab) {
 	// A new slice, because copies of a ledger share the old one.
-	others := append(slices.Clone(l.others), version)
+	others := append(slices.Clone(l.others), other)
 	l.others = others[max(0, len(others)-maxOthers):]
 }
 
@@ -187,7 +248,7 @@ func (l *Ledger) judge(version int) Verdict {
 		return Recovered
 	case l.unsure && version == l.last.Version+1:
 		return Newer
-	case slices.Contains(l.others, version):
+	case slices.ContainsFunc(l.others, func(other tab) bool { return other.last.Version == version }):
 		return Twin
 	case l.stored <= version && version < l.last.Version:
 		return Unstored

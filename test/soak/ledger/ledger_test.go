@@ -81,7 +81,7 @@ func tell(l *Ledger, word string, at time.Time) Return {
 	}
 	switch word[0] {
 	case 's':
-		l.Sent()
+		l.Sent(at)
 		return Return{}
 	case '+':
 		text, unsure := strings.CutSuffix(word[1:], "?")
@@ -154,12 +154,52 @@ func TestSinceWhenItIsMissing(t *testing.T) {
 	}
 }
 
-// A return does not make a stash younger.
+// A return says which node had what was found, also when the user has stashed anew since it was not found.
+func TestOrigin(t *testing.T) {
+	var l Ledger
+	stash := func(version int, node string) { l.Acknowledged(Stash{Version: version, Node: node}, true) }
+	stash(1, "a")
+	stash(2, "b")
+	if got := l.Found(found, Stash{Version: 1, Node: "c"}).Origin; got != "a" {
+		t.Errorf("1 was on %q, want a", got)
+	}
+	stash(2, "c")
+	for range 2 {
+		l.Found("not_found", Stash{Node: "d"})
+	}
+	stash(1, "d")
+	for version, want := range map[int]string{1: "d", 2: "c", 9: ""} {
+		before := l
+		if got := l.Found(found, Stash{Version: version, Node: "e"}).Origin; got != want {
+			t.Errorf("%d was on %q, want %q", version, got, want)
+		}
+		l = before
+	}
+}
+
+// A version that only one of two tabs had, and not as its last one, is missing what that tab has stashed since, where that tab was.
+func TestAnotherTabsOldVersion(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	var l Ledger
+	l.Acknowledged(Stash{Version: 1, Node: "a", At: at(1)}, true)
+	twin := l
+	for v := 2; v <= 4; v++ {
+		l.Acknowledged(Stash{Version: v, Node: "a", At: at(int64(v))}, true)
+		twin.Acknowledged(Stash{Version: v + 10, Node: "b", At: at(int64(10 + v))}, true)
+	}
+	l.Left(twin)
+	got := l.Found(found, Stash{Version: 13, Node: "c", At: at(30)})
+	if got.Verdict != Stale || got.Last.Node != "b" || got.Last.Version != 14 || got.Origin != "b" || !got.Missing.Equal(at(14)) {
+		t.Errorf("the return is %+v", got)
+	}
+}
+
+// A return does not make a stash younger, and an answer that was long on its way does not either.
 func TestWhenItWasMade(t *testing.T) {
 	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	l := &Ledger{}
-	l.Sent()
-	l.Acknowledged(Stash{Version: 1, At: began}, true)
+	l.Sent(began)
+	l.Acknowledged(Stash{Version: 1, At: began.Add(5 * time.Second)}, true)
 	for minute := range 3 {
 		got := l.Found(found, Stash{Version: 1, At: began.Add(time.Duration(minute) * time.Minute)})
 		if !got.Made.Equal(began) {
@@ -184,11 +224,11 @@ func TestOtherTabsAreBounded(t *testing.T) {
 
 // Two tabs that begin with one ledger do not write into each other's.
 func TestCopiesAreApart(t *testing.T) {
-	l := Ledger{others: make([]int, 0, 4)}
+	l := Ledger{others: make([]tab, 0, 4)}
 	first, second := l, l
 	first.Left(Ledger{last: Stash{Version: 5}})
 	second.Left(Ledger{last: Stash{Version: 6}})
-	if first.others[0] != 5 || second.others[0] != 6 {
+	if first.others[0].last.Version != 5 || second.others[0].last.Version != 6 {
 		t.Errorf("the copies have %v and %v", first.others, second.others)
 	}
 }

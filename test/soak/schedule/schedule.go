@@ -55,6 +55,8 @@ type Config struct {
 	TLS bool
 	// Faults is whether ungraceful events happen too.
 	Faults bool
+	// Stretch is how many times as far the events lie apart, for fleets that share their machine with others; 0 is 1.
+	Stretch int
 }
 
 // Step is one event.
@@ -143,7 +145,8 @@ func New(c Config) []Step {
 	}
 	var steps []Step
 	replicas := c.Pods
-	for at := gap(random); at < c.Length; at += gap(random) {
+	stretch := time.Duration(max(1, c.Stretch))
+	for at := stretch * gap(random); at < c.Length; at += stretch * gap(random) {
 		k := bag[random.IntN(len(bag))]
 		step := Step{At: at, Kind: k.Kind, Pods: random.Perm(c.Pods)[:k.pods]}
 		if k.longest > 0 {

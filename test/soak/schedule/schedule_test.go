@@ -44,6 +44,22 @@ func TestALongerRunBeginsAsAShorterOne(t *testing.T) {
 	}
 }
 
+// Fleets that share a machine have no more events in all than one would have.
+func TestStretch(t *testing.T) {
+	c := Config{Seed: 4, Length: time.Hour, Pods: 3}
+	alone := len(New(c))
+	c.Stretch, c.Length = 4, 4*time.Hour
+	steps := New(c)
+	if len(steps) != alone {
+		t.Errorf("%d events in four times the time, want %d", len(steps), alone)
+	}
+	for i, step := range steps[1:] {
+		if gap := step.At - steps[i].At; gap < 4*shortestGap || gap > 4*longestGap {
+			t.Errorf("%s comes %s after the one before", step, gap)
+		}
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	ofOne := []Kind{Image, ConfigChange, BadImage, Delete, DeleteAll, Scale, Restart, Operator}
 	graceful := append(slices.Clone(ofOne), Evict)

@@ -32,7 +32,10 @@ func (u *user) comeBackTwice(ctx context.Context) {
 	u.note("left, to come back in two tabs")
 	u.stayAway(ctx)
 	halves := []*half{{tab: u.tab, book: u.ledger}, {tab: u.tab.Twin(), book: u.ledger}}
-	u.each(halves, func(h *half, address string) { h.back, h.ok = u.reconnect(ctx, h.tab, &h.book, address) })
+	u.each(halves, func(h *half, address string) {
+		h.back, h.ok = u.reconnect(ctx, h.tab, &h.book, address)
+		h.back.First = u.podAt(address)
+	})
 	first, second := halves[0], halves[1]
 	if !first.ok || !second.ok {
 		u.close(halves)

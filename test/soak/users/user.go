@@ -18,8 +18,8 @@ import (
 const (
 	// maxTrail is how many sentences on what happened to a user are remembered.
 	maxTrail = 12
-	// storeLimit is how long a user tries again when the page says that it could not ask its store. A page that still cannot
-	// is one without state.
+	// storeLimit is how long a user tries again when the page says that it could not ask its store, and the store is there. A page
+	// that still cannot is one without state.
 	storeLimit = 2 * time.Minute
 	// storeRetry is how long it waits before it tries again.
 	storeRetry = time.Second
@@ -114,8 +114,8 @@ func (u *user) tabHabits(
 		NextStash: func() time.Duration { return u.around(every) },
 		Stashes:   func() bool { return true },
 		Sent: func() {
-			book.Sent()
 			sent = time.Now()
+			book.Sent(sent)
 		},
 		Acknowledged: func() {
 			u.acknowledged(tab, book, sent)
@@ -191,6 +191,7 @@ func (u *user) comeBack(ctx context.Context, end browser.End) {
 	if !ok {
 		return
 	}
+	back.Gone, back.First = end.Since, u.podAt(address)
 	if end.Final {
 		back.Verdict, back.Status = ledger.Lost, end.Why+": a browser does not come back"
 	}
@@ -236,6 +237,15 @@ func (u *user) destination() string {
 	return u.all.plan.Service
 }
 
+// podAt is the name of the pod with an address; empty when it is none of a pod.
+func (u *user) podAt(address string) string {
+	if !slices.Contains(u.all.plan.Pods, address) {
+		return ""
+	}
+	name, _, _ := strings.Cut(address, ".")
+	return name
+}
+
 // podOf is the pod of a node's name: shop@shop-1.shop-nodes.shop.svc.cluster.local.
 func podOf(node string) string {
 	_, host, _ := strings.Cut(node, "@")
@@ -258,7 +268,7 @@ func (u *user) reconnect(ctx context.Context, tab *browser.Tab, book *ledger.Led
 			u.all.failedAttempt(err)
 			continue
 		}
-		if tab.Status != failed || time.Now().After(deadline) {
+		if tab.Status != failed || time.Now().After(deadline) && u.all.storedSince(time.Now().Add(-storeLimit)) {
 			return u.found(tab, book), true
 		}
 		u.note("found a page that could not ask its store, on %s", tab.Node)

@@ -20,7 +20,7 @@ const (
 	atOnce = 50
 	// maxFindings is how many returns are kept to be explained, maxTrails how many of them with all that came before.
 	maxFindings = 10000
-	maxTrails   = 500
+	maxTrails   = 5000
 	maxSlowest  = 10
 	// maxTimes is how many times to be back are kept.
 	maxTimes = 1_000_000

@@ -19,7 +19,7 @@ import (
 func quick() browser.Pace {
 	return browser.Pace{
 		Reconnect: []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
-		Connect:   300 * time.Millisecond, Reply: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
+		Connect:   3 * time.Second, Reply: time.Second, Heartbeat: time.Second,
 	}
 }
 
