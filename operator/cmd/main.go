@@ -5,8 +5,8 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -152,10 +152,7 @@ func (o options) check() error {
 
 func run(opts options) error {
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	config, err := ctrl.GetConfig()
@@ -163,6 +160,10 @@ func run(opts options) error {
 		return err
 	}
 	config.UserAgent = "livestash-operator/" + version
+	ctx := ctrl.SetupSignalHandler()
+	if err := awaitAPIServer(ctx, config); err != nil {
+		return err
+	}
 
 	certificate := &metricscert.Certificate{Namespace: ownNamespace(), Service: opts.metricsService, Clock: clock.RealClock{}}
 	mgr, err := ctrl.NewManager(config, manager.Options{
@@ -193,7 +194,7 @@ func run(opts options) error {
 	if err != nil {
 		return err
 	}
-	seesNodes, err := cluster.CanSeeNodes(context.Background(), mgr.GetAPIReader())
+	seesNodes, err := cluster.CanSeeNodes(ctx, mgr.GetAPIReader())
 	if err != nil {
 		return fmt.Errorf("asking whether nodes may be seen: %w", err)
 	}
@@ -230,14 +231,11 @@ func run(opts options) error {
 	if err := setUpMetrics(mgr, opts, certificate); err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting", "version", version, "clusterDomain", domain, "namespaces", opts.namespaces)
-	return mgr.Start(ctrl.SetupSignalHandler())
+	return mgr.Start(ctx)
 }
 
 // setUpMetrics has the fleets told of, and the metrics' certificate made.
@@ -274,6 +272,8 @@ func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *a
 		ClusterDomain: domain,
 		RunnerImage:   opts.runnerImage,
 		StarterImage:  opts.starterImage,
+		UsageImage:    opts.agentImage,
+		RedisImage:    opts.redisImage,
 		Namespace:     ownNamespace(),
 		Version:       version,
 		Clock:         clock.RealClock{},
