@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,8 +104,15 @@ func slimPod(object any) (any, error) {
 		DeletionTimestamp: pod.DeletionTimestamp, Labels: map[string]string{clusterLabel: pod.Labels[clusterLabel]},
 	}}
 	slim.Spec.NodeName, slim.Status.Phase = pod.Spec.NodeName, pod.Status.Phase
+	if isReady(pod) {
+		slim.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
 	slim.Spec.InitContainers, slim.Spec.Containers = slimContainers(pod.Spec.InitContainers), slimContainers(pod.Spec.Containers)
 	return slim, nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
 func slimContainers(containers []corev1.Container) []corev1.Container {
@@ -172,7 +180,8 @@ func (n *node) sync(ctx context.Context, key cache.ObjectName) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 			Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
 		}, metav1.CreateOptions{})
-	case pod.Status.Phase != corev1.PodRunning:
+	// Pods of a node that was not heard of for long are made unready, until the node says otherwise.
+	case pod.Status.Phase != corev1.PodRunning || !isReady(pod):
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"uid": pod.UID},
 			"status":   runningStatus(pod, n.agents.admit(pod).String(), metav1.Now()),
@@ -227,10 +236,7 @@ func (n *node) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := metav1.Now()
-	created.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated", LastHeartbeatTime: now, LastTransitionTime: now,
-	}}
+	created.Status.Conditions = readyNow()
 	created.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeAddress}}
 	// Whatever a controller has written meanwhile.
 	created.ResourceVersion = ""
@@ -242,6 +248,13 @@ func (n *node) register(ctx context.Context) error {
 		Spec:       leaseNow(),
 	}, metav1.CreateOptions{})
 	return err
+}
+
+func readyNow() []corev1.NodeCondition {
+	now := metav1.Now()
+	return []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated", LastHeartbeatTime: now, LastTransitionTime: now,
+	}}
 }
 
 func leaseNow() coordinationv1.LeaseSpec {
@@ -257,8 +270,27 @@ func (n *node) beat(ctx context.Context) {
 		if err == nil {
 			_, err = n.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, nodeName, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
+		if err == nil {
+			err = n.sayReady(ctx)
+		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			n.failed.Store(&err)
 		}
 	}
+}
+
+// sayReady says that the node is ready, should it be said that it is not: it was not heard of for long.
+func (n *node) sayReady(ctx context.Context) error {
+	now, err := n.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil || slices.ContainsFunc(now.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}) {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": readyNow()}})
+	if err != nil {
+		return err
+	}
+	_, err = n.client.CoreV1().Nodes().Patch(ctx, nodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,12 +18,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// startOperator starts the operator as the account it is installed with, and waits until its health check answers.
-func startOperator(ctx context.Context, opts options, dir, adminKubeconfig string, client kubernetes.Interface) (*process, error) {
-	kubeconfig := filepath.Join(dir, "operator.kubeconfig")
-	if err := writeOperatorKubeconfig(ctx, client, adminKubeconfig, kubeconfig); err != nil {
-		return nil, err
-	}
+// operator is one that runs.
+type operator struct {
+	*process
+	metrics, health string
+}
+
+// startOperator starts the operator as the account it is installed with, with its output in that file of the run.
+func (b *bench) startOperator(log string) (*operator, error) {
 	metrics, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -30,24 +34,21 @@ func startOperator(ctx context.Context, opts options, dir, adminKubeconfig strin
 	if err != nil {
 		return nil, err
 	}
-	operator, err := start(filepath.Join(opts.bin, "manager"), append([]string{
+	process, err := start(filepath.Join(b.bin, "manager"), append([]string{
 		"--leader-election-namespace=" + operatorNamespace,
 		"--metrics-bind-address=" + metrics,
 		"--metrics-secure=false",
 		"--health-probe-bind-address=" + health,
-	}, opts.operatorArgs...), environment("KUBECONFIG="+kubeconfig), filepath.Join(dir, "operator.log"))
+	}, b.operatorArgs...), environment("KUBECONFIG="+b.kubeconfig), filepath.Join(b.dir, log))
 	if err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}
-	if err := waitHealthy(ctx, "http://"+health+"/readyz", operator); err != nil {
-		operator.stop()
-		return nil, err
-	}
-	return operator, nil
+	return &operator{process: process, metrics: metrics, health: health}, nil
 }
 
-// writeOperatorKubeconfig copies the kubeconfig with a token of the operator's account in place of its user.
-func writeOperatorKubeconfig(ctx context.Context, client kubernetes.Interface, from, to string) error {
+// writeOperatorKubeconfig copies the kubeconfig with a token of the operator's account in place of its user, and if there is one with what
+// stands between the operator and the API server.
+func writeOperatorKubeconfig(ctx context.Context, client kubernetes.Interface, from, to string, between *clientcmdapi.Cluster) error {
 	token, err := client.CoreV1().ServiceAccounts(operatorNamespace).CreateToken(ctx, operatorAccount, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 60 * 60)},
 	}, metav1.CreateOptions{})
@@ -61,38 +62,55 @@ func writeOperatorKubeconfig(ctx context.Context, client kubernetes.Interface, f
 	for user := range config.AuthInfos {
 		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	}
+	for name := range config.Clusters {
+		if between != nil {
+			config.Clusters[name] = between
+		}
+	}
 	return clientcmd.WriteToFile(*config, to)
 }
 
-func waitHealthy(ctx context.Context, url string, operator *process) error {
+// waitHealthy waits until the operator's health check answers.
+func (o *operator) waitHealthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		if isHealthy(ctx, url) {
+		if _, err := get(ctx, "http://"+o.health+"/readyz"); err == nil {
 			return nil
 		}
 		select {
-		case <-operator.ended:
-			return fmt.Errorf("the operator ended:\n%s", operator.tail())
+		case <-o.ended:
+			return fmt.Errorf("the operator ended:\n%s", o.tail())
 		case <-ctx.Done():
-			return fmt.Errorf("the operator is not ready: %w\n%s", ctx.Err(), operator.tail())
+			return fmt.Errorf("the operator is not ready: %w\n%s", ctx.Err(), o.tail())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-func isHealthy(ctx context.Context, url string) bool {
+// leads is whether the operator says that it leads. One that does not answer does not.
+func (o *operator) leads(ctx context.Context) bool {
+	text, err := get(ctx, "http://"+o.metrics+"/metrics")
+	return err == nil && strings.Contains(text, `leader_election_master_status{name="livestash-operator"} 1`)
+}
+
+// get is what a URL answers with, within a second.
+func get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return false
+		return "", err
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport, Timeout: time.Second}).Do(request)
 	if err != nil {
-		return false
+		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	return response.StatusCode == http.StatusOK
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
 }
 
 // freeAddress is an address of this machine alone that nothing listens on.

@@ -56,64 +56,92 @@ type bench struct {
 	options
 	*progress
 	// dir has the files of this run.
-	dir     string
-	admin   string
-	config  *rest.Config
-	client  kubernetes.Interface
-	process *process
-	audit   *auditLog
+	dir string
+	// admin and kubeconfig are the paths of what leads to the API server with all rights, and with the operator's.
+	admin      string
+	kubeconfig string
+	plane      *controlPlane
+	config     *rest.Config
+	client     kubernetes.Interface
+	process    *process
+	audit      *auditLog
 	// agents and node are nil when pods do not run.
 	agents *agents
 	node   *node
 }
 
-// run measures, and leaves nothing running, however it ends.
+// run measures what the operator costs.
 func run(ctx context.Context, opts options) (measured measurement, err error) {
+	err = withControlPlane(ctx, opts, func(ctx context.Context, b *bench) (err error) {
+		measured, err = b.everything(ctx)
+		return err
+	})
+	return measured, err
+}
+
+// withControlPlane does something with a control plane that has the CRD and the operator's account, and leaves nothing running, however it ends.
+func withControlPlane(ctx context.Context, opts options, do func(context.Context, *bench) error) (err error) {
 	if opts.clusters < 1 || opts.pods < 1 || opts.wave < 0 {
-		return measured, errors.New("-n and -pods must be at least 1, and -wave not negative")
+		return errors.New("-n and -pods must be at least 1, and -wave not negative")
 	}
 	opts.wave = cmp.Or(opts.wave, usualWave(opts))
 	if opts.bin, err = filepath.Abs(opts.bin); err != nil {
-		return measured, err
+		return err
 	}
 	if err := mustHavePrograms(opts.bin); err != nil {
-		return measured, err
+		return err
 	}
 	dir, remove, err := workFolder(opts.keep)
 	if err != nil {
-		return measured, err
+		return err
 	}
 	b := &bench{options: opts, progress: &progress{out: opts.out, start: time.Now()}, dir: dir}
-	plane := &controlPlane{name: opts.name, bin: opts.bin, dir: dir, progress: b.progress}
-	if err := plane.claim(); err != nil {
-		return measured, errors.Join(err, remove())
+	b.plane = &controlPlane{name: opts.name, bin: opts.bin, dir: dir, progress: b.progress}
+	if err := b.plane.claim(); err != nil {
+		return errors.Join(err, remove())
 	}
 	defer func() {
 		b.step("removing everything")
 		if b.process != nil {
 			b.process.stop()
 		}
-		err = errors.Join(err, plane.down(ctx), remove())
+		err = errors.Join(err, b.plane.down(ctx), remove())
 	}()
-
-	measured, err = b.everything(ctx, plane)
-	return measured, because(ctx, err)
+	if err := b.prepare(ctx); err != nil {
+		return because(ctx, err)
+	}
+	return because(ctx, do(ctx, b))
 }
 
-// everything is a run without its tidying up.
-func (b *bench) everything(ctx context.Context, plane *controlPlane) (measured measurement, err error) {
+// prepare brings the control plane up, with the CRD and the operator's account.
+func (b *bench) prepare(ctx context.Context) (err error) {
 	b.step("starting etcd, kube-apiserver and kube-controller-manager")
-	if err := plane.up(ctx); err != nil {
-		return measured, err
+	if err := b.plane.up(ctx); err != nil {
+		return err
 	}
-	if b.admin, b.config, err = plane.connect(ctx); err != nil {
-		return measured, err
+	if b.admin, b.config, err = b.plane.connect(ctx); err != nil {
+		return err
 	}
 	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
+		return err
+	}
+	b.audit = &auditLog{path: b.plane.auditLog(), account: operatorUser()}
+	return b.install(ctx)
+}
+
+// everything is a measurement without its tidying up.
+func (b *bench) everything(ctx context.Context) (measured measurement, err error) {
+	b.step("starting the operator")
+	b.kubeconfig = filepath.Join(b.dir, "operator.kubeconfig")
+	if err := writeOperatorKubeconfig(ctx, b.client, b.admin, b.kubeconfig, nil); err != nil {
 		return measured, err
 	}
-	b.audit = &auditLog{path: plane.auditLog(), account: operatorUser()}
-	if err := b.install(ctx); err != nil {
+	operator, err := b.startOperator("operator.log")
+	if err != nil {
+		return measured, err
+	}
+	b.process = operator.process
+	if err := operator.waitHealthy(ctx); err != nil {
 		return measured, err
 	}
 	// From here on, the end of the operator is the end of the run.
@@ -194,7 +222,7 @@ func workFolder(keep string) (dir string, remove func() error, err error) {
 	return dir, func() error { return nil }, err
 }
 
-// install brings the CRD and the operator, and waits until it works.
+// install brings the CRD, and the operator's account with its roles.
 func (b *bench) install(ctx context.Context) error {
 	roles, err := os.ReadFile(filepath.Join(b.options.config, "rbac", "role.yaml"))
 	if err != nil {
@@ -207,12 +235,7 @@ func (b *bench) install(ctx context.Context) error {
 	if err := b.kubectl(ctx, prerequisites(string(roles)), "create", "-f", "-"); err != nil {
 		return err
 	}
-	if err := b.kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=30s", "crd/livestashclusters.livestash.dev"); err != nil {
-		return err
-	}
-	b.step("starting the operator")
-	b.process, err = startOperator(ctx, b.options, b.dir, b.admin, b.client)
-	return err
+	return b.kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=30s", "crd/livestashclusters.livestash.dev")
 }
 
 // simulate brings the node on which pods run, and their agents.
