@@ -15,28 +15,49 @@ const (
 	operatorPods      = "app.kubernetes.io/name=livestash-operator"
 )
 
-// InstallOperator installs or upgrades the operator from the checkout, with its image under this tag, and with these values (name=value).
-func InstallOperator(ctx context.Context, tag string, sets ...string) error {
-	chart, err := checkout()
-	if err != nil {
-		return err
-	}
+// Release is a version of the operator.
+type Release struct {
+	// Chart is the folder of the chart.
+	Chart string
+	// Tag is that of the operator's image.
+	Tag string
+	// Sets are further values of the chart (name=value).
+	Sets []string
+}
+
+// Install installs the release, or upgrades to it, and waits until it is there.
+func (r Release) Install(ctx context.Context) error {
 	args := []string{
-		"upgrade", "--install", operatorRelease, chart, "--namespace", operatorNamespace,
-		"--create-namespace", "--set", "operator.image.tag=" + tag, "--wait", "--timeout", "3m",
+		"upgrade", "--install", operatorRelease, r.Chart, "--namespace", operatorNamespace,
+		"--create-namespace", "--set", "operator.image.tag=" + r.Tag, "--wait", "--timeout", "3m",
 	}
-	for _, set := range sets {
+	for _, set := range r.Sets {
 		args = append(args, "--set", set)
 	}
 	if values := os.Getenv("CHART_VALUES"); values != "" {
 		args = append(args, "--values", values)
 	}
-	_, err = program.Run(ctx, "", "helm", args...)
+	_, err := program.Run(ctx, "", "helm", args...)
 	return err
 }
 
-// checkout is the root of the repository: `go run` and `go test` start in different folders of it.
-func checkout() (string, error) {
+// InstallOperator installs or upgrades the operator from the checkout, with its image under this tag, and with these values (name=value).
+func InstallOperator(ctx context.Context, tag string, sets ...string) error {
+	chart, err := Checkout()
+	if err != nil {
+		return err
+	}
+	return Release{Chart: chart, Tag: tag, Sets: sets}.Install(ctx)
+}
+
+// RollBackOperator goes back to the release before, and waits until it is there.
+func RollBackOperator(ctx context.Context) error {
+	_, err := program.Run(ctx, "", "helm", "rollback", operatorRelease, "--namespace", operatorNamespace, "--wait", "--timeout", "3m")
+	return err
+}
+
+// Checkout is the root of the repository: `go run` and `go test` start in different folders of it.
+func Checkout() (string, error) {
 	for folder := "."; ; folder = filepath.Join(folder, "..") {
 		absolute, err := filepath.Abs(folder)
 		if err != nil {
