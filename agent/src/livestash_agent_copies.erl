@@ -38,9 +38,7 @@
 pass(Kind, Patient) ->
     process_flag(priority, low),
     try
-        Held = holders(Kind, Patient),
-        learn_births(Held),
-        restore_and_compare(Kind, Held)
+        restore_and_compare(Kind, holders(Kind, Patient))
     catch
         throw:{trouble, Trouble} -> {0, Trouble}
     end.
@@ -64,15 +62,6 @@ holders(Kind, Patient) ->
 %% One that speaks another protocol is left alone as well.
 without_agent({exception, {protocol, _}, _}) -> true;
 without_agent(Reason) -> livestash_agent_remote:without_agent(Reason).
-
-%% A row may be on another node than the process whose age decides.
-learn_births(none) ->
-    ok;
-learn_births({_Table, Nodes}) ->
-    Answers = ask(Nodes -- [node()], livestash_agent_rank, births, []),
-    livestash_agent_rank:learn(lists:append([Births || {_Node, {ok, Births}} <- Answers])),
-    %% Answered after what was sent before it.
-    ok = gen_server:call(livestash_agent_rank, learnt).
 
 -spec trouble(iodata()) -> no_return().
 trouble(Sentence) ->
@@ -98,7 +87,9 @@ restore_and_compare(Kind, Table) ->
     {Restored + Repaired, Trouble}.
 
 %% First, because what was lost on all nodes is no difference between them.
-restore(mnesia, {Table, _Nodes}) ->
+restore(mnesia, {Table, Nodes}) ->
+    %% Of all, because any row may come from another node while this goes on.
+    [livestash_agent_rank:learn(Births) || {_Node, {ok, Births}} <- ask(Nodes -- [node()], livestash_agent_rank, births, [])],
     Overlooked = livestash_agent_journal:overlooked(),
     [
         logger:warning("livestash agent: ~b changes were not remembered; older versions may be back.", [Overlooked])
@@ -176,13 +167,22 @@ settle(ets, Table, Nodes, Keys) -> livestash_agent_copies_ets:settle(Table, Node
 -spec see({kind(), atom()}, [node()], [term()]) -> [{term(), [{node(), candidate()}]}].
 see({Kind, Table}, Nodes, Keys) ->
     Answers = answers(ask(Nodes, candidates, [Kind, Table, Keys])),
-    transpose(Keys, [[{Node, aged(Candidate)} || Candidate <- Candidates] || {Node, Candidates} <- Answers]).
+    Owners = lists:usort([Owner || {_Node, Candidates} <- Answers, {present, _, _, Owner} <- Candidates, is_pid(Owner)]),
+    Births = births(Nodes, Owners),
+    transpose(Keys, [[{Node, aged(Candidate, Births)} || Candidate <- Candidates] || {Node, Candidates} <- Answers]).
 
-%% The one that holds the row may not know how old its owner is.
-aged({present, Version, Rank, Owner}) when is_pid(Owner) ->
-    {present, Version, setelement(1, Rank, max(element(1, Rank), livestash_agent_rank:birth(Owner))), Owner};
-aged(Candidate) ->
+%% The one that holds the row may not know how old its page is.
+aged({present, Version, Rank, Owner}, Births) when is_map_key(Owner, Births) ->
+    {present, Version, setelement(1, Rank, max(element(1, Rank), maps:get(Owner, Births))), Owner};
+aged(Candidate, _Births) ->
     Candidate.
+
+%% When the pages were started, by what any of the nodes knows. An agent that does not know the question does not count.
+-spec births([node()], [pid()]) -> #{pid() => integer()}.
+births(Nodes, Owners) ->
+    Known = [lists:zip(Owners, Births) || {_Node, {ok, Births}} <- ask(Nodes, livestash_agent_rank, births, [Owners])],
+    Latest = fun({Owner, Birth}, Acc) -> maps:update_with(Owner, fun(Other) -> max(Birth, Other) end, Birth, Acc) end,
+    lists:foldl(Latest, #{}, lists:append(Known)).
 
 transpose([], _Lists) -> [];
 transpose([Key | Keys], Lists) -> [{Key, [hd(List) || List <- Lists]} | transpose(Keys, [tl(List) || List <- Lists])].

@@ -103,6 +103,7 @@ begin_drain() ->
     {Sessions, _Bytes} = attempt(fun livestash_agent_store:size/0, {0, 0}),
     Known = nodes(),
     ok = livestash_agent_shadow:leave(),
+    ok = livestash_agent_reunion:leave(),
     logger:notice("livestash agent: draining: ~b stashes on this node, ~b peers connected.", [Sessions, length(Known)]),
     #drain{began = livestash_agent_clock:ms(), known = Known, sessions = Sessions}.
 
@@ -199,6 +200,7 @@ hand_over(Keep, Drain) ->
     Deadline = Began + max(0, min(livestash_agent_config:get(drain_handoff_timeout), time_left(Drain))),
     _ = livestash_agent_pages:raise(Keep, Deadline),
     Results = [hand_over(Kind, Table, Keep, Deadline, Drain) || {Kind, Table} <- livestash_agent_store:tables()],
+    ok = livestash_agent_reunion:handed_over(),
     #{handed_over := HandedOver, left := Left, reason := Reason} = Result = sum(Results, missing(Drain)),
     livestash_agent_state:count(handoffs_failed, Left),
     logger:notice("livestash agent: handed ~b stashes over in ~b ms, ~b are lost with this node.~ts", [

@@ -41,8 +41,8 @@ is_endpoint(Name) ->
 
 %% Lets nobody in any more, and asks all sockets and long-polling sessions to close, batch_size of them every
 %% batch_interval milliseconds, and more at once where that would take longer than `within` milliseconds. Whose page is in
-%% the middle of an event is asked after the answer, or when `within` is over, at the latest 5 s after the others. Returns
-%% how many were asked.
+%% the middle of an event is asked after the answer, or when `within` is over, at the latest 5 s after the others. So is every
+%% session, whose next event may be on its way. Returns how many were asked.
 -spec close([endpoint()], #{
     batch_size := pos_integer() | infinity, batch_interval := non_neg_integer(), within := non_neg_integer()
 }) -> non_neg_integer().
@@ -53,7 +53,12 @@ close(Endpoints, Options) ->
     livestash_agent_transport:refuse(Processes),
     livestash_agent_transport:dismiss(Processes),
     Transports = transports(Processes),
-    close_in_batches(Transports, Options),
+    Deadline = livestash_agent_clock:ms() + maps:get(within, Options),
+    Size = batch_size(length(Transports), Options),
+    Sessions = [Session || {session, Session} <- Transports],
+    leave_calmly(Sessions, Size, Deadline, Options),
+    close_in_batches([Socket || {socket, _} = Socket <- Transports], Size, Deadline, Options),
+    _ = await_ended(Sessions, Deadline),
     Late = sweep(Endpoints, Transports, ?SWEEPS),
     length(Transports) + length(Late).
 
@@ -150,9 +155,16 @@ sweep(Endpoints, Known, Sweeps) ->
             New ++ sweep(Endpoints, New ++ Known, Sweeps - 1)
     end.
 
-close_in_batches(Transports, #{batch_interval := Interval, within := Within} = Options) ->
-    Deadline = livestash_agent_clock:ms() + Within,
-    Busy = close_batches(Transports, batch_size(length(Transports), Options), Interval),
+%% Those that have no answer in that time are not all ended at once either.
+leave_calmly(Sessions, Size, Deadline, #{batch_interval := Interval}) ->
+    Leave = fun({Number, Session}) ->
+        Latest = ?ANSWER + (Number div max(1, Size)) * Interval,
+        livestash_agent_transport:drain_calmly(Session, min(Latest, livestash_agent_clock:left(Deadline)))
+    end,
+    lists:foreach(Leave, lists:enumerate(0, Sessions)).
+
+close_in_batches(Sockets, Size, Deadline, #{batch_interval := Interval}) ->
+    Busy = close_batches(Sockets, Size, Interval),
     close_answered(Busy, min(Deadline, livestash_agent_clock:ms() + ?ANSWER)).
 
 batch_size(Count, #{batch_size := infinity}) ->

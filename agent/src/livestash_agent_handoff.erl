@@ -120,8 +120,6 @@ add(#{reason := First} = One, #{reason := Second} = Other) ->
     Sum#{reason => hd([Reason || Reason <- [First, Second], Reason =/= ""] ++ [""])}.
 
 hand_over_rows(Table, Peers, Deadline, Keep) ->
-    %% So that peers can rank our pages when we are gone.
-    livestash_agent_remote:tell(Peers, livestash_agent_rank, learn, [livestash_agent_rank:births()]),
     Until = until_position(Table),
     Pass = #pass{
         table = Table,

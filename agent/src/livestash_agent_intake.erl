@@ -4,7 +4,7 @@
 
 -export([took/1, adopt/3]).
 %% Called by nodes that hand over.
--export([ranks/2, take/3, drop/2, drop_worse/2]).
+-export([ranks/2, kept_ranks/2, take/3, drop/2, drop_worse/2, give_way/2]).
 
 -export_type([answer/0, offered/0]).
 
@@ -33,6 +33,14 @@ adopt(Table, Row, Known) ->
 ranks(Table, Keys) ->
     [rank_of(ets:lookup(Table, Key)) || Key <- Keys].
 
+%% The same for whoever drops its own version when there is a better one: what a node that drains has, it does not keep.
+-spec kept_ranks(atom(), [term()]) -> [livestash_agent_rank:rank() | absent].
+kept_ranks(Table, Keys) ->
+    case livestash_agent_state:draining() of
+        true -> [absent || _ <- Keys];
+        false -> ranks(Table, Keys)
+    end.
+
 rank_of([]) -> absent;
 rank_of([Row]) -> livestash_agent_rank:rank(Row).
 
@@ -43,6 +51,8 @@ take(Table, Offered, Offer) ->
         none ->
             Room = ets:info(Table, memory) * erlang:system_info(wordsize) < livestash_agent_config:get(drain_keep_bytes),
             Known = livestash_agent_shape:known(Table),
+            %% First: the rows are ranked as soon as they are here.
+            ok = livestash_agent_rank:learn([{livestash_agent_row:owner(Row), Birth} || {Row, {Birth, _, _, _}, _Keep} <- Offered]),
             Answers = [
                 take_fitting(livestash_agent_shape:fits(Row, Known), Table, kept(Row, Keep, Room), Rank)
              || {Row, Rank, Keep} <- Offered
@@ -103,6 +113,14 @@ refusal(Table, Offer) ->
 -spec drop(atom(), [livestash_agent_row:identity()]) -> non_neg_integer().
 drop(Table, Rows) ->
     length([Row || Row <- Rows, livestash_agent_row:delete(Table, Row)]).
+
+%% The same for whoever has these stashes now, and perhaps from this very node: one that drains may be handing them over. They
+%% live longer there, which makes them look better, and what is gone here during a hand-over is taken for pulled by its user,
+%% and is taken back there. So a node that drains leaves them to its hand-over.
+-spec give_way(atom(), [{Key :: term(), livestash_agent_rank:rank()}]) -> ok.
+give_way(Table, Better) ->
+    livestash_agent_state:draining() orelse drop_worse(Table, Better),
+    ok.
 
 %% Deletes this node's versions of stashes of which there is a better one elsewhere.
 -spec drop_worse(atom(), [{Key :: term(), livestash_agent_rank:rank()}]) -> ok.

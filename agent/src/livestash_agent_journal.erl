@@ -60,7 +60,7 @@ overlooked() ->
 -spec restore(atom()) -> non_neg_integer().
 restore(Table) ->
     Worse = fun
-        ({Key, written, Packed}, Keys) -> [Key || worse(ets:lookup(Table, Key), binary_to_term(Packed))] ++ Keys;
+        ({Key, written, Packed}, Keys) -> [Key || gives_way(ets:lookup(Table, Key), binary_to_term(Packed))] ++ Keys;
         (_Deleted, Keys) -> Keys
     end,
     lists:sum([restore(Table, Key, ets:lookup(?MODULE, Key)) || Key <- ets:foldl(Worse, [], ?MODULE)]).
@@ -68,7 +68,7 @@ restore(Table) ->
 restore(Table, Key, [{Key, written, Packed}]) ->
     Row = binary_to_term(Packed),
     Repair = fun() ->
-        case worse(mnesia:read(Table, Key, write), Row) of
+        case gives_way(mnesia:read(Table, Key, write), Row) of
             true -> mnesia:write(Table, Row, write);
             false -> none
         end
@@ -80,6 +80,12 @@ restore(Table, Key, [{Key, written, Packed}]) ->
     end;
 restore(_Table, _Key, _Deleted) ->
     0.
+
+%% Whether what the table has under a key is to be overwritten. Not when its page is one of another node of which nothing is known:
+%% that has just begun.
+gives_way(Found, Row) -> lists:all(fun is_known/1, [livestash_agent_row:owner(Current) || Current <- Found]) andalso worse(Found, Row).
+
+is_known(Owner) -> not is_pid(Owner) orelse node(Owner) =:= node() orelse livestash_agent_rank:birth(Owner) > 0.
 
 %% Whether what the table has under a key is worse than the row that this node's user wrote.
 worse([], Row) -> livestash_agent_row:until(Row) >= os:system_time(second);

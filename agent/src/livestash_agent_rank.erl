@@ -1,5 +1,5 @@
-%% Which of two versions of a stash is the user's? Everything that has to choose asks here: the hand-over, and the reunion
-%% after a network split.
+%% Which of two versions of a stash is the user's? Everything that has to choose asks here: the hand-over, copies of lost nodes,
+%% and the reunion after a network split.
 %%
 %% The version of the younger page. A user has one page after the other, each of which takes over what the one before has
 %% left; an older one may live on for a minute, because nobody has told it that its client is gone, and writes its stash
@@ -9,36 +9,50 @@
 %% 2. of one page, or of pages that were started at the same time: which was written last, by the end of its time;
 %% 3. whose page is alive; 4. which is on its page's node, because only there it is written.
 %%
-%% The VM does not say when a process was started. But its processes are numbered, so this module starts one now and
-%% then and remembers its number and the time. A node that goes away leaves that to its peers, to whom its rows go.
+%% The VM does not say when a process was started, and its processes are numbered in the order of their births only until
+%% it has started as many as it may have at once: after that, numbers are used again in any order. So each page says itself
+%% when it begins, in LiveView's telemetry, before it looks for its stash. That goes along wherever the page's stash goes.
 -module(livestash_agent_rank).
 
 -behaviour(gen_server).
 
--export([start_link/0, rank/1, birth/1, births/0, learn/1]).
--export([version/2, is_newer/2, learn_births/1]).
+-export([start_link/0, attach/0, handle/4, rank/1, birth/1, version/2, is_newer/2, learn/1]).
+%% Called by peers.
+-export([births/0, births/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
--export_type([rank/0, births/0, version/0]).
+-export_type([rank/0, version/0]).
 
 %% Greater ones are better.
 -type rank() :: {Birth :: integer(), Until :: integer(), Alive :: boolean(), AtHome :: boolean()}.
 %% A version of a stash: its page, when that was started, and when the version was read on the page's node, in unix microseconds.
 -type version() :: {pid() | none, Birth :: integer(), Stamp :: integer()}.
--type id() :: {node(), Creation :: integer(), Serial :: integer(), Number :: integer()}.
--type births() :: [{id(), UnixMilliseconds :: integer(), level()}].
--type level() :: boot | second | minute | hour.
 
-%% Milliseconds between two births that are remembered, and for how long they are: the younger, the closer. Two pages of one
-%% user may follow each other within a second, and the older one has a minute to write again: ten are enough.
--define(TICK, 250).
--define(LEVELS, [{hour, 600000, 86400000}, {minute, 10000, 3600000}, {second, ?TICK, 600000}]).
-%% Births that are taken over from other nodes: many more than those of all nodes of a large fleet that restarts.
--define(MAX_LEARNT, 200000).
+-define(EVENTS, [[phoenix, live_view, mount, start]]).
+%% Milliseconds between two looks for what is not needed any more, and for how long everything is: a page has begun before it
+%% has a stash, and a birth is told before the stash is given.
+-define(SWEEP, 60000).
+-define(YOUNG, 60000).
+%% Births that are looked at, or sent, at once.
+-define(CHUNK, 2000).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Listens, when telemetry is there. Attaching a second time changes nothing.
+-spec attach() -> ok.
+attach() ->
+    _ = erlang:module_loaded(telemetry) andalso telemetry:attach_many(?MODULE, ?EVENTS, fun ?MODULE:handle/4, []),
+    ok.
+
+%% Runs in the LiveView's process. A page that is rendered for a request without a socket has no stash. Nothing makes it fail,
+%% neither a table that is gone because the agent has ended.
+-spec handle([atom()], map(), map(), []) -> ok.
+handle(_Event, _Measurements, #{socket := #{transport_pid := Transport}}, []) when is_pid(Transport) ->
+    learn([{self(), os:system_time(millisecond)}]);
+handle(_Event, _Measurements, _Metadata, []) ->
+    ok.
 
 %% How good a row is, as seen on the node that holds it.
 -spec rank(tuple()) -> rank().
@@ -68,90 +82,115 @@ version(Row, Stamp) ->
 is_newer({Owner, _, Stamp}, {Owner, _, Other}) -> Stamp >= Other;
 is_newer({_, Birth, Stamp}, {_, OtherBirth, OtherStamp}) -> {Birth, Stamp} > {OtherBirth, OtherStamp}.
 
-%% Takes over what the versions of stashes of a node say that is gone without a word. Processes are numbered in the order of their
-%% births, so the first of each birth is enough.
--spec learn_births([{pid(), Birth :: integer()}]) -> ok.
-learn_births(Pages) ->
-    First = fun({Page, Birth}, Firsts) -> maps:update_with(Birth, fun(Id) -> min(Id, id(Page)) end, id(Page), Firsts) end,
-    Firsts = lists:foldl(First, #{}, [Known || {Page, Birth} = Known <- Pages, is_pid(Page), Birth > 0]),
-    learn([{Id, Birth, hour} || {Birth, Id} <- maps:to_list(Firsts)]).
-
 alive(Owner) ->
     node(Owner) =:= node() andalso is_process_alive(Owner).
 
-%% When a process was started, in unix milliseconds: not before this, and little later. 0 when nobody knows.
+%% When a page was started, in unix milliseconds, by the clock of its node. 0 when nobody knows: before the agent began to
+%% listen, or where there is no LiveView.
 -spec birth(pid()) -> integer().
-birth(Pid) ->
-    {Node, Creation, Serial, Number} = id(Pid),
-    try ets:prev(?MODULE, {Node, Creation, Serial, Number + 1}) of
-        {Node, Creation, _, _} = Earlier -> ets:lookup_element(?MODULE, Earlier, 2);
-        _ -> 0
+birth(Page) ->
+    try
+        ets:lookup_element(?MODULE, Page, 2)
     catch
-        %% The table is gone with its process, or the entry was just forgotten.
+        %% It is not there, or the table is gone with its process.
         error:badarg -> 0
     end.
 
-%% What is known of processes, of this node and of those whose rows have come here.
--spec births() -> births().
+%% Of all pages that this node knows.
+-spec births() -> [{pid(), Birth :: integer()}].
 births() ->
     try
-        ets:tab2list(?MODULE)
+        ets:select(?MODULE, [{{'$1', '$2', '_'}, [], [{{'$1', '$2'}}]}])
     catch
         error:badarg -> []
     end.
 
-%% Takes over what another node knows of processes.
--spec learn(births()) -> ok.
-learn(Births) ->
-    gen_server:cast(?MODULE, {learn, Births}).
+-spec births([pid()]) -> [integer()].
+births(Pages) ->
+    [birth(Page) || Page <- Pages].
 
--spec init([]) -> {ok, map()}.
+%% Takes over what is known of pages.
+-spec learn([{pid() | none, Birth :: integer()}]) -> ok.
+learn(Births) ->
+    Now = livestash_agent_clock:ms(),
+    try
+        lists:foreach(fun(Page) -> learn(Page, Now) end, Births)
+    catch
+        error:badarg -> ok
+    end.
+
+%% Whoever knew it needs it for longer.
+learn({Page, Birth}, Now) when is_pid(Page), Birth > 0 ->
+    ets:insert_new(?MODULE, {Page, Birth, Now}) orelse ets:update_element(?MODULE, Page, {3, Now});
+learn(_Unknown, _Now) ->
+    true.
+
+-spec init([]) -> {ok, undefined}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
-    ?MODULE = ets:new(?MODULE, [ordered_set, named_table, {read_concurrency, true}]),
-    {Node, Creation, _, _} = id(self()),
-    %% Whoever was started before this process is at least as old as the VM.
-    Boot = erlang:convert_time_unit(erlang:system_info(start_time) + erlang:time_offset(), native, millisecond),
-    true = ets:insert(?MODULE, {{Node, Creation, 0, 0}, Boot, boot}),
-    self() ! tick,
-    {ok, #{}}.
+    %% It only forgets; whoever asks looks into the table.
+    process_flag(priority, low),
+    ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}, {read_concurrency, true}]),
+    ok = attach(),
+    {ok, sweep_later()}.
 
--spec handle_call(term(), gen_server:from(), map()) -> {reply, ok, map()}.
+-spec handle_call(term(), gen_server:from(), undefined) -> {reply, ok, undefined}.
 handle_call(_Request, _From, State) ->
     {reply, ok, State}.
 
--spec handle_cast({learn, births()}, map()) -> {noreply, map()}.
-handle_cast({learn, Births}, State) ->
-    [ets:insert(?MODULE, Births) || ets:info(?MODULE, size) < ?MAX_LEARNT],
-    {noreply, State};
+-spec handle_cast(term(), undefined) -> {noreply, undefined}.
 handle_cast(_Message, State) ->
     {noreply, State}.
 
-%% State: when the last birth of each level was remembered.
--spec handle_info(term(), map()) -> {noreply, map()}.
-handle_info(tick, State) ->
-    erlang:send_after(?TICK, self(), tick),
-    Now = os:system_time(millisecond),
-    Due = [Level || {Level, Interval, _Keep} <- ?LEVELS, Now - maps:get(Level, State, 0) >= Interval],
-    {noreply, remember(Due, Now, State)};
+-spec handle_info(term(), undefined) -> {noreply, undefined}.
+handle_info(sweep, _State) ->
+    sweep([Table || {_Kind, Table} <- livestash_agent_store:tables()]),
+    {noreply, sweep_later()};
 handle_info(_Message, State) ->
     {noreply, State}.
 
-remember([], _Now, State) ->
-    State;
-remember([Level | _], Now, State) ->
-    true = ets:insert(?MODULE, {id(spawn(fun() -> ok end)), Now, Level}),
-    forget(Level, Now),
-    State#{Level => Now}.
+sweep_later() ->
+    _ = erlang:send_after(?SWEEP, self(), sweep),
+    undefined.
 
-%% What is remembered for longer makes room for its like.
-forget(Level, Now) ->
-    {Level, _Interval, Keep} = lists:keyfind(Level, 1, ?LEVELS),
-    ets:select_delete(?MODULE, [{{'_', '$1', Level}, [{'<', '$1', Now - Keep}], [true]}]).
+%% Forgets pages that have ended and whose stashes are not here. While the tables are being made, nobody knows.
+sweep([]) ->
+    ok;
+sweep(Tables) ->
+    Ended = ets:new(ended, [private]),
+    IsOld = {'<', '$2', livestash_agent_clock:ms() - ?YOUNG},
+    walk(?MODULE, [{{'$1', '_', '$2'}, [IsOld], ['$1']}], fun(Pages) ->
+        ets:insert(Ended, [{Page} || Page <- Pages, not alive(Page)])
+    end),
+    [walk(Table, owners(Table), fun(Owners) -> [ets:delete(Ended, Owner) || Owner <- Owners] end) || Table <- Tables],
+    walk(Ended, [{{'$1'}, [], ['$1']}], fun(Pages) ->
+        [ets:select_delete(?MODULE, [{{Page, '_', '$2'}, [IsOld], [true]}]) || Page <- Pages]
+    end),
+    ets:delete(Ended).
 
-%% What tells processes of one VM apart, in the order in which they were started. The external format has it, and the
-%% creation of the node, which a restart changes.
-id(Pid) ->
-    Format = term_to_binary(Pid),
-    <<Number:32, Serial:32, Creation:32>> = binary:part(Format, byte_size(Format), -12),
-    {node(Pid), Creation, Serial, Number}.
+owners(Table) ->
+    case ets:match_object(Table, '_', 1) of
+        {[Row], _} ->
+            case livestash_agent_row:owner_position(Row) of
+                none -> [];
+                Position -> [{'_', [], [{element, Position, '$_'}]}]
+            end;
+        '$end_of_table' ->
+            []
+    end.
+
+walk(_Table, [], _Fun) ->
+    ok;
+walk(Table, Specification, Fun) ->
+    true = ets:safe_fixtable(Table, true),
+    try
+        walk_on(ets:select(Table, Specification, ?CHUNK), Fun)
+    after
+        ets:safe_fixtable(Table, false)
+    end.
+
+walk_on('$end_of_table', _Fun) ->
+    ok;
+walk_on({Found, Continuation}, Fun) ->
+    _ = Fun(Found),
+    walk_on(ets:select(Continuation), Fun).

@@ -2,13 +2,16 @@
 %% what the nodes hold until nothing differs, and says so until then.
 %%
 %% A split has ended when a peer that was gone is back in the same VM: one that has restarted was not cut off, and
-%% LiveStash treats it as new. Every node compares for itself, the keys of which it is the first holder: there is no
-%% coordinator that could be lost.
+%% LiveStash treats it as new. Or when a node of one side goes and has handed its stashes over to nodes that may not know of
+%% the split. Every node compares for itself, the keys of which it is the first holder: there is no coordinator that could be
+%% lost.
 -module(livestash_agent_reunion).
 
 -behaviour(gen_server).
 
 -export([start_link/0, whole/0]).
+%% For drains.
+-export([leave/0, handed_over/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% Milliseconds.
@@ -38,6 +41,17 @@ compared() ->
         exit:_ -> {true, ""}
     end.
 
+%% This node begins to drain: when it is gone it was not cut off.
+-spec leave() -> ok.
+leave() ->
+    _ = tell({leaves, node()}),
+    ok.
+
+%% Others have this node's stashes now. One that this node has lost sight of may have others of the same users.
+-spec handed_over() -> ok.
+handed_over() ->
+    gen_server:cast(?MODULE, handed_over).
+
 -spec init([]) -> {ok, map()}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
@@ -57,6 +71,8 @@ init([]) ->
             running => #{},
             %% Node => since when it is gone.
             lost => #{},
+            %% Nodes that have said that they go.
+            leaving => [],
             %% Whether the split that may be going on was counted.
             counted => true,
             %% When a peer came or went last.
@@ -82,8 +98,17 @@ whole(#{comparison := Comparison, lost := Lost}) ->
     end.
 
 %% A peer that saw a split of which this node saw nothing: its copies may differ all the same.
--spec handle_cast(split, map()) -> {noreply, map()}.
+-spec handle_cast(split | parted | {leaves, node()} | handed_over, map()) -> {noreply, map()}.
 handle_cast(split, State) ->
+    {noreply, differ(true, State)};
+handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
+    {noreply, State#{leaving := [Node | lists:delete(Node, Leaving)]}};
+handle_cast(handed_over, #{lost := Lost, leaving := Leaving} = State) ->
+    [tell(parted) || maps:keys(Lost) -- Leaving =/= []],
+    {noreply, State};
+%% Those whom the node that goes does not see have to know as well.
+handle_cast(parted, State) ->
+    tell(split),
     {noreply, differ(true, State)};
 handle_cast(_Message, State) ->
     {noreply, State}.
@@ -95,8 +120,9 @@ handle_info(tick, State) ->
 handle_info({nodedown, Node}, State) ->
     {noreply, lost(Node, State)};
 handle_info({nodeup, Node}, State) ->
-    #{identified := Identified} = State,
-    {noreply, identify_all(State#{identified := lists:delete(Node, Identified), changed := livestash_agent_clock:ms()})};
+    #{identified := Identified, leaving := Leaving} = State,
+    Back = State#{identified := lists:delete(Node, Identified), leaving := lists:delete(Node, Leaving)},
+    {noreply, identify_all(Back#{changed := livestash_agent_clock:ms()})};
 handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
@@ -118,8 +144,10 @@ remember_changes(#{kind := mnesia}) ->
 remember_changes(_State) ->
     ok.
 
-forget_lost(#{lost := Lost} = State) ->
-    State#{lost := maps:filter(fun(_Node, Since) -> livestash_agent_clock:ms() - Since < ?LOST end, Lost)}.
+forget_lost(#{lost := Lost, leaving := Leaving} = State) ->
+    Recent = maps:filter(fun(_Node, Since) -> livestash_agent_clock:ms() - Since < ?LOST end, Lost),
+    There = nodes() ++ maps:keys(Recent),
+    State#{lost := Recent, leaving := [Node || Node <- Leaving, lists:member(Node, There)]}.
 
 forget_changes(#{lost := Lost, comparison := Comparison} = State) ->
     case Lost =:= #{} andalso livestash_agent_comparison:is_over(Comparison) of
@@ -155,8 +183,12 @@ split_ended(false, _Node, State) ->
 split_ended(true, Node, #{counted := Counted} = State) ->
     [livestash_agent_state:count(splits, 1) || not Counted],
     logger:notice("livestash agent: ~ts is back after a network split.", [Node]),
-    spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, split) end),
+    tell(split),
     differ(true, State#{counted := true}).
+
+%% In a process of its own: a peer that is frozen holds up whoever speaks to it.
+tell(What) ->
+    spawn(fun() -> gen_server:abcast(nodes(), ?MODULE, What) end).
 
 outcome({done, {ok, Outcome}}) -> Outcome;
 outcome(Failure) -> {0, {0, io_lib:format("~tp.", [Failure])}}.

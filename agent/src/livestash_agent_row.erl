@@ -3,7 +3,7 @@
 %% ETS and with Mnesia. A row without these is moved like any other, and ranks below all that have them.
 -module(livestash_agent_row).
 
--export([owner/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, number/1]).
+-export([owner/1, owner_position/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, number/1]).
 -export([identity/2, same/3, exactly/2, delete/2]).
 
 -export_type([identity/0]).
@@ -13,10 +13,15 @@
 %% The page whose stash a row is.
 -spec owner(tuple()) -> pid() | none.
 owner(Row) ->
-    case owner_position(Row, 1) of
+    case owner_position(Row) of
         none -> none;
         Position -> element(Position, Row)
     end.
+
+%% Where a row has its page.
+-spec owner_position(tuple()) -> pos_integer() | none.
+owner_position(Row) ->
+    owner_position(Row, 1).
 
 %% Whether its page is a process of this node that is alive, and may write it again.
 -spec lives(tuple()) -> boolean().
@@ -72,7 +77,7 @@ same({Key, Version}, Row, KeyPosition) ->
     case version(owner(Row), Row) of
         Version when is_pid(Version) ->
             Guards = [{'=:=', {element, Position, '$_'}, {const, Term}} || {Position, Term} <- [
-                {KeyPosition, Key}, {owner_position(Row, 1), Version}
+                {KeyPosition, Key}, {owner_position(Row), Version}
             ]],
             matching(Row, KeyPosition, Guards);
         Version ->
@@ -105,7 +110,7 @@ delete_same(Table, Same) -> ets:select_delete(Table, Same) =:= 1.
 %% Where a row has the end of its time.
 -spec until_position(tuple()) -> pos_integer() | none.
 until_position(Row) ->
-    case owner_position(Row, 1) of
+    case owner_position(Row) of
         Position when is_integer(Position), Position < tuple_size(Row), is_integer(element(Position + 1, Row)) -> Position + 1;
         _ -> none
     end.

@@ -186,8 +186,13 @@ handle_info(look, State) ->
     {noreply, look(State)};
 handle_info({nodeup, Node}, #{leaving := Leaving} = State) ->
     {noreply, ask(Node, State#{leaving := lists:delete(Node, Leaving)})};
-handle_info({nodedown, Node}, #{leaving := Leaving} = State) ->
-    {noreply, without(Node, State#{leaving := lists:delete(Node, Leaving), lost := livestash_agent_clock:ms()})};
+handle_info({nodedown, Node}, #{leaving := Leaving, lost := Before} = State) ->
+    Lost =
+        case lists:member(Node, Leaving) of
+            true -> Before;
+            false -> livestash_agent_clock:ms()
+        end,
+    {noreply, without(Node, State#{leaving := lists:delete(Node, Leaving), lost := Lost})};
 handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
     {What, Rest} = maps:take(Monitor, Running),
     {noreply, finished(What, Result, State#{running := Rest})};
@@ -213,8 +218,15 @@ changed(Key, Now, #{peers := Peers, copies := Copies}) ->
     Holders = holders(Key, Peers, Copies),
     Others = [Node || #{node := Node} <- ?INDEX:valid(Key, Peers)],
     case lists:usort(Holders ++ Others) of
-        [] -> ?INDEX:dropped(Key, none);
+        [] -> unheld(Key);
         Nodes -> [?INDEX:changed(Node, Key, Now) || Node <- Nodes]
+    end.
+
+%% Nobody holds a copy of it. As long as it is here it is known when it was read.
+unheld(Key) ->
+    case [Table || {ets, Table} <- livestash_agent_store:tables(), ets:member(Table, Key)] of
+        [] -> ?INDEX:dropped(Key, none);
+        _Here -> ok
     end.
 
 %% Of stashes that this node has not had before, an old copy may be at the holders of the node that had them. It must
@@ -238,7 +250,8 @@ overtake(Keys, #{lost := Lost, peers := Peers, copies := Copies}) ->
     maps:foreach(Tell, Groups).
 
 newer(Row, Key) ->
-    {Key, livestash_agent_rank:version(Row, erlang:system_time(microsecond)), livestash_agent_rank:rank(Row)}.
+    Stamp = ?INDEX:stamp(Key, Row, erlang:system_time(microsecond)),
+    {Key, livestash_agent_rank:version(Row, Stamp), livestash_agent_rank:rank(Row)}.
 
 is_within(none, _Time) -> false;
 is_within(Since, Time) -> livestash_agent_clock:ms() - Since < Time.
@@ -299,13 +312,13 @@ outcome({{_, _, Key} = Entry, dropped}, Node, State) ->
     State;
 outcome({{_, _, Key} = Entry, missing}, Node, State) ->
     ok = ?INDEX:done(Entry),
-    ok = ?INDEX:dropped(Key, Node),
+    ok = ?INDEX:missing(Key, Node),
     livestash_agent_shadow_marks:mark(Key),
     State;
 %% Nor has it an older version any more. Tried again at the next scan.
 outcome({{_, _, Key} = Entry, refused}, Node, State) ->
     ok = ?INDEX:done(Entry),
-    ok = ?INDEX:dropped(Key, Node),
+    ok = ?INDEX:missing(Key, Node),
     State#{refused := livestash_agent_clock:ms()}.
 
 %% Since when copies are missing.

@@ -70,11 +70,11 @@ size_of(_Other) -> 0.
 
 %% The stamp is taken before the row is read, so that a version with a higher one is not older.
 change(Key, Node, #{table := Table, peers := Peers, copies := Copies} = Way) ->
-    Stamp = erlang:system_time(microsecond),
+    Now = erlang:system_time(microsecond),
     Holders = livestash_agent_shadow:holders(Key, Peers, Copies),
     case {ets:lookup(Table, Key), lists:member(Node, Holders)} of
         {[], _} -> {{drop, Key}, dropped};
-        {[Row], true} -> changed(Key, Row, Stamp, Node, Way);
+        {[Row], true} -> changed(Key, Row, ?INDEX:stamp(Key, Row, Now), Node, Way);
         {[_Row], false} -> superfluous(Key, Holders, Peers)
     end.
 

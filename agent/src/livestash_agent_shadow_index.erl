@@ -6,7 +6,7 @@
 %% queued.
 -module(livestash_agent_shadow_index).
 
--export([new/0, is_known/1, copies/1, stamp/1, keys/0]).
+-export([new/0, is_known/1, copies/1, stamp/1, stamp/3, keys/0]).
 -export([promoted/2, acknowledged/3, dropped/2, missing/2, valid/2]).
 -export([changed/3, behind/3, first/1, next/1, done/1]).
 -export([has_waiting/1, waits_since/1, forget/1]).
@@ -61,6 +61,16 @@ stamp(Key) ->
     case ets:lookup(?MODULE, Key) of
         [{Key, Stamp, _Copies}] -> Stamp;
         [] -> 0
+    end.
+
+%% When the row under a key was read that is read now. That of another node's page was read on that node, and says nothing newer since
+%% it was taken over from a copy.
+-spec stamp(Key :: term(), tuple(), Now :: stamp()) -> stamp().
+stamp(Key, Row, Now) ->
+    Owner = livestash_agent_row:owner(Row),
+    case is_pid(Owner) andalso node(Owner) =/= node() andalso stamp(Key) of
+        Known when is_integer(Known), Known > 0 -> Known;
+        _ -> Now
     end.
 
 %% For ets:select/3, so that no copies are copied.

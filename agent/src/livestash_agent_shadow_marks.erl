@@ -1,9 +1,13 @@
 %% Which stashes have changed since they were last copied to another node? Each page says so itself, in LiveView's
 %% telemetry, when the fingerprint of what it has stashed is another one: it writes its key into a set. No process is
 %% asked or told, and a page that changes ten times between two looks is in the set once.
+%%
+%% A page that has come back and found nothing says that, too. A copy of its stash may be taken over a moment later, and LiveStash
+%% would refuse what this page stashes for as long as the older page's stash is there.
 -module(livestash_agent_shadow_marks).
 
 -export([new/0, attach/0, handle/4, mark/1, arrived/1, take/1]).
+-export([found_nothing/1, begins_anew/1, forget_ended/0]).
 
 %% Where pages stash. What a page does elsewhere, in handle_info without rendering, is found by
 %% livestash_agent_shadow_scan.
@@ -15,11 +19,14 @@
 ]).
 %% Bytes of an id. A browser brings it along, so it may be anything.
 -define(MAX_ID, 1024).
+%% The pages that have found nothing, by their keys.
+-define(ANEW, livestash_agent_shadow_anew).
 
-%% Makes the set, which the calling process owns.
+%% Makes the sets, which the calling process owns.
 -spec new() -> ok.
 new() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}]),
+    ?ANEW = ets:new(?ANEW, [named_table, public, {write_concurrency, true}]),
     ok.
 
 %% Listens, when telemetry is there. Attaching a second time changes nothing.
@@ -39,14 +46,24 @@ handle(_Event, _Measurements, #{socket := #{transport_pid := Transport, private 
 handle(_Event, _Measurements, _Metadata, []) ->
     ok.
 
-saw(#{id := Id, secret := Secret, stash_fingerprint := Fingerprint}) when
+saw(#{id := Id, secret := Secret, stash_fingerprint := Fingerprint} = Context) when
     is_binary(Id), byte_size(Id) =< ?MAX_ID, is_binary(Secret)
 ->
     case get(?MODULE) of
         {Id, Fingerprint, _Key} ->
             ok;
+        {Id, found_nothing, _Key} when Fingerprint =:= nil ->
+            ok;
+        {Id, found_nothing, Key} ->
+            _ = put(?MODULE, {Id, Fingerprint, Key}),
+            ok = stashes(Key),
+            arrived([Key]);
         {Id, _Other, Key} ->
             said(Id, Fingerprint, Key);
+        undefined when Fingerprint =:= nil, map_get('reconnected?', Context) =:= true ->
+            Key = key(Id, Secret),
+            _ = put(?MODULE, {Id, found_nothing, Key}),
+            found_nothing(Key);
         undefined when Fingerprint =:= nil ->
             ok;
         undefined ->
@@ -64,6 +81,39 @@ saw(_Context) ->
 said(Id, Fingerprint, Key) ->
     _ = put(?MODULE, {Id, Fingerprint, Key}),
     mark(Key).
+
+%% The calling process is a page that has come back and found nothing under its key. Nothing is deleted here: it may look for its stash
+%% only after it has mounted.
+-spec found_nothing(Key :: term()) -> ok.
+found_nothing(Key) ->
+    try
+        true = ets:insert(?ANEW, {Key, self()}),
+        ok
+    catch
+        error:badarg -> ok
+    end.
+
+stashes(Key) ->
+    try
+        true = ets:delete(?ANEW, Key),
+        ok
+    catch
+        error:badarg -> ok
+    end.
+
+%% Whether a page of this node lives that has found nothing under the key, and has stashed nothing yet.
+-spec begins_anew(Key :: term()) -> boolean().
+begins_anew(Key) ->
+    case ets:lookup(?ANEW, Key) of
+        [{Key, Page}] -> is_process_alive(Page);
+        [] -> false
+    end.
+
+%% Forgets those that have ended.
+-spec forget_ended() -> ok.
+forget_ended() ->
+    Ended = fun({_Key, Page} = Anew, Acc) -> [Anew || not is_process_alive(Page)] ++ Acc end,
+    lists:foreach(fun(Anew) -> ets:delete_object(?ANEW, Anew) end, ets:foldl(Ended, [], ?ANEW)).
 
 %% As LiveStash makes it. One that cannot be made is in no table.
 key(Id, Secret) ->

@@ -6,42 +6,52 @@
 
 -export([run/1]).
 
-%% Stashes that are taken at once by each of so many processes.
+%% Stashes that are taken at once by each of so many processes: more than cores, so that one works while another waits for
+%% the table.
 -define(CHUNK, 200).
 -define(WORKERS, 4).
 %% Milliseconds that other nodes may take to answer.
 -define(ASK, 2000).
+%% Milliseconds that a page may take to say that it has looked and found nothing.
+-define(SAYS, 1000).
 
 %% Takes over all that the node has sent, and returns when that is done.
 -spec run(livestash_agent_shadow_store:sender()) -> ok.
 run({Node, _} = Sender) ->
     Copies = latest_first(livestash_agent_shadow_store:versions_of(Sender)),
-    ok = livestash_agent_rank:learn_births([{Owner, Birth} || {_Key, {Owner, Birth, _Stamp}} <- Copies]),
-    %% Answered after what was sent before it.
-    ok = gen_server:call(livestash_agent_rank, learnt),
-    [promote(Table, Sender, Copies) || {ets, Table} <- livestash_agent_store:tables()],
+    ok = livestash_agent_rank:learn([{Owner, Birth} || {_Key, {Owner, Birth, _Stamp}} <- Copies]),
+    Taken = [{Table, promote(Table, Sender, Copies)} || {ets, Table} <- livestash_agent_store:tables()],
     [
         logger:notice("livestash agent: ~ts is gone without a word; there were copies of ~b of its stashes here.", [
             Node, length(Copies)
         ])
      || Copies =/= []
     ],
-    livestash_agent_shadow:complete().
+    ok = livestash_agent_shadow:complete(),
+    timer:sleep(?SAYS),
+    [settle_anew(Copy, Table, Sender) || {Table, Rows} <- Taken, Copy <- Rows],
+    ok.
 
 latest_first(Copies) ->
     [Copy || {_Order, Copy} <- lists:keysort(1, [{-Stamp, Copy} || {_Key, {_, _, Stamp}} = Copy <- Copies])].
 
+%% Returns what was taken over.
 promote(Table, Sender, Copies) ->
     Known = livestash_agent_shape:known(Table),
-    Work = fun(Chunks) -> lists:foldl(fun(Chunk, Mute) -> chunk(Chunk, Table, Sender, Known, Mute) end, [], Chunks) end,
-    Shares = deal(chunks(Copies), min(?WORKERS, erlang:system_info(schedulers_online))),
+    Take = fun(Chunk, {Taken, Mute}) ->
+        {More, Silent} = chunk(Chunk, Table, Sender, Known, Mute),
+        {[More | Taken], Silent}
+    end,
+    Work = fun(Chunks) -> exit({taken, lists:append(element(1, lists:foldl(Take, {[], []}, Chunks)))}) end,
+    Shares = deal(chunks(Copies), ?WORKERS),
     Processes = [spawn_monitor(fun() -> Work(Share) end) || Share <- Shares, Share =/= []],
-    [
+    lists:append([
         receive
-            {'DOWN', Monitor, process, Pid, _Reason} -> ok
+            {'DOWN', Monitor, process, Pid, {taken, Taken}} -> Taken;
+            {'DOWN', Monitor, process, Pid, _Failed} -> []
         end
      || {Pid, Monitor} <- Processes
-    ].
+    ]).
 
 chunks([]) ->
     [];
@@ -53,11 +63,11 @@ deal(Chunks, Workers) ->
     Numbered = lists:zip(lists:seq(1, length(Chunks)), Chunks),
     [[Chunk || {Number, Chunk} <- Numbered, Number rem Workers =:= Worker] || Worker <- lists:seq(0, Workers - 1)].
 
-%% Mute: nodes that have not answered. Returns them.
+%% Mute: nodes that have not answered. Returns what was taken over, and them.
 chunk(Copies, Table, Sender, Known, Mute) ->
-    Taken = [Key || {Key, _Version} = Copy <- mine(Copies, Sender), take(Copy, Table, Sender, Known)],
+    Taken = [Copy || Copy <- mine(Copies, Sender), take(Copy, Table, Sender, Known)],
     livestash_agent_state:count(shadows_promoted, length(Taken)),
-    compare(Taken, Table, (nodes() -- Mute), Mute).
+    {Taken, compare([Key || {Key, _Version} <- Taken], Table, (nodes() -- Mute), Mute)}.
 
 %% Of two holders, the one with the later version takes a stash over, of equal ones that which weighs more.
 mine(Copies, Sender) ->
@@ -92,16 +102,27 @@ cede(Node, Copies, Sender) ->
 stamps_at(Node, Keys) ->
     fun() -> livestash_agent_remote:call(Node, livestash_agent_shadow_store, stamps, [Keys]) end.
 
-%% Whether the stash is in LiveStash's table now.
+%% Whether the stash is in LiveStash's table now. Under the key of a page of this node that has found nothing and begins anew, the copy
+%% stays what it is: when that page stashes, it is overtaken, and when it ends without, livestash_agent_shadow_store comes back to it.
 take({Key, {_, _, Stamp} = Version}, Table, Sender, Known) ->
-    case livestash_agent_shadow_store:find(Key, Sender, Version) of
-        none ->
+    case not livestash_agent_shadow_marks:begins_anew(Key) andalso livestash_agent_shadow_store:find(Key, Sender, Version) of
+        NoCopy when NoCopy =:= false; NoCopy =:= none ->
             false;
         Row ->
             Took = livestash_agent_intake:took(livestash_agent_intake:adopt(Table, Row, Known)),
             [livestash_agent_shadow_index:promoted(Key, Stamp) || Took],
-            livestash_agent_shadow_store:forget(Key, Sender, Version),
+            [livestash_agent_shadow_store:forget(Key, Sender, Version) || not Took],
             Took
+    end.
+
+%% By now a page that had looked just before has said so. LiveStash would refuse what it stashes.
+settle_anew({Key, Version}, Table, Sender) ->
+    case livestash_agent_shadow_marks:begins_anew(Key) andalso livestash_agent_shadow_store:find(Key, Sender, Version) of
+        NoCopy when NoCopy =:= false; NoCopy =:= none ->
+            livestash_agent_shadow_store:forget(Key, Sender, Version);
+        Row ->
+            ets:select_delete(Table, livestash_agent_row:exactly(Row, ets:info(Table, keypos))),
+            livestash_agent_shadow_marks:mark(Key)
     end.
 
 %% Of stashes that others have as well, the better one stays, of equal ones that on the node with the lower name. Those
@@ -109,7 +130,7 @@ take({Key, {_, _, Stamp} = Version}, Table, Sender, Known) ->
 compare([], _Table, _Nodes, Mute) ->
     Mute;
 compare(Keys, Table, Nodes, Mute) ->
-    Ask = fun(Node) -> fun() -> livestash_agent_remote:call(Node, livestash_agent_intake, ranks, [Table, Keys]) end end,
+    Ask = fun(Node) -> fun() -> livestash_agent_remote:call(Node, livestash_agent_intake, kept_ranks, [Table, Keys]) end end,
     Answers = livestash_agent_tasks:run([{Node, Ask(Node)} || Node <- Nodes], ?ASK),
     Elsewhere = [{Key, Rank, Node} || {Node, {ok, Ranks}} <- Answers, {Key, Rank} <- lists:zip(Keys, Ranks), Rank =/= absent],
     [settle(Key, Rank, Node, Table) || {Key, Rank, Node} <- Elsewhere],
@@ -122,7 +143,7 @@ settle(Key, Theirs, Node, Table) ->
         [{Row, Mine}] when Mine < Theirs; Mine =:= Theirs, Node < node() ->
             ets:select_delete(Table, livestash_agent_row:exactly(Row, ets:info(Table, keypos)));
         [{_Row, Mine}] when Mine > Theirs ->
-            livestash_agent_remote:tell([Node], livestash_agent_intake, drop_worse, [Table, [{Key, Mine}]]);
+            livestash_agent_remote:tell([Node], livestash_agent_intake, give_way, [Table, [{Key, Mine}]]);
         [{Row, _Mine}] ->
             Identity = livestash_agent_row:identity(Row, ets:info(Table, keypos)),
             livestash_agent_remote:tell([Node], livestash_agent_intake, drop, [Table, [Identity]]);

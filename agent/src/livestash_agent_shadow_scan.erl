@@ -14,6 +14,7 @@
 -spec run(atom(), Copies :: pos_integer(), Rest :: boolean()) -> ok.
 run(Table, Copies, Rest) ->
     [process_flag(priority, low) || Rest],
+    ok = livestash_agent_shadow_marks:forget_ended(),
     walk(Table, rows(Table), fun(Row) -> look(Row, livestash_agent_shadow:peers(), Copies) end, Rest),
     {Index, Keys} = livestash_agent_shadow_index:keys(),
     walk(Index, Keys, fun(Key) -> ets:member(Table, Key) orelse livestash_agent_shadow_marks:mark(Key) end, Rest).

@@ -88,7 +88,7 @@ goodbye(Sender) ->
 overtaken(Newer) ->
     ok = gen_server:call(?MODULE, {overtaken, [{Key, Version} || {Key, Version, _Rank} <- Newer]}, infinity),
     Better = [{Key, Rank} || {Key, _Version, Rank} <- Newer],
-    lists:foreach(fun({_Kind, Table}) -> livestash_agent_intake:drop_worse(Table, Better) end, tables()).
+    lists:foreach(fun({_Kind, Table}) -> livestash_agent_intake:give_way(Table, Better) end, tables()).
 
 %% Which version this node has of each of the keys, be it as a copy or, since a promotion, as its own.
 -spec stamps([Key :: term()]) -> [livestash_agent_shadow_index:stamp()].

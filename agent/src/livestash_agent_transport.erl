@@ -13,7 +13,7 @@
 -module(livestash_agent_transport).
 
 -export([tree/1, parent/1, by_worth/1, sockets/1, sessions/0, transports/1]).
--export([refuse/1, dismiss/1, cut_polls/1, answers/1, drain/1]).
+-export([refuse/1, dismiss/1, cut_polls/1, answers/1, drain/1, drain_calmly/2]).
 
 -export_type([process/0, transport/0]).
 
@@ -50,6 +50,7 @@
 -define(ASK, 300).
 -define(NEXT_POLL, 500).
 -define(LOOK_AGAIN, 20).
+-define(LOOK_FOR_ANSWER, 50).
 
 %% This process and all below it, parents before their children.
 -spec tree(pid()) -> [process()].
@@ -247,6 +248,36 @@ drain({socket, Pid}) ->
 drain({session, Pid}) ->
     spawn(fun() -> end_session(Pid) end),
     ok.
+
+%% The same for a session, as soon as its client has had an answer, and at the latest after so many milliseconds. A browser runs the timers
+%% of a tab that nobody looks at once a second, and phoenix.js sends what it has for a session from a timer. If the session ends while
+%% an event waits there, it is never sent, and LiveView loads the page anew, without its state, 30 s later. Right after an
+%% answer nothing waits.
+-spec drain_calmly(Session :: pid(), Within :: non_neg_integer()) -> ok.
+drain_calmly(Session, Within) ->
+    Deadline = livestash_agent_clock:ms() + Within,
+    spawn(fun() ->
+        await_answer(Session, poll(Session), Deadline),
+        end_session(Session)
+    end),
+    ok.
+
+%% Its client polls again when it has had an answer. The session is asked only when it has done something.
+await_answer(_Session, unknown, _Deadline) ->
+    ok;
+await_answer(Session, Poll, Deadline) ->
+    await_activity(Session, process_info(Session, reductions), Deadline),
+    case livestash_agent_clock:left(Deadline) > 0 andalso poll(Session) of
+        Poll -> await_answer(Session, Poll, Deadline);
+        _ -> ok
+    end.
+
+await_activity(Session, Reductions, Deadline) ->
+    timer:sleep(min(?LOOK_FOR_ANSWER, livestash_agent_clock:left(Deadline))),
+    case livestash_agent_clock:left(Deadline) > 0 andalso process_info(Session, reductions) of
+        Reductions -> await_activity(Session, Reductions, Deadline);
+        _ -> ok
+    end.
 
 %% A session that just ends leaves its client's poll waiting for 10 s. A poll with its token takes Phoenix 2 s to answer,
 %% on any node, because nobody does. A connection that is cut makes browsers, and proxies, send the same poll once more.

@@ -376,11 +376,27 @@ long_polling_test_() ->
             with_sessions(fun(Endpoints) ->
                 {Poll, Answered} = poll(),
                 Session = add(sessions, {session, {Poll, ref}}),
-                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual(1, close_soon(Endpoints)),
                 ?assertEqual([Session], drained()),
                 #{'__struct__' := 'Elixir.Jason.Fragment', encode := Encode} = Answered(),
                 %% Jason calls it with two functions. What it writes is no JSON.
                 ?assertMatch("{fun" ++ _, lists:flatten(Encode({fun lists:reverse/1, fun lists:sort/1})))
+            end)
+        end}},
+        {"whose client may have an event on its way", {timeout, ?PATIENCE, fun() ->
+            with_sessions(fun(Endpoints) ->
+                {First, _} = poll(),
+                {Second, Answered} = poll(),
+                Session = add(sessions, {session, {First, ref}}),
+                Test = self(),
+                spawn_link(fun() -> Test ! {closed, close(Endpoints, 1)} end),
+                ?assertEqual(nothing, receive {drained, Early} -> Early after 500 -> nothing end),
+                %% It has had an answer, and polls again.
+                gen_server:cast(Session, {poll, {Second, ref}}),
+                ?assertMatch(#{'__struct__' := 'Elixir.Jason.Fragment'}, Answered()),
+                receive {drained, Drained} -> ?assertEqual(Session, Drained) end,
+                receive {closed, Closed} -> ?assertEqual(1, Closed) end,
+                ?assert(is_process_alive(First))
             end)
         end}},
         {"whose client polls a moment later", {timeout, ?PATIENCE, fun() ->
@@ -388,7 +404,7 @@ long_polling_test_() ->
                 Session = add(sessions, {session, nil}),
                 {Poll, Answered} = poll(),
                 spawn(fun() -> timer:sleep(100), gen_server:cast(Session, {poll, {Poll, ref}}) end),
-                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual(1, close_soon(Endpoints)),
                 ?assertEqual([Session], drained()),
                 ?assertMatch(#{}, Answered())
             end)
@@ -396,7 +412,7 @@ long_polling_test_() ->
         {"whose client has gone", {timeout, ?PATIENCE, fun() ->
             with_sessions(fun(Endpoints) ->
                 Session = add(sessions, {session, nil}),
-                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual(1, close_soon(Endpoints)),
                 ?assertEqual([Session], drained())
             end)
         end}},
@@ -406,7 +422,7 @@ long_polling_test_() ->
                 {Poll, _} = poll(),
                 Monitor = monitor(process, Poll),
                 add(sessions, {session, {Poll, ref}}),
-                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual(1, close_soon(Endpoints)),
                 [_] = drained(),
                 ?assertEqual(killed, receive {'DOWN', Monitor, process, Poll, Reason} -> Reason end)
             end)
@@ -415,7 +431,7 @@ long_polling_test_() ->
             with_sessions(fun(Endpoints) ->
                 Session = add(sessions, {session, nil}),
                 ok = sys:suspend(Session),
-                ?assertEqual(1, close(Endpoints, 1)),
+                ?assertEqual(1, close_soon(Endpoints)),
                 ?assertEqual([], livestash_agent_endpoint:stop(Endpoints, 10000)),
                 Monitor = monitor(process, Session),
                 receive {'DOWN', Monitor, process, Session, _} -> ok end
@@ -487,6 +503,10 @@ close_ten(Size, Interval, Within) ->
 
 close(Endpoints, Size) ->
     livestash_agent_endpoint:close(Endpoints, #{batch_size => Size, batch_interval => 1, within => 10000}).
+
+%% Nobody has an answer in that time.
+close_soon(Endpoints) ->
+    livestash_agent_endpoint:close(Endpoints, #{batch_size => 1, batch_interval => 1, within => 400}).
 
 %% Runs the test with an endpoint that has a supervisor of channels and one of connections.
 with_endpoint(Test) ->

@@ -4,6 +4,7 @@
 -export([environment/1, start/1, start_with_telemetry/1, stop/1, call/2, call/4, eventually/1, kill/1]).
 -export([free_port/0, request/2, send/2, body/1, listen/1]).
 -export([make_table/0, find/2]).
+-export([page/1, ended_page/1, begins/1, begins/2]).
 
 -define(STASHES, live_stash_server_storage).
 -define(VARIABLES, [
@@ -180,6 +181,22 @@ make_table() ->
     register(table_owner, Owner),
     Options = [set, public, named_table, {keypos, 2}, {write_concurrency, true}, {decentralized_counters, true}],
     true = ets:give_away(ets:new(?STASHES, Options), Owner, given).
+
+%% A page of the VM that lives on, and one that has ended.
+page(Vm) -> begins(Vm, call(Vm, erlang, spawn, [timer, sleep, [infinity]])).
+
+ended_page(Vm) -> begins(Vm, call(Vm, erlang, spawn, [erlang, node, []])).
+
+%% Not in the same millisecond as the one before.
+begins(Vm, Page) ->
+    timer:sleep(2),
+    ok = call(Vm, livestash_agent_rank, learn, [[{Page, os:system_time(millisecond)}]]),
+    Page.
+
+%% The process of this VM is a page that begins now. It says so itself in LiveView's telemetry.
+begins(Page) ->
+    ok = livestash_agent_rank:learn([{Page, os:system_time(millisecond)}]),
+    Page.
 
 %% What LiveStash's ETS adapter finds for a page of this node: here, else at the hinted node, else at all others at once. What
 %% is found elsewhere is gone there.

@@ -116,7 +116,7 @@ old_rows_stay_everywhere([Me, P1, P2 | _]) ->
 %% Of the same page, the later write.
 worse_rows_go([Me, P1, P2 | _]) ->
     Until = os:system_time(second) + 1000,
-    Page = page(Me),
+    Page = ?F:page(Me),
     ?F:call(Me, erlang, exit, [Page, kill]),
     Rows = fill(Me, [of_page(N, Page, Until + 10, new) || N <- lists:seq(1, 300)]),
     fill(P1, [of_page(N, Page, Until, old) || N <- lists:seq(1, 300)]),
@@ -127,7 +127,7 @@ worse_rows_go([Me, P1, P2 | _]) ->
 
 living_pages([Me, P1, P2 | _]) ->
     Until = os:system_time(second) + 1000,
-    Pages = [page(Me) || _ <- lists:seq(1, 20)],
+    Pages = [?F:page(Me) || _ <- lists:seq(1, 20)],
     Rows = fill(Me, [of_page(N, Page, Until, N) || {N, Page} <- lists:enumerate(Pages)]),
     ?assertEqual(#{handed_over => 20, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1, P2])),
     ?assertNot(lists:any(fun(Page) -> ?F:call(Me, erlang, is_process_alive, [Page]) end, Pages)),
@@ -136,7 +136,7 @@ living_pages([Me, P1, P2 | _]) ->
 kept_rows([Me, P1 | _]) ->
     Until = os:system_time(second) + 1000,
     Longer = Until + 5000,
-    [Closed, Other] = [page(Me), page(Me)],
+    [Closed, Other] = [?F:page(Me), ?F:page(Me)],
     [?F:call(Me, erlang, exit, [Page, kill]) || Page <- [Closed, Other]],
     fill(Me, [of_page(1, Closed, Until, a), of_page(2, Other, Until, b), of_page(3, Closed, Longer + 1, c)]),
     Moved = ?F:call(Me, ?MODULE, hand_over_keeping, [[node_of(P1)], Closed, Longer]),
@@ -154,7 +154,7 @@ hand_over_keeping(Peers, Page, Until) ->
 
 expired_rows([Me, P1 | _]) ->
     Now = os:system_time(second),
-    Page = page(Me),
+    Page = ?F:page(Me),
     ?F:call(Me, erlang, exit, [Page, kill]),
     fill(Me, [of_page(1, Page, Now - 5, over), of_page(2, Page, Now + 100, good)]),
     ?assertEqual(#{handed_over => 1, other_version => 0, left => 0, reason => ""}, hand_over(Me, [P1])),
@@ -197,7 +197,7 @@ other_version([Me, P1 | _]) ->
 
 other_shape([Me, P1 | _]) ->
     fill(Me, [row(N, N) || N <- lists:seq(1, 10)]),
-    true = ?F:call(P1, ets, insert, [?TABLE, {stash, mine, page(P1), 0}]),
+    true = ?F:call(P1, ets, insert, [?TABLE, {stash, mine, ?F:page(P1), 0}]),
     ?assertMatch(
         #{handed_over := 0, left := 10, reason := "Peers run another version of LiveStash, which cannot read" ++ _},
         hand_over(Me, [P1])
@@ -250,9 +250,6 @@ forms([{dot, _} = Dot | Tokens], Form) ->
     [Parsed | forms(Tokens, [])];
 forms([Token | Tokens], Form) ->
     forms(Tokens, [Token | Form]).
-
-page(Vm) ->
-    ?F:call(Vm, erlang, spawn, [timer, sleep, [infinity]]).
 
 node_of(#{node := Node}) ->
     Node.
@@ -520,6 +517,8 @@ client(Key, Source, Nodes) ->
     exit({Key, [First | Second]}).
 
 visit(Key, Hint) ->
+    %% One of the nodes has no agent.
+    _ = erlang:module_loaded(livestash_agent_rank) andalso ?F:begins(self()),
     case ?F:find(Key, Hint) of
         none ->
             none;

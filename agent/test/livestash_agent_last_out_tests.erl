@@ -124,7 +124,7 @@ keys(#{name := Name}, Kind, Count) ->
 %% Of pages that have ended.
 fill(Keys, Value) ->
     Until = erlang:system_time(second) + 300,
-    [ets:insert(?TABLE, {state, Key, spawn(fun() -> ok end), Until, #{value => Value}, nil}) || Key <- Keys],
+    [ets:insert(?TABLE, {state, Key, ?F:begins(spawn(fun() -> ok end)), Until, #{value => Value}, nil}) || Key <- Keys],
     ok.
 
 rows(Vm) ->

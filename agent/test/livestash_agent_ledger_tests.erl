@@ -135,10 +135,8 @@ run_together(Size, Kinds, Rows, Seed) ->
 births_travel_on() ->
     [First, Second, Old] = Vms = [start(#{}) || _ <- seq(3)],
     connect(Vms, Vms),
-    Older = ?F:call(Old, erlang, spawn, [timer, sleep, [infinity]]),
-    timer:sleep(?ROUND),
+    Older = ?F:page(Old),
     Keys = ?F:call(First, ?MODULE, fill, [100, births]),
-    timer:sleep(?ROUND),
     move_all(First, [Second, Old]),
     ?F:stop(First),
     New = [start(#{}) || _ <- seq(2)],
@@ -219,7 +217,7 @@ keys(Vm) ->
 %% Rows of pages that have ended.
 fill(Count, Seed) ->
     Keys = [{Seed, away, Number} || Number <- lists:seq(1, Count)],
-    [ets:insert(?TABLE, {state, Key, spawn(fun() -> ok end), until(), #{value => away}, nil}) || Key <- Keys],
+    [ets:insert(?TABLE, {state, Key, ?F:begins(spawn(fun() -> ok end)), until(), #{value => away}, nil}) || Key <- Keys],
     Keys.
 
 %% A user, and its ledger. Each decides by a generator of its own, so that decisions do not hang on the others'.
@@ -426,6 +424,7 @@ gone(#{page := Page, older := Older, stay := Stay} = User) ->
 %% A page: what LiveStash's ETS adapter does in it.
 
 page(User, Key, Hint) ->
+    _ = ?F:begins(self()),
     User ! {mounted, self(), recover(Key, Hint)},
     erlang:send_after(1000, self(), bump),
     page(User, Key).

@@ -2,13 +2,12 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--export([page/0]).
-
-%% Milliseconds: more than between two births that are remembered.
--define(LATER, 600).
+-define(F, livestash_agent_fixture).
+-define(TABLE, live_stash_server_storage).
+-define(RANK, livestash_agent_rank).
 
 rank_test_() ->
-    {setup, fun start/0, fun livestash_agent_fixture:kill/1, fun(_) ->
+    {setup, fun start/0, fun ?F:kill/1, fun(_) ->
         [
             {Name, {timeout, 60, Test}}
          || {Name, Test} <- [
@@ -16,63 +15,143 @@ rank_test_() ->
                 {"of one page, the later write", fun later_write/0},
                 {"a page that has ended has its birth", fun ended_page/0},
                 {"a row without a page ranks below all others", fun without_page/0},
-                {"what peers leave is known when they are gone", fun learnt/0}
+                {"whatever a LiveView's socket looks like, its process goes on", fun sockets/0},
+                {"without the agent's process nothing is known, and nothing fails", fun without_process/0}
             ]
         ]
     end}.
 
+vms_test_() ->
+    [
+        {"pages say when they begin", {timeout, 60, fun says_so/0}},
+        {"also when the numbers of processes are used again", {timeout, 60, fun many_processes/0}},
+        {"that goes along with the stash", {timeout, 60, fun travels/0}},
+        {"what is not needed is forgotten, and nothing else", {timeout, 60, fun forgotten/0}}
+    ].
+
 start() ->
-    {ok, Pid} = livestash_agent_rank:start_link(),
+    {ok, Pid} = ?RANK:start_link(),
     unlink(Pid),
-    timer:sleep(?LATER),
     Pid.
 
 younger_page() ->
     First = page(),
-    timer:sleep(?LATER),
+    timer:sleep(2),
     Last = page(),
     exit(Last, kill),
     %% It lives on, and has moved the end of its row's time on.
-    ?assert(livestash_agent_rank:rank(row(Last, 1000)) > livestash_agent_rank:rank(row(First, 2000))).
+    ?assert(?RANK:rank(row(Last, 1000)) > ?RANK:rank(row(First, 2000))).
 
 later_write() ->
     Page = page(),
-    ?assert(livestash_agent_rank:rank(row(Page, 1001)) > livestash_agent_rank:rank(row(Page, 1000))).
+    ?assert(?RANK:rank(row(Page, 1001)) > ?RANK:rank(row(Page, 1000))).
 
 ended_page() ->
     Before = os:system_time(millisecond),
     Page = page(),
     After = os:system_time(millisecond),
     exit(Page, kill),
-    timer:sleep(?LATER),
-    Birth = livestash_agent_rank:birth(Page),
-    ?assert(Birth > Before - ?LATER),
-    ?assert(Birth =< After),
-    %% Nothing that was remembered is older than the process that remembers.
-    ?assert(livestash_agent_rank:birth(whereis(init)) < Before - ?LATER),
-    ?assert(livestash_agent_rank:birth(whereis(init)) > 0).
+    ?assert(?RANK:birth(Page) >= Before),
+    ?assert(?RANK:birth(Page) =< After),
+    ?assertEqual(0, ?RANK:birth(whereis(init))).
 
 without_page() ->
-    Ranks = [livestash_agent_rank:rank(Row) || Row <- [{state, key}, {state, key, 5, value}, row(page(), 0)]],
+    Ranks = [?RANK:rank(Row) || Row <- [{state, key}, {state, key, 5, value}, row(page(), 0)]],
     [None, None, Least] = Ranks,
     ?assert(Least > None).
 
-learnt() ->
-    Vm = livestash_agent_fixture:start(#{}),
-    {Page, Birth, Births} = livestash_agent_fixture:call(Vm, fun() ->
-        timer:sleep(?LATER),
-        Page = page(),
-        timer:sleep(?LATER),
-        {Page, livestash_agent_rank:birth(Page), livestash_agent_rank:births()}
+sockets() ->
+    [
+        ok = ?RANK:handle([phoenix, live_view, mount, start], #{}, Metadata, [])
+     || Metadata <- [#{}, #{socket => none}, #{socket => #{}}, #{socket => #{transport_pid => nil}}]
+    ],
+    ?assertEqual(0, ?RANK:birth(self())).
+
+without_process() ->
+    ?F:kill(whereis(?RANK)),
+    ok = ?RANK:handle([phoenix, live_view, mount, start], #{}, #{socket => #{transport_pid => self()}}, []),
+    ok = ?RANK:learn([{self(), 1}]),
+    ?assertEqual(0, ?RANK:birth(self())),
+    start().
+
+says_so() ->
+    Vm = ?F:start_with_telemetry("ets"),
+    Before = os:system_time(millisecond),
+    Birth = ?F:call(Vm, fun() -> ?RANK:birth(mounts()) end),
+    ?F:stop(Vm),
+    ?assert(Birth >= Before),
+    ?assert(Birth =< os:system_time(millisecond)).
+
+%% A VM numbers its processes in order only until it has started as many as it may have at once.
+many_processes() ->
+    Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}, flags => ["+P", "1024"]}),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end),
+    Sorted = ?F:call(Vm, fun() ->
+        %% The numbers of processes are free again in the order in which these end.
+        Lived = [spawn(fun() -> timer:sleep(rand:uniform(500)) end) || _ <- lists:seq(1, 800)],
+        [?F:eventually(fun() -> not is_process_alive(Pid) end) || Pid <- Lived],
+        [?F:kill(spawn(fun() -> ok end)) || _ <- lists:seq(1, 1000)],
+        Pages = [begin timer:sleep(2), page() end || _ <- lists:seq(1, 60)],
+        Ranked = lists:sort([{?RANK:rank(row(Page, 1)), Page} || Page <- Pages]),
+        {Pages =:= lists:sort(Pages), [Page || {_, Page} <- Ranked] =:= Pages}
     end),
-    ?assertEqual(0, livestash_agent_rank:birth(Page)),
-    ok = livestash_agent_rank:learn(Births),
-    livestash_agent_fixture:stop(Vm),
-    livestash_agent_fixture:eventually(fun() -> livestash_agent_rank:birth(Page) =:= Birth end),
-    ?assert(Birth > os:system_time(millisecond) - 60000).
+    ?F:stop(Vm),
+    ?assertEqual({false, true}, Sorted).
+
+travels() ->
+    [A, #{node := Second} = B] = [?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}) || _ <- [1, 2]],
+    [?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end) || Vm <- [A, B]],
+    [true = ?F:call(Vm, fun() -> ?F:make_table() end) || Vm <- [A, B]],
+    true = ?F:call(A, net_kernel, connect_node, [Second]),
+    Page = ?F:ended_page(A),
+    [Birth] = ?F:call(A, ?RANK, births, [[Page]]),
+    true = ?F:call(A, ets, insert, [?TABLE, row(Page, os:system_time(second) + 300)]),
+    ?assertEqual([0], ?F:call(B, ?RANK, births, [[Page]])),
+    #{handed_over := 1} = ?F:call(A, livestash_agent_handoff, hand_over, [?TABLE, [Second], 10000, none]),
+    ?assert(Birth > 0),
+    ?assertEqual([Birth], ?F:call(B, ?RANK, births, [[Page]])),
+    [?F:stop(Vm) || Vm <- [A, B]].
+
+forgotten() ->
+    Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end),
+    Sweep = fun() ->
+        ?F:call(Vm, fun() ->
+            %% As if all were known for two minutes.
+            [ets:update_element(?RANK, Page, {3, Since - 120000}) || {Page, _, Since} <- ets:tab2list(?RANK)],
+            ?RANK ! sweep,
+            sys:get_state(?RANK)
+        end)
+    end,
+    [Living, Stashed, Gone] = Pages = [?F:page(Vm), ?F:ended_page(Vm), ?F:ended_page(Vm)],
+    Known = fun() -> [Page || {Page, Birth} <- lists:zip(Pages, ?F:call(Vm, ?RANK, births, [Pages])), Birth > 0] end,
+    %% Without LiveStash's table nobody knows who is needed.
+    Sweep(),
+    ?assertEqual(Pages, Known()),
+    true = ?F:call(Vm, ?F, make_table, []),
+    Sweep(),
+    ?assertEqual([Living], Known()),
+    [?F:begins(Vm, Page) || Page <- [Stashed, Gone]],
+    true = ?F:call(Vm, ets, insert, [?TABLE, row(Stashed, 1000)]),
+    ?RANK = ?F:call(Vm, fun() -> ?RANK ! sweep, sys:get_state(?RANK), ?RANK end),
+    ?assertEqual(Pages, Known()),
+    Sweep(),
+    ?assertEqual([Living, Stashed], Known()),
+    ?F:stop(Vm).
 
 row(Page, Until) ->
     {state, key, Page, Until, #{}, undefined}.
 
 page() ->
-    spawn(fun() -> receive stop -> ok end end).
+    ?F:begins(spawn(fun() -> receive stop -> ok end end)).
+
+%% What LiveView does in the process of a page that is mounted over a socket.
+mounts() ->
+    Test = self(),
+    Page = spawn(fun() ->
+        telemetry:execute([phoenix, live_view, mount, start], #{}, #{socket => #{transport_pid => Test}}),
+        Test ! mounted
+    end),
+    receive
+        mounted -> Page
+    end.

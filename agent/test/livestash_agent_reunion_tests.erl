@@ -7,7 +7,7 @@
 -import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1, request/2, body/1]).
 
 %% For other tests.
--export([with_ets/2, with_mnesia/2, split/2, heal/2, younger/1, whole/1, tab/2]).
+-export([with_ets/2, with_mnesia/2, split/2, heal/2, whole/1, tab/2]).
 %% Called in other VMs.
 -export([make_table/0, count_up/2]).
 
@@ -21,6 +21,8 @@ all_test_() ->
         fun ets_lingering_page_loses_to_the_last_one/0,
         fun ets_rows_without_owner/0,
         fun ets_rows_of_one_node_stay/0,
+        fun ets_user_who_was_back_before_a_node_that_was_cut_off_went/0,
+        fun ets_nodes_that_went_leave_nothing_to_compare/0,
         fun restarted_node_was_not_cut_off/0,
         fun row_is_dropped_only_as_it_was_compared/0,
         fun draining_node_neither_drops_nor_keeps/0,
@@ -29,6 +31,8 @@ all_test_() ->
         fun mnesia_copies_become_one/0,
         fun mnesia_deleted_stash_stays_deleted/0,
         fun mnesia_deletion_is_older_than_the_owner/0,
+        fun mnesia_unknown_page_is_not_overwritten/0,
+        fun mnesia_unknown_page_makes_nothing_forgotten/0,
         fun mnesia_expired_stash_is_not_brought_back/0,
         fun mnesia_users_go_on/0,
         fun mnesia_user_who_writes_meanwhile_wins/0,
@@ -42,7 +46,6 @@ ets_user_who_moved_is_where_the_process_is_younger() ->
     with_ets(2, fun([A, B]) ->
         Old = row(1, owner(A), first),
         put_ets(A, [Old]),
-        younger(A),
         split([A], [B]),
         New = row(1, owner(B), second),
         put_ets(B, [New]),
@@ -59,7 +62,6 @@ ets_lingering_page_loses_to_the_last_one() ->
     with_ets(2, fun([A, B]) ->
         split([A], [B]),
         Old = owner(A),
-        younger(A),
         Last = row(1, dead(B), last),
         put_ets(B, [Last]),
         put_ets(A, [setelement(4, row(1, Old, first), ?FAR + 60)]),
@@ -71,7 +73,6 @@ mnesia_lingering_page_loses_to_the_last_one() ->
     with_mnesia(3, fun([A, B, C] = Vms) ->
         Old = owner(A),
         write(A, stash(1, Old, first)),
-        younger(A),
         split([A], [B, C]),
         Last = stash(1, dead(B), last),
         write(B, Last),
@@ -100,6 +101,34 @@ ets_rows_of_one_node_stay() ->
         eventually(fun() -> lists:all(fun whole/1, Vms) end),
         ?assertEqual([[], [], []], [Own -- tab(Vm, ?ETS) || {Vm, Own} <- lists:zip(Vms, Rows)]),
         ?assertEqual(1501, length(lists:append([tab(Vm, ?ETS) || Vm <- Vms])))
+    end).
+
+%% Two nodes do not see each other, and the user of the one comes back at the other, which cannot ask for the stash. Then
+%% either hands over to a third one, and is not there when the split ends.
+ets_user_who_was_back_before_a_node_that_was_cut_off_went() ->
+    [
+        with_ets(3, fun([A, B, C]) ->
+            Old = row(1, dead(A), old),
+            put_ets(A, [Old]),
+            split([A], [B]),
+            New = row(1, dead(B), new),
+            put_ets(B, [New]),
+            [Going, Staying] = Order([A, B]),
+            terminate(Going),
+            eventually(fun() -> lists:sort(tab(Staying, ?ETS) ++ tab(C, ?ETS)) =:= [New] end),
+            eventually(fun() -> whole(Staying) andalso whole(C) end)
+        end)
+     || Order <- [fun(Vms) -> Vms end, fun lists:reverse/1]
+    ].
+
+%% Who has seen all others hands over as before: stashes are not compared in each rollout.
+ets_nodes_that_went_leave_nothing_to_compare() ->
+    with_ets(3, fun([A, B, C]) ->
+        [put_ets(Vm, [row(Vm, dead(Vm), own)]) || Vm <- [A, B]],
+        terminate(A),
+        terminate(B),
+        ?assertEqual(2, length(tab(C, ?ETS))),
+        ?assertMatch(#{comparison := #{splits := 0}}, call(C, sys, get_state, [livestash_agent_reunion]))
     end).
 
 restarted_node_was_not_cut_off() ->
@@ -161,7 +190,6 @@ mnesia_copies_become_one() ->
         Mine = stash(moved, owner(A), old),
         Later = stash(later, owner(C), old),
         [write(A, Row) || Row <- [Kept, Mine, Later]],
-        younger(A),
         split([A], [B, C]),
         Active = setelement(5, Kept, new),
         write(A, Active),
@@ -194,7 +222,6 @@ mnesia_deleted_stash_stays_deleted() ->
     with_mnesia(3, fun([A, B, C] = Vms) ->
         Again = stash(again, dead(B), old),
         [write(A, Row) || Row <- [stash(gone, dead(A), old), stash(waiting, owner(A), old), Again]],
-        younger(A),
         split([A], [B, C]),
         [delete(C, Key) || Key <- [gone, waiting, again]],
         write(C, Again),
@@ -207,11 +234,46 @@ mnesia_deletion_is_older_than_the_owner() ->
         write(A, stash(1, dead(A), old)),
         split([A], [B]),
         delete(B, 1),
-        younger(A),
+        eventually(fun() -> is_integer(call(B, livestash_agent_journal, deleted, [1])) end),
+        timer:sleep(2),
         New = stash(1, owner(A), new),
         write(A, New),
         heal([A], [B]),
         eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[New], [New]] end)
+    end).
+
+%% What comes from another node while stashes are restored is of a page that has just begun, and that this node knows nothing of yet.
+mnesia_unknown_page_is_not_overwritten() ->
+    with_mnesia(2, fun([A, B]) ->
+        Old = stash(1, owner(A), old),
+        ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
+        write(A, Old),
+        eventually(fun() -> call(A, ets, info, [livestash_agent_journal, size]) =:= 1 end),
+        New = stash(1, call(B, erlang, spawn, [timer, sleep, [infinity]]), new),
+        true = call(A, ets, insert, [?MNESIA, New]),
+        ?assertEqual(0, call(A, livestash_agent_journal, restore, [?MNESIA])),
+        ?assertEqual([New], tab(A, ?MNESIA))
+    end).
+
+%% LiveStash has replaced the table by an older one: what this node remembers is not forgotten for a page of which it knows nothing yet.
+mnesia_unknown_page_makes_nothing_forgotten() ->
+    with_mnesia(2, fun([A, B]) ->
+        Old = stash(1, owner(B), old),
+        timer:sleep(2),
+        New = stash(1, owner(A), new),
+        ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
+        write(A, New),
+        eventually(fun() -> call(A, ets, info, [livestash_agent_journal, size]) =:= 1 end),
+        _ = call(A, fun() ->
+            sys:replace_state(livestash_agent_journal, fun(State) -> mnesia:unsubscribe({table, ?MNESIA, simple}), State end)
+        end),
+        true = call(A, ets, insert, [?MNESIA, Old]),
+        ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
+        0 = call(A, livestash_agent_journal, overlooked, []),
+        ?assertEqual(1, call(A, ets, info, [livestash_agent_journal, size])),
+        ok = call(A, livestash_agent_rank, learn, [call(B, livestash_agent_rank, births, [])]),
+        ?assertEqual(1, call(A, livestash_agent_journal, restore, [?MNESIA])),
+        ?assertEqual([New], tab(A, ?MNESIA))
     end).
 
 mnesia_expired_stash_is_not_brought_back() ->
@@ -304,7 +366,6 @@ mnesia_what_an_old_table_has_replaced_comes_back() ->
     with_mnesia(3, fun([A, B, C] = Vms) ->
         Write = fun(Vm, Key, Owner, Value, Time) -> write(Vm, setelement(4, stash(Key, Owner, Value), ?FAR + Time)) end,
         OfA = owner(A),
-        younger(C),
         [OfB, OfC] = [owner(B), owner(C)],
         Write(A, written, OfB, old, 0),
         Write(A, moved, OfA, old, 0),
@@ -364,7 +425,8 @@ by_name(#{node := A}, #{node := B}) -> A =< B.
 
 vm(Like, Adapter) ->
     Name = [#{name => hd(string:split(atom_to_list(Node), "@"))} || #{node := Node} <- [Like]],
-    Options = #{mode => "interactive", environment => #{"LIVE_STASH_ADAPTER" => Adapter, "LIVESTASH_READY_GRACE_MS" => "0"}},
+    Environment = #{"LIVE_STASH_ADAPTER" => Adapter, "LIVESTASH_READY_GRACE_MS" => "0", "LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0"},
+    Options = #{mode => "interactive", environment => Environment},
     Vm = start(lists:foldl(fun maps:merge/2, Options, Name)),
     eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
     ok = call(Vm, fun() -> ok end),
@@ -389,6 +451,11 @@ split(Side, Other) ->
     %% Until the agents have noticed.
     eventually(fun() -> lists:all(fun(Vm) -> map_size(state(Vm, lost)) > 0 end, Side ++ Other) end).
 
+%% As the kubelet does.
+terminate(#{peer := Peer} = Vm) ->
+    "" = os:cmd("kill -TERM " ++ call(Vm, os, getpid, [])),
+    eventually(fun() -> not is_process_alive(Peer) end).
+
 state(Vm, Key) ->
     maps:get(Key, call(Vm, sys, get_state, [livestash_agent_reunion])).
 
@@ -408,11 +475,6 @@ cookies(Side, Other, Cookie) ->
      || {Vms, Peers} <- [{Side, Other}, {Other, Side}], Vm <- Vms, #{node := Node} <- Peers
     ].
 
-%% Until a process that is started now is known to be younger than all that there are.
-younger(Vm) ->
-    Now = os:system_time(millisecond),
-    eventually(fun() -> lists:max([At || {_, At, _} <- call(Vm, livestash_agent_rank, births, [])]) > Now end).
-
 %% What a peer asks for.
 ask(Vm, Question, Arguments) -> call(Vm, livestash_agent_copies, Question, Arguments).
 
@@ -431,9 +493,9 @@ row(Key, Owner, Value) -> {state, Key, Owner, ?FAR, Value, nil}.
 
 stash(Key, Owner, Value) -> {?MNESIA, Key, Owner, ?FAR, Value}.
 
-owner(Vm) -> call(Vm, erlang, spawn, [timer, sleep, [infinity]]).
+owner(Vm) -> livestash_agent_fixture:page(Vm).
 
-dead(Vm) -> call(Vm, erlang, spawn, [erlang, node, []]).
+dead(Vm) -> livestash_agent_fixture:ended_page(Vm).
 
 put_ets(Vm, Rows) -> true = call(Vm, ets, insert, [?ETS, Rows]).
 

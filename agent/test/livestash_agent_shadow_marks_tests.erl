@@ -21,6 +21,26 @@ marks_test_() ->
             ?assertEqual(Both, marked([context(<<"a">>, <<"1">>), take, context(<<"b">>, nil)]))
         end,
         fun() -> ?assertEqual([], marked([maps:remove(stash_fingerprint, context(<<"a">>, <<"1">>))])) end,
+        %% A page that has come back and found nothing is known until it stashes, or ends.
+        fun() ->
+            Anew = (context(<<"a">>, nil))#{'reconnected?' => true},
+            Test = self(),
+            Page = spawn(fun() ->
+                [see(Anew) || _ <- [mounted, rendered]],
+                Test ! {livestash_agent_shadow_marks:begins_anew(key(<<"a">>)), livestash_agent_shadow_marks:take(10)},
+                see(context(<<"a">>, <<"1">>)),
+                Test ! {livestash_agent_shadow_marks:begins_anew(key(<<"a">>)), livestash_agent_shadow_marks:take(10)}
+            end),
+            ?assertEqual({true, []}, receive First -> First end),
+            ?assertEqual({false, [key(<<"a">>)]}, receive Then -> Then end),
+            [livestash_agent_fixture:kill(Page) || is_process_alive(Page)],
+            {Other, Monitor} = spawn_monitor(fun() -> see(Anew) end),
+            receive {'DOWN', Monitor, process, Other, normal} -> ok end,
+            ?assertNot(livestash_agent_shadow_marks:begins_anew(key(<<"a">>))),
+            ?assertEqual(1, ets:info(livestash_agent_shadow_anew, size)),
+            ok = livestash_agent_shadow_marks:forget_ended(),
+            ?assertEqual(0, ets:info(livestash_agent_shadow_anew, size))
+        end,
         %% A request without a socket.
         fun() ->
             #{socket := Socket} = socket(context(<<"a">>, <<"1">>)),
@@ -97,4 +117,4 @@ began() ->
     livestash_agent_shadow_marks:new().
 
 ended(ok) ->
-    ets:delete(livestash_agent_shadow_marks).
+    [ets:delete(Set) || Set <- [livestash_agent_shadow_marks, livestash_agent_shadow_anew]].

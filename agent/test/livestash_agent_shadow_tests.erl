@@ -8,7 +8,7 @@
 %% For other tests.
 -export([start/1, start_all/2, join/1, kill/1, shut/1, covered/1]).
 %% Called in the VMs.
--export([fill/2, write/2, writer/2, rows/0, copies/0, page/1, put_row/3, arrive/1, reset/1, ahead/1, noise/1]).
+-export([fill/2, write/2, write_again/2, look/1, tell_page/2, writer/2, rows/0, copies/0, page/1, put_row/3, arrive/1, reset/1, ahead/1, noise/1]).
 
 -define(F, livestash_agent_fixture).
 -define(TABLE, live_stash_server_storage).
@@ -31,15 +31,22 @@ all_test_() ->
             {"who moved is not brought back", fun moved/0},
             {"who moved long ago is not brought back", fun moved_unnoticed/0},
             {"who was quicker is not overtaken", fun quicker/0},
+            {"who found nothing can stash, when a copy comes later", fun() -> anew(before) end},
+            {"and when it comes in the same moment", fun() -> anew(later) end},
+            {"who found nothing and leaves finds the copy later", fun() -> anew(ends) end},
             {"what was deleted stays deleted", fun deleted/0},
             {"a page that lives on costs no payload", fun lives_on/0},
             {"a node that has handed over leaves no copies", fun goodbye/0},
+            {"a node hands over right after another was lost", fun goodbye_after_a_loss/0},
             {"copies on a node that goes are elsewhere before", fun leaves/0},
             {"a new node gets its share, once", fun joins/0},
             {"a full holder refuses", fun full/0},
             {"a restarted agent is copied anew", fun agent_restarts/0},
             {"after a split each stash has one owner", fun split/0},
             {"after a split idle stashes have copies", fun split_idle/0},
+            {"what a frozen node takes over is as old as it was", fun frozen_holder/0},
+            {"and so is what a node takes over that sees nobody", fun lonely_holder/0},
+            {"a lonely node meets the user's next page", fun meets_the_younger/0},
             {"a holder that was cut off for a moment has copies", fun cut_off/0},
             {"what a machine takes with it is on another one", fun machines/0},
             {"what was reset after a move is not brought back", fun moved_and_reset/0},
@@ -169,6 +176,36 @@ quicker() ->
     ?assertEqual(Anew, {lists:sort(values_of([B])), values_of([C])}),
     shut([B, C]).
 
+%% A user's page has looked and found nothing: the copy is taken over only then. LiveStash would refuse what the page stashes, because
+%% the stash is another page's. It says that it has found nothing before or after that.
+anew(When) ->
+    [A, B] = Vms = start_all(2, #{}),
+    Key = call(A, ?MODULE, write, [user, 1]),
+    covered(Vms),
+    call(B, sys, suspend, [?STORE]),
+    kill(A),
+    Page = call(B, ?MODULE, look, [Key]),
+    [say(Page, B) || When =/= later],
+    call(B, sys, resume, [?STORE]),
+    eventually(fun() -> call(B, erlang, nodes, []) =:= [] end),
+    [eventually(fun() -> keys(B) =:= [Key] end) || When =:= later],
+    [say(Page, B) || When =:= later],
+    timer:sleep(1500),
+    case When of
+        %% It ends without a stash: the copy is taken over after all.
+        ends ->
+            ?assertEqual([], values_of([B])),
+            true = call(B, erlang, exit, [Page, kill]),
+            call(B, erlang, send, [?STORE, sweep]),
+            eventually(fun() -> values_of([B]) =:= [{Key, 1}] end);
+        _ ->
+            ?assertEqual(stored, call(B, ?MODULE, tell_page, [Page, {stash, 2}])),
+            ?assertEqual([{Key, 2}], values_of([B]))
+    end,
+    shut([B]).
+
+say(Page, Vm) -> said = call(Vm, ?MODULE, tell_page, [Page, say]).
+
 deleted() ->
     [A, B, C] = Vms = start_all(3, #{}),
     [Stays | Goes] = call(A, ?MODULE, fill, [a, 50]),
@@ -210,6 +247,21 @@ goodbye() ->
     ?assertEqual(lists:sort(Keys), lists:sort(keys(B) ++ keys(C))),
     ?assertEqual(0, promoted(B) + promoted(C)),
     covered([B, C]),
+    shut([B, C]).
+
+%% Who takes the stashes tells all others then that it has them, and they live longer there: that makes them look better than
+%% those that A still has for a moment.
+goodbye_after_a_loss() ->
+    Environment = #{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0", "LIVESTASH_TERMINATION_LOG" => "/dev/null"},
+    [A, B, C, Lost] = Vms = start_all(4, Environment),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    kill(Lost),
+    eventually(fun() -> length(call(B, erlang, nodes, []) ++ call(C, erlang, nodes, [])) =:= 4 end),
+    ok = call(A, livestash_agent_drain, run, []),
+    kill(A),
+    timer:sleep(500),
+    ?assertEqual(lists:sort(Keys), lists:sort(keys(B) ++ keys(C))),
     shut([B, C]).
 
 leaves() ->
@@ -269,6 +321,71 @@ split() ->
     eventually(fun() -> {lists:sort(keys(A)), keys(B)} =:= {Writers, []} end),
     eventually(fun() -> length(copies_of([B])) =:= 20 end),
     shut(Vms).
+
+%% B stands still, as a frozen node does, while A goes on. What it takes over of A's then is as old as it was: C must not take it
+%% for newer than what A has sent meanwhile.
+frozen_holder() ->
+    old_copies(fun(A, B, C, Write) ->
+        ok = call(B, sys, suspend, [?STORE]),
+        apart(A, B),
+        eventually(fun() -> {call(A, erlang, nodes, []), call(B, erlang, nodes, [])} =:= {[node_of(C)], [node_of(C)]} end),
+        Write(),
+        ok = call(B, sys, resume, [?STORE])
+    end).
+
+%% B sees nobody, takes over what it has, and later meets C again.
+lonely_holder() ->
+    old_copies(fun(A, B, C, Write) ->
+        Held = call(B, ?MODULE, copies, []),
+        [apart(Vm, B) || Vm <- [C, A]],
+        eventually(fun() -> length(keys(B)) =:= length(Held) end),
+        [livestash_agent_shadow_marks = call(B, fun() -> livestash_agent_shadow_marks:arrived([Key]), livestash_agent_shadow_marks end) || Key <- keys(B)],
+        eventually(fun() -> call(B, ets, info, [livestash_agent_shadow_marks, size]) =:= 0 end),
+        Write(),
+        [true = call(Vm, erlang, set_cookie, [node_of(Other), tests]) || {Vm, Other} <- [{B, C}, {C, B}]],
+        true = call(B, net_kernel, connect_node, [node_of(C)])
+    end).
+
+old_copies(Happens) ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    call(A, ?MODULE, fill, [a, 60]),
+    covered(Vms),
+    Held = lists:sort([Key || {Key, _, _} <- call(B, ?MODULE, copies, [])]),
+    Happens(A, B, C, fun() ->
+        %% So that it is another second.
+        timer:sleep(1100),
+        [ok = call(A, ?MODULE, write_again, [Key, 2]) || Key <- Held],
+        covered([A])
+    end),
+    eventually(fun() -> lists:sort(keys(B)) =:= Held end),
+    covered([B]),
+    kill(A),
+    eventually(fun() -> Held -- (keys(B) ++ keys(C)) =:= [] end),
+    timer:sleep(1000),
+    ?assertEqual([{Key, 2} || Key <- Held], lists:sort([Row || {Key, _} = Row <- values_of([B, C]), lists:member(Key, Held)])),
+    shut([B, C]).
+
+%% A user has gone from A to C while B, with the copy of A's, saw nobody. Now B meets C first.
+meets_the_younger() ->
+    [A, B, C, D] = Vms = start_all(4, #{}),
+    call(A, ?MODULE, fill, [a, 60]),
+    covered(Vms),
+    Held = lists:sort([Key || {Key, _, _} <- call(B, ?MODULE, copies, [])]),
+    [apart(Vm, B) || Vm <- [C, D, A]],
+    eventually(fun() -> lists:sort(keys(B)) =:= Held end),
+    [come_back(Key, C, 2) || Key <- Held],
+    covered([A, C, D]),
+    [true = call(Vm, erlang, set_cookie, [node_of(Other), tests]) || {Vm, Other} <- [{B, C}, {C, B}]],
+    true = call(B, net_kernel, connect_node, [node_of(C)]),
+    Seen = [begin timer:sleep(50), lists:sort([Row || {Key, _} = Row <- values_of([C]), lists:member(Key, Held)]) end || _ <- lists:seq(1, 100)],
+    ?assertEqual([[{Key, 2} || Key <- Held]], lists:usort(Seen)),
+    shut(Vms).
+
+%% Different cookies on both sides: whoever sees both would have them meet again.
+apart(Vm, Other) ->
+    true = call(Vm, erlang, set_cookie, [node_of(Other), one]),
+    true = call(Other, erlang, set_cookie, [node_of(Vm), another]),
+    true = call(Vm, erlang, disconnect_node, [node_of(Other)]).
 
 %% Users who are away: no page writes or moves the end of its time. What the other side has taken over goes there again,
 %% and so does its word that it has nothing any more.
@@ -444,6 +561,7 @@ fill(Name, Count) ->
 write(Key, Value) ->
     Self = self(),
     Page = spawn(fun() ->
+        _ = livestash_agent_fixture:begins(self()),
         put_row(Key, Value),
         Self ! {self(), written},
         timer:sleep(infinity)
@@ -457,6 +575,11 @@ put_row(Key, Value) ->
 
 put_row(Key, Value, Until) ->
     true = ets:insert(?TABLE, {state, Key, self(), Until, #{value => Value}, nil}),
+    livestash_agent_shadow_marks:mark(Key).
+
+%% As the page that has it.
+write_again(Key, Value) ->
+    true = ets:update_element(?TABLE, Key, [{4, erlang:system_time(second) + ?TTL}, {5, #{value => Value}}]),
     livestash_agent_shadow_marks:mark(Key).
 
 %% Their pages say so, as LiveView's telemetry does.
@@ -475,6 +598,39 @@ ahead(Microseconds) ->
         ets:update_element(?STORE, Key, {4, {Owner, Birth, Stamp + Microseconds}})
     end,
     [true = Later(Key) || {Key, _Node, _Until} <- copies()].
+
+%% A page that has come back and found nothing.
+look(Key) ->
+    Test = self(),
+    Page = spawn(fun() ->
+        _ = livestash_agent_fixture:begins(self()),
+        [] = ets:lookup(?TABLE, Key),
+        Test ! {self(), looked},
+        found_nothing(Key)
+    end),
+    receive
+        {Page, looked} -> Page
+    end.
+
+found_nothing(Key) ->
+    receive
+        {From, say} ->
+            ok = livestash_agent_shadow_marks:found_nothing(Key),
+            From ! {self(), said};
+        %% As LiveStash does: only who has the stash may write it.
+        {From, {stash, Value}} ->
+            Row = {state, Key, self(), erlang:system_time(second) + ?TTL, #{value => Value}, nil},
+            Mine = [{{state, Key, self(), '_', '_', '_'}, [], [{const, Row}]}],
+            Stored = ets:select_replace(?TABLE, Mine) =:= 1 orelse ets:insert_new(?TABLE, Row),
+            From ! {self(), case Stored of true -> stored; false -> refused end}
+    end,
+    found_nothing(Key).
+
+tell_page(Page, What) ->
+    Page ! {self(), What},
+    receive
+        {Page, Answer} -> Answer
+    end.
 
 %% Bytes that cannot be compressed.
 noise(Bytes) ->

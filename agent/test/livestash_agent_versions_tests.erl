@@ -7,7 +7,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 -import(livestash_agent_fixture, [call/2, call/4, eventually/1]).
--import(livestash_agent_reunion_tests, [with_ets/2, with_mnesia/2, split/2, heal/2, younger/1, whole/1, tab/2]).
+-import(livestash_agent_reunion_tests, [with_ets/2, with_mnesia/2, split/2, heal/2, whole/1, tab/2]).
 
 %% Called in the VMs.
 -export([put_row/5, pop/4]).
@@ -52,13 +52,12 @@ steps(0, _Kind, _Sides, Pages) ->
     Pages;
 steps(N, Kind, Sides, Pages) ->
     After = maps:map(fun(Key, Of) -> step(rand:uniform(10), Kind, Key, Of, one(Sides)) end, Pages),
-    [younger(Vm) || Vm <- lists:append(Sides)],
     steps(N - 1, Kind, Sides, After).
 
 %% The user comes (back) with a new page.
 step(Chance, Kind, Key, Pages, Side) when Chance =< 4; Pages =:= [] ->
     Vm = one(Side),
-    Pid = call(Vm, erlang, spawn, [timer, sleep, [infinity]]),
+    Pid = livestash_agent_fixture:page(Vm),
     [{Vm, Pid, call(Vm, ?MODULE, pop, [Kind, Key, Pid, [Node || #{node := Node} <- Side]])} | Pages];
 %% The page stashes.
 step(Chance, Kind, Key, [Page | Older], _Side) when Chance =< 7 -> [write(Kind, Key, Page) | Older];

@@ -22,6 +22,7 @@ defmodule Workload.Live do
     case authorize(join.message, join.session) do
       {:ok, adapter, params} ->
         Process.monitor(join.socket)
+        :telemetry.execute([:phoenix, :live_view, :mount, :start], %{}, %{socket: %{transport_pid: join.socket}})
         {state, events} = mount(adapter, params, join.socket)
         :telemetry.execute([:phoenix, :live_view, :mount, :stop], %{}, %{socket: socket(state)})
         rendered = with_events(Page.rendered(view(state)), events)
