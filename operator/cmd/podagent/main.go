@@ -6,6 +6,7 @@
 //	                             the last N crash dumps of the application
 //	podagent stopping --dir DIR  tell the agent that the pod is being stopped, and end
 //	podagent dumps --crash-dump FILE [NAME]   list them, as JSON; with a NAME, write that one to standard output
+//	podagent usage --port PORT --containers N   answer what the N containers of a pod use, beside a server that has no agent
 //	podagent version             print the version
 package main
 
@@ -28,7 +29,7 @@ import (
 var version = "dev"
 
 var errUsage = errors.New("usage: podagent install --dir DIR | podagent serve --dir DIR [--crash-dump FILE --keep N] | podagent stopping --dir DIR | " +
-	"podagent dumps --crash-dump FILE [NAME] | podagent version")
+	"podagent dumps --crash-dump FILE [NAME] | podagent usage --port PORT --containers N | podagent version")
 
 func main() {
 	beSmall()
@@ -50,6 +51,8 @@ func run(args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	dir := flags.String("dir", "", "Folder that the application reads the agent from.")
 	crashDump := flags.String("crash-dump", "", "File that the virtual machine writes a crash dump to.")
+	port := flags.Int("port", 0, "Port to answer on.")
+	containers := flags.Int("containers", 0, "How many containers the pod has.")
 	keep := flags.Int("keep", 0, "How many crash dumps are kept. 0: they are left as they are.")
 	if err := flags.Parse(args[1:]); err != nil {
 		return errUsage
@@ -65,30 +68,37 @@ func run(args []string) error {
 		fmt.Println(version)
 		return nil
 	}
-	if *dir == "" {
-		return errUsage
-	}
-
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	switch {
+	case args[0] == "usage" && *port > 0 && *containers > 0:
+		return podagent.ServeUsage(ctx, *port, *containers, version)
+	case *dir == "":
+		return errUsage
+	}
+	return runBeside(ctx, args[0], *dir, dumps)
+}
+
+// runBeside does what belongs to the application whose agent is in the folder.
+func runBeside(ctx context.Context, what, dir string, dumps podagent.Dumps) error {
 	logger := log.New(os.Stderr, "", log.LstdFlags|log.LUTC|log.Lmsgprefix)
 	settings := podagent.FromEnvironment(os.Getenv, logger)
 	settings.Version = version
-	switch args[0] {
+	switch what {
 	case "install":
 		if err := podagent.AwaitStore(ctx, settings, logger); err != nil {
 			return err
 		}
 		// Only now: what DNS says of the peers is to be fresh.
-		return podagent.Install(ctx, *dir, settings, logger)
+		return podagent.Install(ctx, dir, settings, logger)
 	case "serve":
 		logger.Printf("podagent %s answers readiness probes on port %d", version, settings.ProbePort)
-		if *keep > 0 {
+		if dumps.Keep > 0 {
 			go dumps.Watch(ctx, logger)
 		}
-		return podagent.Serve(ctx, *dir, settings, logger)
+		return podagent.Serve(ctx, dir, settings, logger)
 	case "stopping":
-		return podagent.TellStopping(*dir)
+		return podagent.TellStopping(dir)
 	default:
 		return errUsage
 	}

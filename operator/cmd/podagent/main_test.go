@@ -20,6 +20,7 @@ func TestUsage(t *testing.T) {
 		"two dumps":       {[]string{"dumps", "--crash-dump", "a", "b", "c"}, true},
 		"no such dump":    {[]string{"dumps", "--crash-dump", "a", "b"}, false},
 		"keep of what":    {[]string{"serve", "--dir", "a", "--keep", "3"}, true},
+		"usage of whom":   {[]string{"usage", "--port", "9568"}, true},
 		"keep how many":   {[]string{"serve", "--dir", "a", "--crash-dump", "b"}, true},
 	}
 	for name, c := range cases {

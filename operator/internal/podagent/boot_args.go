@@ -151,6 +151,9 @@ func (b *bootArgs) render(peers []string) []byte {
 	}
 	fmt.Fprintf(&content, "-kernel sync_nodes_timeout %d\n", b.settings.SyncTimeout)
 	fmt.Fprintf(&content, "-kernel net_ticktime %d\n", b.settings.NetTickTime)
+	if prevent := b.settings.PreventOverlappingPartitions; prevent != "" {
+		fmt.Fprintf(&content, "-kernel prevent_overlapping_partitions %s\n", prevent)
+	}
 	return content.Bytes()
 }
 

@@ -239,26 +239,34 @@ func TestErlangReadsBootArgs(t *testing.T) {
 	if _, err := exec.LookPath("erl"); err != nil {
 		t.Skip("there is no erl on this machine")
 	}
-	cases := map[string]int{"no peers": 0, "two peers": 2, "more peers than an argument holds": 3000}
-	for name, count := range cases {
+	cases := map[string]struct {
+		count             int
+		prevent, prevents string
+	}{
+		"no peers":                          {prevents: "{ok,true}"}, // since OTP 25
+		"two peers":                         {2, "false", "{ok,false}"},
+		"more peers than an argument holds": {3000, "true", "{ok,true}"},
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := testBootArgs(t, startDNS(t))
-			b.settings.SyncTimeout = 1
-			peers := manyNodes(count)
+			b.settings.SyncTimeout, b.settings.PreventOverlappingPartitions = 1, c.prevent
+			peers := manyNodes(c.count)
 			if err := b.write(peers); err != nil {
 				t.Fatal(err)
 			}
 			erl := exec.Command("erl", "-noshell", "-eval",
-				`io:format("~w ~w ~w~n",[application:get_env(kernel,K)||K<-[sync_nodes_timeout,net_ticktime,sync_nodes_optional]]),halt().`)
+				`io:format("~w ~w ~w ~w~n",[application:get_env(kernel,K)||K<-[sync_nodes_timeout,net_ticktime,prevent_overlapping_partitions,sync_nodes_optional]]),halt().`)
 			erl.Env = append(os.Environ(), "ERL_AFLAGS=-args_file "+b.file)
 			output, err := erl.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v: %s", err, output)
 			}
-			want := "{ok,1} {ok,20} undefined\n"
-			if count > 0 {
-				want = "{ok,1} {ok,20} {ok,[" + peerList(peers) + "]}\n"
+			known := "undefined"
+			if c.count > 0 {
+				known = "{ok,[" + peerList(peers) + "]}"
 			}
+			want := "{ok,1} {ok,20} " + c.prevents + " " + known + "\n"
 			if diff := cmp.Diff(want, string(output)); diff != "" {
 				t.Error(diff)
 			}

@@ -103,7 +103,7 @@ func TestDumpNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := Dumps{File: filepath.Join(dir, "dumps", "erl_crash.dump"), Keep: 1}
-	for _, name := range []string{"", "../secret", "erl_crash-20261123T190000.000Z.dump/../../secret", "erl_crash.dump"} {
+	for _, name := range []string{"", "../secret", "erl_crash-20261123T190000.000Z.dump/../../secret", "erl_crash.dump", "../erl_crash-20261123T190000.000Z.dump"} {
 		if err := d.Copy(io.Discard, name); err == nil || !strings.Contains(err.Error(), "no name of a crash dump") {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -111,8 +111,27 @@ func TestDumpNames(t *testing.T) {
 	if err := d.List(io.Discard); err == nil || !strings.Contains(err.Error(), "no crash dumps are kept here") {
 		t.Errorf("without a folder: %v", err)
 	}
-	if got := slogan(strings.NewReader("Slogan: " + strings.Repeat("é", 400))); len(got) > 310 || !strings.HasSuffix(got, "é…") {
+	if got := slogan(strings.NewReader("Slogan: a" + strings.Repeat("é", 400))); len(got) > 310 || !strings.HasSuffix(got, "é…") {
 		t.Errorf("a long slogan: %q", got)
+	}
+}
+
+// A dump is what the application wrote: of one that has no slogan at its beginning the rest is not searched, and what is no file is none.
+func TestHostileDumps(t *testing.T) {
+	dir := t.TempDir()
+	d := Dumps{File: filepath.Join(dir, "erl_crash.dump"), Keep: 9}
+	for name, lines := range map[string]int{"20261123T190000.000Z": 100, "20261123T190100.000Z": 200} {
+		text := strings.Repeat(strings.Repeat("x", 49)+"\n", lines) + dumpBegin
+		if err := os.WriteFile(filepath.Join(dir, "erl_crash-"+name+".dump"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "erl_crash-20261123T190200.000Z.dump")); err != nil {
+		t.Fatal(err)
+	}
+	dumps := listed(t, d)
+	if len(dumps) != 2 || dumps[0].Slogan != "" || dumps[1].Slogan == "" {
+		t.Errorf("%+v", dumps)
 	}
 }
 

@@ -73,17 +73,18 @@ func TestFromEnvironment(t *testing.T) {
 			map[string]string{
 				"RELEASE_NODE": "shop@shop-0", "LIBCLUSTER_APP": "shop", "LIVESTASH_PEERS_QUERY": "shop-nodes",
 				"LIVESTASH_NET_TICKTIME": "60", "LIVESTASH_SYNC_TIMEOUT_MS": "1", "PORT": "80",
-				"LIVESTASH_AGENT_PORT": "7000", "LIVESTASH_READINESS_PATH": "/up?deep=1",
+				"LIVESTASH_AGENT_PORT": "7000", "LIVESTASH_READINESS_PATH": "/up?deep=1", "LIVESTASH_PREVENT_OVERLAPPING_PARTITIONS": "false",
 			},
 			Settings{
 				Node: "shop@shop-0", App: "shop", Query: "shop-nodes", NetTickTime: 60, SyncTimeout: 1,
-				AppPort: 80, AgentPort: 7000, ProbePort: 7001, ReadinessPath: "/up?deep=1",
+				AppPort: 80, AgentPort: 7000, ProbePort: 7001, ReadinessPath: "/up?deep=1", PreventOverlappingPartitions: "false",
 			},
 		},
 		"bad values": {
 			map[string]string{
 				"LIVESTASH_NET_TICKTIME": "0", "LIVESTASH_SYNC_TIMEOUT_MS": "infinity", "PORT": "-1",
 				"LIVESTASH_AGENT_PORT": "65535", "LIVESTASH_PROBE_PORT": "1e3", "LIVESTASH_READINESS_PATH": "/a HTTP/1.1\r\nHost: b",
+				"LIVESTASH_PREVENT_OVERLAPPING_PARTITIONS": "no",
 			},
 			defaults,
 		},

@@ -16,6 +16,9 @@ type Settings struct {
 
 	// NetTickTime is the kernel's net_ticktime in seconds (LIVESTASH_NET_TICKTIME, default 20).
 	NetTickTime int
+	// PreventOverlappingPartitions is the kernel's prevent_overlapping_partitions, true or false; empty: Erlang's own default
+	// (LIVESTASH_PREVENT_OVERLAPPING_PARTITIONS).
+	PreventOverlappingPartitions string
 	// SyncTimeout is for how many milliseconds a booting node waits for its peers (LIVESTASH_SYNC_TIMEOUT_MS, default 3000).
 	SyncTimeout int
 
@@ -64,6 +67,12 @@ func FromEnvironment(getenv func(string) string, logger *log.Logger) Settings {
 	}
 	settings.ProbePort = number("LIVESTASH_PROBE_PORT", settings.AgentPort+1, highestPort)
 	settings.RedisURL, settings.RedisCACertFile = redisURL(getenv, logger), getenv("LIVE_STASH_REDIS_CACERTFILE")
+	switch prevent := getenv("LIVESTASH_PREVENT_OVERLAPPING_PARTITIONS"); prevent {
+	case "", "true", "false":
+		settings.PreventOverlappingPartitions = prevent
+	default:
+		logger.Printf("LIVESTASH_PREVENT_OVERLAPPING_PARTITIONS is %q, but must be true or false; using Erlang's default", prevent)
+	}
 	settings.ReadinessPath = getenv("LIVESTASH_READINESS_PATH")
 	if !isPath(settings.ReadinessPath) {
 		logger.Printf("LIVESTASH_READINESS_PATH is %q, but must start with / and hold no spaces; not asking it", settings.ReadinessPath)
