@@ -40,6 +40,13 @@ type ClusteringSpec struct {
 	// +optional
 	NetTickTime *metav1.Duration `json:"netTickTime,omitempty"`
 
+	// preventOverlappingPartitions is whether a pod also gives up peers that it can reach, when one of them has lost a third pod
+	// (kernel's parameter of this name). Then one frozen pod takes the whole mesh apart for a moment, and who comes back in it finds
+	// no stash that is on another pod. Erlang does so to keep the names of its module global unique: true is for applications that
+	// register names there. Needs the agent. Default: with adapter ETS false; else Erlang's own, which is true since OTP 25.
+	// +optional
+	PreventOverlappingPartitions *bool `json:"preventOverlappingPartitions,omitempty"`
+
 	// tls encrypts what the pods' nodes say to each other, and admits only nodes with a certificate of this fleet. The
 	// release must contain the OTP application ssl; those of Phoenix applications do. Nodes with and without TLS cannot
 	// talk to each other, so it can only change while there are no pods: with replicas 0 before or after the change.

@@ -155,7 +155,19 @@ func agentHelper(c *v1alpha1.LiveStashCluster, in render.Inputs, name, command s
 	if path := c.Spec.HTTP.ReadinessPath; path != "" {
 		container.Env = append(container.Env, render.Value("LIVESTASH_READINESS_PATH", path))
 	}
+	if prevent := preventOverlappingPartitions(c); prevent != nil {
+		container.Env = append(container.Env, render.Value("LIVESTASH_PREVENT_OVERLAPPING_PARTITIONS", strconv.FormatBool(*prevent)))
+	}
 	return container
+}
+
+// preventOverlappingPartitions is nil where Erlang is left to itself. Where each stash is on one pod, every pod must reach all it can.
+func preventOverlappingPartitions(c *v1alpha1.LiveStashCluster) *bool {
+	own := c.Spec.Clustering.PreventOverlappingPartitions
+	if own == nil && store.For(c).Home() == store.OnePod {
+		return new(false)
+	}
+	return own
 }
 
 func netTickTime(c *v1alpha1.LiveStashCluster) time.Duration {

@@ -88,6 +88,32 @@ func TestShadow(t *testing.T) {
 	}
 }
 
+// Where each stash is on one pod, a pod that has lost another one goes on reaching the others.
+func TestOverlappingPartitions(t *testing.T) {
+	for name, c := range map[string]struct {
+		adapter v1alpha1.Adapter
+		own     *bool
+		want    string
+	}{
+		"ETS":                     {v1alpha1.AdapterETS, nil, "false"},
+		"ETS, as the user wants":  {v1alpha1.AdapterETS, new(true), "true"},
+		"Mnesia":                  {v1alpha1.AdapterMnesia, nil, ""},
+		"None":                    {v1alpha1.AdapterNone, nil, ""},
+		"None, as the user wants": {v1alpha1.AdapterNone, new(false), "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := rendertest.Cluster(t, "smallest")
+			cluster.Spec.Adapter, cluster.Spec.Clustering.PreventOverlappingPartitions = c.adapter, c.own
+			got := variablesOf(t, cluster)
+			for _, container := range []string{"livestash-init", "livestash-probe"} {
+				if value := got[container+" LIVESTASH_PREVENT_OVERLAPPING_PARTITIONS"]; value != c.want {
+					t.Errorf("%s has %q, want %q", container, value, c.want)
+				}
+			}
+		})
+	}
+}
+
 // variablesOf are those of all containers of a fleet's pods.
 func variablesOf(t *testing.T, c *v1alpha1.LiveStashCluster) map[string]string {
 	t.Helper()
