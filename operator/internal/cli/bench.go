@@ -147,7 +147,7 @@ func (t *tool) finished(ctx context.Context, access *kube.Access, name string) (
 			}
 			if line := show.BenchmarkOf(b).Line(t.paint()); line != last && t.output == "" {
 				last = line
-				t.sayf("%s", line)
+				t.draw(line)
 			}
 			if b.Status.Phase == v1alpha1.BenchmarkFinished {
 				changes.Stop()

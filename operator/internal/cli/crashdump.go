@@ -92,9 +92,19 @@ func dumpsOf(ctx context.Context, access *kube.Access, pod *corev1.Pod) ([]show.
 	if err := access.Exec(ctx, pod, container, command, kube.Session{Out: &said, Err: &wrong}); err != nil {
 		return nil, explained(ctx, err, wrong.String())
 	}
+	return parseDumps(said.Bytes())
+}
+
+// parseDumps reads what a pod says of its dumps. Each becomes a file of that name here: a name that leads elsewhere is refused.
+func parseDumps(said []byte) ([]show.CrashDump, error) {
 	var dumps []show.CrashDump
-	if err := json.Unmarshal(said.Bytes(), &dumps); err != nil {
+	if err := json.Unmarshal(said, &dumps); err != nil {
 		return nil, fmt.Errorf("what the pod says of its dumps: %w", err)
+	}
+	for _, dump := range dumps {
+		if strings.ContainsAny(dump.Name, `/\:`) {
+			return nil, fmt.Errorf("the pod says that it keeps %q: that is no dump", dump.Name)
+		}
 	}
 	return dumps, nil
 }

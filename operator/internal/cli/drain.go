@@ -76,7 +76,7 @@ func (t *tool) drain(ctx context.Context, name string) error {
 	}
 	result := drained{Pod: name, Report: report}
 	return t.print(result, func(w io.Writer, _ text.Paint) error {
-		_, err := fmt.Fprintln(w, result.sentence())
+		_, err := fmt.Fprintln(w, text.Safe(result.sentence()))
 		return err
 	})
 }
@@ -88,7 +88,7 @@ func (d drained) sentence() string {
 	sentence := fmt.Sprintf("%s was drained in %.1f s: of %s, %d handed over and %d lost; %s closed.", d.Pod, d.Report.Seconds,
 		text.Count(d.Report.SessionsBefore, "stash", "stashes"), d.Report.HandedOff, d.Report.NotHandedOff, text.Count(d.Report.SocketsClosed, "connection", "connections"))
 	if d.Report.Reason != "" {
-		sentence += " " + text.Safe(d.Report.Reason)
+		sentence += " " + d.Report.Reason
 	}
 	return sentence
 }

@@ -58,7 +58,7 @@ func (t *tool) logs(ctx context.Context, name string, o logOptions) error {
 	if err != nil {
 		return err
 	}
-	reader := &logReader{access: access, options: o, out: t.Out, paint: t.paint(), known: map[types.UID]bool{}}
+	reader := &logReader{access: access, options: o, out: t.Out, terminal: t.terminal(), paint: t.paint(), known: map[types.UID]bool{}}
 	if o.follow {
 		return reader.follow(ctx, c)
 	}
@@ -78,6 +78,8 @@ type logReader struct {
 	access  *kube.Access
 	options logOptions
 	paint   text.Paint
+	// terminal is whether somebody looks at them there.
+	terminal bool
 
 	mutex sync.Mutex
 	out   io.Writer
@@ -123,6 +125,9 @@ func (r *logReader) write(prefix string, line []byte) {
 	defer r.mutex.Unlock()
 	if line[len(line)-1] != '\n' {
 		line = append(append([]byte(nil), line...), '\n')
+	}
+	if r.terminal {
+		line = []byte(text.Lines(string(line)))
 	}
 	_, _ = io.WriteString(r.out, prefix)
 	_, _ = r.out.Write(line)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/cli/migrate"
+	"github.com/livestash-dev/livestash/operator/internal/cli/text"
 )
 
 func (t *tool) migrateCommand() *cobra.Command {
@@ -41,14 +42,14 @@ func (t *tool) migrate(ctx context.Context, name, file string, adapter v1alpha1.
 	if err != nil {
 		return err
 	}
-	text, err := yaml.Marshal(out)
+	written, err := yaml.Marshal(out)
 	if err != nil {
 		return err
 	}
 	for _, note := range notes {
-		_, _ = fmt.Fprintln(t.ErrOut, "# "+note)
+		_, _ = fmt.Fprintln(t.ErrOut, "# "+text.Safe(note))
 	}
-	_, err = t.Out.Write(text)
+	_, err = t.Out.Write(written)
 	return err
 }
 

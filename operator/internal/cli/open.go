@@ -16,6 +16,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/cli/kube"
+	"github.com/livestash-dev/livestash/operator/internal/cli/text"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
 
@@ -119,7 +120,7 @@ func (w way) serve(ctx context.Context, listener net.Listener) error {
 		}
 		go func() {
 			if err := w.lead(ctx, conn); err != nil && ctx.Err() == nil {
-				_, _ = fmt.Fprintf(w.said, "A connection ended: %v\n", err)
+				_, _ = fmt.Fprintf(w.said, "A connection ended: %s\n", text.Safe(err.Error()))
 			}
 		}()
 	}

@@ -143,12 +143,12 @@ func (b *progressBar) draw(p show.Progress) {
 		_, _ = fmt.Fprintf(b.tool.Out, "\r\x1b[K%s", line)
 		return
 	}
-	b.tool.sayf("%s", line)
+	b.tool.draw(line)
 }
 
 func (b *progressBar) end() {
 	if b.last != "" && b.tool.terminal() {
-		b.tool.sayf("")
+		b.tool.draw("")
 	}
 }
 

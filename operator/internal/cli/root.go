@@ -5,15 +5,18 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/exec"
 	"sigs.k8s.io/yaml"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -62,15 +65,21 @@ func (t *tool) forScripts(command *cobra.Command) *cobra.Command {
 	return command
 }
 
+// controls are the control characters that Go's JSON does not escape. They are in its strings alone.
+var controls = regexp.MustCompile(`[\x{7f}-\x{9f}]`)
+
 // print writes a value as -o asks for, or draws it.
 func (t *tool) print(value any, draw func(io.Writer, text.Paint) error) error {
 	switch t.output {
 	case "":
 		return draw(t.Out, t.paint())
 	case "json":
-		encoder := json.NewEncoder(t.Out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(value)
+		out, err := json.MarshalIndent(value, "", "  ")
+		if err != nil {
+			return err
+		}
+		t.draw(controls.ReplaceAllStringFunc(string(out), func(c string) string { return fmt.Sprintf(`\u%04x`, []rune(c)[0]) }))
+		return nil
 	case "yaml":
 		out, err := yaml.Marshal(value)
 		if err != nil {
@@ -82,7 +91,25 @@ func (t *tool) print(value any, draw func(io.Writer, text.Paint) error) error {
 	return fmt.Errorf("--output is %q: set it to json or yaml", t.output)
 }
 
-func (t *tool) sayf(format string, args ...any) { _, _ = fmt.Fprintf(t.Out, format+"\n", args...) }
+// sayf says something on a line of its own, with what others wrote in it.
+func (t *tool) sayf(format string, args ...any) { t.draw(text.Safe(fmt.Sprintf(format, args...))) }
+
+// draw writes a line that may have colours.
+func (t *tool) draw(line string) { _, _ = fmt.Fprintln(t.Out, line) }
+
+// Fail says why a verb failed, and returns the program's exit code: that of the command which ran in a pod, if one did; it has said itself what
+// was wrong.
+func Fail(to io.Writer, err error) int {
+	var ended exec.CodeExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ended):
+		return ended.Code
+	}
+	_, _ = fmt.Fprintln(to, "Error:", text.Lines(err.Error()))
+	return 1
+}
 
 // terminal is whether somebody looks at the output.
 func (t *tool) terminal() bool {

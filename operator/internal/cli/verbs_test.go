@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -118,6 +119,68 @@ func TestUndo(t *testing.T) {
 	refused(t, err, "had the image ghcr.io/acme/shop:1.4.1 too", "the variable FLAG")
 }
 
+// steering is what would clear a terminal and change its title, by bytes and by single characters.
+const steering = "\x1b[2J\x1b]0;title\x07\u009b2J"
+
+// steers fails when a text has a character that steers a terminal.
+func steers(t *testing.T, text string) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && unicode.IsControl(r) {
+			t.Errorf("it has %q: %q", r, text)
+			return
+		}
+	}
+}
+
+// What others wrote cannot steer the terminal of who looks at it, whichever verb shows it.
+func TestOthersDoNotSteerTheTerminal(t *testing.T) {
+	c := newFleet(t, v1alpha1.LiveStashClusterStatus{
+		Pods: []v1alpha1.PodStatus{{Name: "shop-0" + steering, Problem: steering}},
+		Conditions: []metav1.Condition{
+			{Type: "Progressing", Status: "True", Reason: "PodFailing", Message: steering, LastTransitionTime: metav1.Now()},
+			{Type: "Stalled", Status: "True", Reason: "PodFailing", Message: steering, LastTransitionTime: metav1.Now()},
+		},
+		Rollouts: []v1alpha1.RolloutStatus{{From: "shop-old", To: "shop-new", Started: metav1.Now(), Message: steering}},
+	})
+	revision(t, c, "shop-old", 1, corev1.Container{Image: "ghcr.io/acme/shop:1.4.1"})
+	revision(t, c, "shop-new", 2, corev1.Container{Image: c.Spec.Image, Env: []corev1.EnvVar{{Name: "FLAG" + steering, Value: "on"}}})
+	b := &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Name: "evening", Namespace: c.Namespace}}
+	b.Spec = benchmarkOf(c, b.Name, benchOptions{users: 10}).Spec
+	suite.Must(t, api.Create(t.Context(), b))
+	b.Status = v1alpha1.LiveStashBenchmarkStatus{Phase: v1alpha1.BenchmarkFinished, Verdict: v1alpha1.VerdictFailed,
+		Comparison: &v1alpha1.BenchmarkComparisonStatus{Verdict: v1alpha1.VerdictFailed, Message: steering},
+		Runs: []v1alpha1.BenchmarkRunStatus{
+			{Name: "evening-1-ets" + steering, Adapter: "ETS", Phase: v1alpha1.RunFinished, Message: steering},
+			{Name: "evening-2-ets" + steering, Adapter: "ETS", Phase: v1alpha1.RunRunning},
+		}}
+	suite.Must(t, api.Status().Update(t.Context(), b))
+	deployment := filepath.Join(t.TempDir(), "deployment.yaml")
+	suite.Must(t, os.WriteFile(deployment, []byte(`{"kind":"Deployment","metadata":{"name":"shop"},"spec":{"template":{"spec":{"containers":[{"name":"app","image":"shop:1",
+		"env":[{"name":"LIVESTASH_\u001b[2J"}]}]}}}}`), 0o600))
+	cluster := filepath.Join(t.TempDir(), "cluster.yaml")
+	suite.Must(t, os.WriteFile(cluster, []byte(`{"kind":"LiveStashCluster","metadata":{"name":"shop\u001b[2J"},"spec":{"image":"shop:1"}}`), 0o600))
+	notMine := filepath.Join(t.TempDir(), "not-mine.yaml")
+	suite.Must(t, os.WriteFile(notMine, []byte(`{"kind":"Pod\u001b[2J"}`), 0o600))
+
+	for _, args := range [][]string{
+		{"status", "shop"}, {"status", "shop", "-o", "json"}, {"status", "shop", "-o", "yaml"}, {"rollout", "status"}, {"rollout", "status", "--watch"}, {"doctor"}, {"doctor", "-f", cluster},
+		{"bench", "watch", "evening"}, {"bench", "watch", "evening", "-o", "json"}, {"migrate", "-f", deployment}, {"migrate", "-f", notMine},
+		{"rollout", "undo"}, {"rollout", "undo"}, // there is nothing left to take back
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			out, err := run(t, c.Namespace, args...)
+			steers(t, out)
+			var said strings.Builder
+			Fail(&said, err)
+			steers(t, said.String())
+			if len(out)+said.Len() == 0 {
+				t.Error("it said nothing")
+			}
+		})
+	}
+}
+
 // statefulSet is the fleet's, as far as the tests need it.
 func statefulSet(t *testing.T, c *v1alpha1.LiveStashCluster) *appsv1.StatefulSet {
 	t.Helper()
@@ -184,7 +247,7 @@ func TestDrain(t *testing.T) {
 	c := newFleet(t, v1alpha1.LiveStashClusterStatus{})
 	pod := newPod(t, c, "shop-1")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: fleet.AppContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		Message: `{"livestash":1,"sessionsBefore":12,"socketsClosed":9,"handedOff":11,"notHandedOff":1,"reason":"no peer had room","seconds":4.2}`,
+		Message: `{"livestash":1,"sessionsBefore":12,"socketsClosed":9,"handedOff":11,"notHandedOff":1,"reason":"no peer had room\u001b[2J","seconds":4.2}`,
 	}}}}
 	suite.Must(t, api.Status().Update(t.Context(), pod))
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: c.Namespace},
@@ -196,7 +259,7 @@ func TestDrain(t *testing.T) {
 	_, err := run(t, c.Namespace, "drain", "shop-1")
 	refused(t, err, "does not let shop-1 go", "kubectl livestash restart shop")
 	suite.Must(t, api.Delete(t.Context(), budget))
-	wants(t, must(t, c.Namespace, "drain", "shop-1"), "shop-1 was drained in 4.2 s: of 12 stashes, 11 handed over and 1 lost; 9 connections closed. no peer had room")
+	wants(t, must(t, c.Namespace, "drain", "shop-1"), "shop-1 was drained in 4.2 s: of 12 stashes, 11 handed over and 1 lost; 9 connections closed. no peer had room\\x1b[2J")
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Error("the pod is still there:", err)
 	}
@@ -231,6 +294,18 @@ func TestCrashdump(t *testing.T) {
 	refused(t, err, "made without spec.beam.crashDumps")
 	_, err = run(t, c.Namespace, "crashdump", "get", "other-0")
 	refused(t, err, "other-0")
+}
+
+// A pod cannot choose where its dump is written to.
+func TestDumpsAreFilesOfTheFolder(t *testing.T) {
+	dumps, err := parseDumps([]byte(`[{"name":"erl_crash-20261123T185500.000Z.dump","bytes":7}]`))
+	if err != nil || len(dumps) != 1 || dumps[0].Bytes != 7 {
+		t.Errorf("%+v, %v", dumps, err)
+	}
+	for _, name := range []string{"/../../.bashrc", `\\..\\.bashrc`, "C:dump"} {
+		_, err := parseDumps([]byte(`[{"name":"` + name + `"}]`))
+		refused(t, err, "is no dump")
+	}
 }
 
 func TestBench(t *testing.T) {
@@ -348,6 +423,12 @@ func TestDoctor(t *testing.T) {
 	out, err = run(t, c.Namespace, "doctor", "-f", file)
 	refused(t, err, "broken")
 	wants(t, out, "spec-refused", "host must be a DNS name alone")
+	for _, adapter := range []string{"", "adapter: Ets, "} {
+		suite.Must(t, os.WriteFile(file, []byte("apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: blog}\nspec: {"+adapter+"image: 'blog:1'}\n"), 0o600))
+		out, err = run(t, c.Namespace, "doctor", "-f", file)
+		refused(t, err, "broken")
+		wants(t, out, "spec-refused", "spec.adapter")
+	}
 	if err := api.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "blog"}, &v1alpha1.LiveStashCluster{}); err == nil {
 		t.Error("doctor has made the fleet")
 	}

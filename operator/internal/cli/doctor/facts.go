@@ -12,6 +12,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // Facts are what checks look at. What could not be read is not in them, and is named in Unread.
@@ -100,7 +101,7 @@ type check struct {
 	look func(*Facts) []Finding
 }
 
-// checks are all that there are, in the order of the report.
+// checks are all that there are, in the order of the report. The first asks nothing of the spec.
 var checks = []check{
 	{"spec-refused", specRefused},
 	{"secret-missing", secretMissing},
@@ -137,10 +138,18 @@ func Names() []string {
 	return names
 }
 
+// checksOf are those that can be made. Without an adapter that there is, the fleet would have no pods to look at: the API server refuses it.
+func checksOf(c *v1alpha1.LiveStashCluster) []check {
+	if store.For(c) == nil {
+		return checks[:1]
+	}
+	return checks
+}
+
 // Examine is everything that is wrong, the worst first.
 func Examine(facts *Facts) []Finding {
 	broken, risky := []Finding{}, []Finding{}
-	for _, c := range checks {
+	for _, c := range checksOf(facts.Cluster) {
 		for _, finding := range c.look(facts) {
 			finding.Check = c.name
 			if finding.Severity == Broken {

@@ -20,6 +20,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/cli/kube"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 const (
@@ -37,6 +38,9 @@ var others = []string{"cert-manager.io", "redis.redis.opstreelabs.in", "monitori
 // answer is an error.
 func Gather(ctx context.Context, access *kube.Access, c *v1alpha1.LiveStashCluster) (*Facts, error) {
 	f := &Facts{Cluster: c, Objects: map[string]Object{}, Agents: map[string]agentclient.Status{}, Logs: map[string][]string{}, Kinds: map[string]bool{}}
+	if store.For(c) == nil {
+		return f, nil
+	}
 	g := &gathering{ctx: ctx, access: access, facts: f}
 	g.objects()
 	g.lists()

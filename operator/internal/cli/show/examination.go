@@ -38,7 +38,7 @@ func (e Examination) Write(w io.Writer, paint text.Paint) error {
 	if len(e.Findings) > 0 {
 		verdict = paint.In(text.Strong, text.Count(int64(len(e.Findings)), "finding", "findings"))
 	}
-	fmt.Fprintf(&b, "%s: %s, by %d checks.\n", e.Name, verdict, e.Checks)
+	fmt.Fprintf(&b, "%s: %s, by %d checks.\n", text.Safe(e.Name), verdict, e.Checks)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

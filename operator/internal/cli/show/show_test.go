@@ -132,6 +132,12 @@ func TestGoldens(t *testing.T) {
 			}
 			return BenchmarkOf(b).Write(w, p)
 		},
+		"benchmark-requests": func(w io.Writer, p text.Paint) error {
+			return BenchmarkOf(&v1alpha1.LiveStashBenchmark{Status: v1alpha1.LiveStashBenchmarkStatus{Runs: []v1alpha1.BenchmarkRunStatus{
+				{Name: "api-01-none", Adapter: "None", Users: 12, Verdict: v1alpha1.VerdictPassed, PerSecond: "4588.1", AnswerP95: &metav1.Duration{Duration: 4 * time.Millisecond}},
+				{Name: "api-02-none", Adapter: "None", Users: 100, Rate: 9000, Verdict: v1alpha1.VerdictErrored, PerSecond: "4601.9", Message: "The client was the bottleneck"},
+			}}}).Write(w, p)
+		},
 		"benchmark-compared": func(w io.Writer, p text.Paint) error {
 			b := &v1alpha1.LiveStashBenchmark{Status: v1alpha1.LiveStashBenchmarkStatus{
 				Comparison: &v1alpha1.BenchmarkComparisonStatus{ConfigMap: "main-report", Verdict: v1alpha1.VerdictPassed},

@@ -4,6 +4,7 @@ package text
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -64,7 +65,7 @@ type Table struct {
 // Add adds a row.
 func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
 
-// Write draws the table. Control characters of what others wrote are left out.
+// Write draws the table. Control characters of what others wrote are escaped.
 func (t *Table) Write(w io.Writer, paint Paint) error {
 	widths := make([]int, len(t.Columns))
 	for i, column := range t.Columns {
@@ -97,17 +98,32 @@ func line(row []Cell, widths []int, paint Paint) string {
 	return strings.TrimRight(b.String(), " ") + "\n"
 }
 
-// Safe is a text on one line and without what could steer a terminal: what pods and users write is shown too.
+// Safe is a text on one line, with what could steer a terminal, or change the order of what is read, written as Go escapes it: what pods and
+// users write is shown too.
 func Safe(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t':
-			return ' '
-		case r < ' ', r >= 0x7f && r < 0xa0:
-			return -1
+	return escaped(strings.ReplaceAll(text, "\n", " "))
+}
+
+// Lines is the same with its line breaks.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = escaped(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func escaped(line string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(line, "\t", " ") {
+		if strconv.IsGraphic(r) {
+			b.WriteRune(r)
+			continue
 		}
-		return r
-	}, text)
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // Age is how long ago something was, as kubectl writes it.

@@ -17,8 +17,8 @@ func TestTable(t *testing.T) {
 		paint Paint
 		want  string
 	}{
-		{"plain", Paint{}, "NAME      READY   PROBLEM\nshop-0    yes\nshop-10   no      two lines ]0;title\n"},
-		{"colours take no room", Paint{Colours: true}, "NAME      READY   PROBLEM\nshop-0    \x1b[32myes\x1b[0m\nshop-10   \x1b[31mno\x1b[0m      two lines ]0;title\n"},
+		{"plain", Paint{}, "NAME      READY   PROBLEM\nshop-0    yes\nshop-10   no      two lines \\x1b]0;title\\a\n"},
+		{"colours take no room", Paint{Colours: true}, "NAME      READY   PROBLEM\nshop-0    \x1b[32myes\x1b[0m\nshop-10   \x1b[31mno\x1b[0m      two lines \\x1b]0;title\\a\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b strings.Builder
@@ -57,5 +57,28 @@ func TestAge(t *testing.T) {
 	}
 	if got := Age(time.Time{}, now); got != "<unknown>" {
 		t.Error(got)
+	}
+}
+
+// What others wrote cannot steer a terminal, nor look like other text than it is.
+func TestSafe(t *testing.T) {
+	for _, tc := range []struct{ name, text, safe, lines string }{
+		{"words", "größer – 3 µs", "größer – 3 µs", "größer – 3 µs"},
+		{"lines", "one\ttwo\nthree", "one two three", "one two\nthree"},
+		{"a line that is written over", "bad\rgood", `bad\rgood`, `bad\rgood`},
+		{"an escape", "\x1b[2J", `\x1b[2J`, `\x1b[2J`},
+		{"an escape of one character", "\u009b2J", `\u009b2J`, `\u009b2J`},
+		{"delete", "a\x7f", `a\x7f`, `a\x7f`},
+		{"writing backwards", "\u202egnp.exe", `\u202egnp.exe`, `\u202egnp.exe`},
+		{"no UTF-8", "a\x9bb", "a\ufffdb", "a\ufffdb"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Safe(tc.text); got != tc.safe {
+				t.Errorf("%q, want %q", got, tc.safe)
+			}
+			if got := Lines(tc.text); got != tc.lines {
+				t.Errorf("lines: %q, want %q", got, tc.lines)
+			}
+		})
 	}
 }
