@@ -15,6 +15,7 @@ const (
 	fleetPod     = "a pod of the fleet"
 	neighbour    = "a pod of its namespace"
 	otherTenant  = "a pod of another tenant"
+	twin         = "a pod of another tenant with the fleet's labels"
 	impostor     = "one that calls itself k6-operator"
 	reader       = "a pod of the namespace monitoring"
 	operatorsOwn = "a pod of the operator's namespace"
@@ -58,6 +59,7 @@ func TestNetworkPolicies(t *testing.T) {
 	s.settled()
 	s.must("", "wait", "lsc/shop", "--for=condition=StoreReady", "--timeout=1m")
 	knockers[fleetPod] = knocker{s, "shop-0", "app"}
+	knockers[twin] = tenant.knocks("twin", strings.Trim(s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.labels}"), "{}"))
 
 	everybody := slices.Collect(maps.Keys(knockers))
 	readers := []string{reader, operatorsOwn, operatorPod}
@@ -111,13 +113,13 @@ func existing(t *testing.T, name string) space {
 	return s
 }
 
-// knocks makes a pod of that name and with that label that does nothing by itself.
-func (s space) knocks(name, label string) knocker {
+// knocks makes a pod of that name and with those labels that does nothing by itself.
+func (s space) knocks(name, labels string) knocker {
 	s.t.Helper()
-	s.must(strings.NewReplacer("NAME", name, "IMAGE", s.redisImage(), "LABEL", label).Replace(`
+	s.must(strings.NewReplacer("NAME", name, "IMAGE", s.redisImage(), "LABELS", labels).Replace(`
 apiVersion: v1
 kind: Pod
-metadata: {name: NAME, labels: {LABEL}}
+metadata: {name: NAME, labels: {LABELS}}
 spec:
   terminationGracePeriodSeconds: 1
   automountServiceAccountToken: false

@@ -2,6 +2,7 @@ package redisadmin
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 	"path/filepath"
@@ -107,6 +108,34 @@ func TestRenew(t *testing.T) {
 				t.Errorf("a connection that was open says %d, %v", n, err)
 			}
 		})
+	}
+}
+
+// A server's image may be the user's, and old. What it speaks must be TLS as it is thought safe today.
+func TestOldTLSIsRefused(t *testing.T) {
+	leaf := signed(t, newAuthority(t), time.Now())
+	pair, err := tls.X509KeyPair(leaf.Certificate, leaf.Key)
+	must(t, err)
+	for version, taken := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
+		listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS10, MaxVersion: version})
+		must(t, err)
+		go func() {
+			for {
+				connection, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go func() { _ = connection.(*tls.Conn).Handshake() }()
+			}
+		}()
+		connection, err := dial(t.Context(), "tcp", listener.Addr().String(), Login{Authorities: string(leaf.Authorities), Host: redisHost})
+		if (err == nil) != taken {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+		if err == nil {
+			_ = connection.Close()
+		}
+		_ = listener.Close()
 	}
 }
 

@@ -243,6 +243,15 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 		}
 		return nil
 	})
+	// Whom the servers log in to each other as may copy, and nothing else.
+	copier := redis.NewClient(&redis.Options{Addr: old.Address, Username: replicationUser, Password: "s3cret", MaxRetries: -1, DisableIdentity: true, Protocol: 2})
+	defer func() { _ = copier.Close() }()
+	must(t, copier.Ping(t.Context()).Err())
+	for _, command := range [][]any{{"GET", "live_stash:a"}, {"SET", "live_stash:a", "2"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"ACL", "LIST"}} {
+		if err := copier.Do(t.Context(), command...).Err(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("%v as the user that copies: %v", command, err)
+		}
+	}
 	old.stop()
 	old.files = t.TempDir()
 	old.start(t)

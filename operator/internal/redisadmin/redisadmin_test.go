@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -57,6 +59,29 @@ func read(reader *bufio.Reader) string {
 		words[i] = string(word[:length])
 	}
 	return strings.Join(words, " ")
+}
+
+// A server that accepts and says nothing is asked once, and not waited for long: there are others.
+func TestSilentServersAreAskedOnce(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { _ = listener.Close() }()
+	var came atomic.Int32
+	go func() {
+		for {
+			if _, err := listener.Accept(); err != nil {
+				return
+			}
+			came.Add(1)
+		}
+	}()
+	started := time.Now()
+	if _, err := New().Look(t.Context(), Login{Address: listener.Addr().String(), User: "operator"}); err == nil || time.Since(started) > 5*timeout {
+		t.Errorf("after %s: %v", time.Since(started), err)
+	}
+	if came.Load() != 1 {
+		t.Errorf("it was asked %d times", came.Load())
+	}
 }
 
 func TestSetPasswords(t *testing.T) {

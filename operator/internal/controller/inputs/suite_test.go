@@ -69,6 +69,8 @@ func runSuite(m *testing.M) (code int, err error) {
 		CRDDirectoryPaths:     []string{filepath.Join(repository, "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
 	}
+	// Before anything else: whoever logs first is given a logger for good after half a minute.
+	ctrl.SetLogger(zap.New(zap.WriteTo(&logs)))
 	// Room for the Services of more fleets than 254.
 	environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16")
 	defer func() { err = errors.Join(err, environment.Stop()) }()
@@ -78,7 +80,6 @@ func runSuite(m *testing.M) (code int, err error) {
 	}
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{}
-	ctrl.SetLogger(zap.New(zap.WriteTo(&logs)))
 	mgr, err := newOperator(config)
 	if err != nil {
 		return 0, err

@@ -42,6 +42,9 @@ type inputCase struct {
 	Absent    []string                     `json:"absent"`
 	Mended    *mending                     `json:"mended"`
 	Pods      bool                         `json:"pods"`
+
+	// refusals collects what the API server says.
+	refusals *refusals
 }
 
 // expectation is what a condition must say. Status is False unless it is given.
@@ -93,7 +96,8 @@ func tables(t *testing.T) map[string]table {
 }
 
 func TestInputs(t *testing.T) {
-	names := map[string]bool{}
+	names, refusals := map[string]bool{}, &refusals{}
+	t.Cleanup(func() { refusals.check(t) })
 	for file, table := range tables(t) {
 		for _, c := range table.Cases {
 			name := file + "/" + c.Name
@@ -102,6 +106,8 @@ func TestInputs(t *testing.T) {
 			}
 			names[name] = true
 			if !c.Pods {
+				refusals.due++
+				c.refusals = refusals
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					c.run(t, table.Kind)
@@ -113,6 +119,7 @@ func TestInputs(t *testing.T) {
 }
 
 func (c inputCase) run(t *testing.T, kind string) {
+	c.refusals.begin()
 	if c.Condition == nil && c.First == nil && c.Given == nil {
 		c.check(t, c.send(t, objectOf(kind, "default", c.Object, c.Spec), true))
 		return
@@ -156,6 +163,8 @@ func (c inputCase) check(t *testing.T, refusal error) {
 		t.Fatalf("it was refused:\n%v", refusal)
 	case c.Refused != nil && refusal == nil:
 		t.Fatal("it was accepted")
+	case refusal != nil:
+		c.refusals.add(refusal.Error())
 	}
 	for _, part := range c.Refused {
 		if !strings.Contains(refusal.Error(), part) {
