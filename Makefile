@@ -194,12 +194,18 @@ soak: $(CLUSTER_NEEDS) survival-image ## Random events and a ledger of every sta
 test-soak: $(CLUSTER_NEEDS) survival-image ## The same at the size of a test (SEED= MINUTES= ADAPTERS= repeat one that failed).
 	@hack/soak --test
 
+.PHONY: test-upgrade
+# Of 23 November 2026: before variants, events and comparisons of benchmarks, and TLS of the managed Redis.
+FROM ?= e514b54
+test-upgrade: $(CLUSTER_NEEDS) survival-image ## Upgrade the operator of an earlier commit to this one under load, and go back (FROM=commit).
+	@FROM=$(FROM) hack/test-upgrade
+
 .PHONY: migrations
 migrations: $(CLUSTER_NEEDS) survival-image ## How often the command before a rollout runs while the operator is killed at random (ROUNDS=200 LIFE=8s SEED= AT_MOST=).
 	@hack/migrations
 
 .PHONY: matrix
-matrix: $(CLUSTER_NEEDS) ## The published benchmark, users and times divided by SCALE= (WORKLOAD= OUT= KEEP=1).
+matrix: $(CLUSTER_NEEDS) $(if $(PRESET),rival-images) ## The published benchmark, users and times divided by SCALE=, or another published test: PRESET=json-api|fullsweep|chat-100k|channels-vs-cable (PATCH= WORKLOAD= OUT= KEEP=1).
 	@hack/matrix
 
 .PHONY: report
@@ -216,8 +222,8 @@ test-scale: operator local-cluster-binaries ## The operator's request counts, at
 
 .PHONY: bench-operator
 N ?= 300
-bench-operator: operator local-cluster-binaries ## Create N LiveStashClusters at once and measure the operator (PODS= AGENTS=1 SILENT=).
-	@cd test && go run ./scale -n $(N) -bin $(BIN) $(if $(PODS),-pods $(PODS)) $(if $(AGENTS),-agents) $(if $(SILENT),-silent $(SILENT))
+bench-operator: operator local-cluster-binaries ## Create N LiveStashClusters at once and measure the operator (PODS= AGENTS=1 SILENT=); FAULTS=1 N=20: what it gets over.
+	@cd test && go run ./scale -n $(N) -bin $(BIN) $(if $(PODS),-pods $(PODS)) $(if $(AGENTS),-agents) $(if $(SILENT),-silent $(SILENT)) $(if $(FAULTS),-faults)
 
 .PHONY: bench-overhead
 bench-overhead: $(CLUSTER_NEEDS) ## What the agent costs its virtual machine (ROUNDS= USERS= WORKLOAD= CONTROL= CHECK=).

@@ -25,6 +25,8 @@ type benchmarked struct {
 		Delay    string `json:"clientDelay"`
 		Warmup   bool   `json:"warmup"`
 		LoadedAt string `json:"loadStartedAt"`
+		Second   string `json:"perSecond"`
+		P95      string `json:"answerP95"`
 	} `json:"runs"`
 	Report struct {
 		ConfigMap string `json:"configMap"`
@@ -55,6 +57,9 @@ type reported struct {
 			Dropped   int64 `json:"dropped"`
 			Cut       int64 `json:"cut"`
 			Error     int64 `json:"error"`
+			Good      int64 `json:"good"`
+			Failed    int64 `json:"failed"`
+			Heard     int64 `json:"deliveries"`
 		} `json:"counts"`
 		Events []struct {
 			Kind string  `json:"kind"`

@@ -74,6 +74,7 @@ func walks() []walk {
 		{page: "docs/how-to/redis.md", left: map[string]string{"kubectl cordon": oneNode, "kubectl drain": oneNode, "kubectl rollout restart statefulset/shop-redis": oneNode}},
 		{page: "docs/how-to/benchmark.md", parts: "LiveStashBenchmark", replaced: map[string]string{"registry.example/you": registry},
 			left: map[string]string{
+				"make matrix PRESET": longWork,
 				"kubectl get livestashbenchmark small -o wide --watch": forEver, "kubectl get livestashbenchmark small -o jsonpath": ofARun,
 				"kubectl get configmap": ofARun, "kubectl create configmap kept-report": ofARun, "kubectl wait livestashbenchmark/change": ofARun,
 			}},

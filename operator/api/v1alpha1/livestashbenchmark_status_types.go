@@ -25,8 +25,9 @@ type LiveStashBenchmarkStatus struct {
 	// +optional
 	TimeLeft *metav1.Duration `json:"timeLeft,omitempty"`
 
-	// verdict is the worst of the runs that are over, warm-ups apart, and of the comparison. Passed: every threshold held. Failed: one did not. Errored: a run did
-	// not measure what it should have.
+	// verdict is the worst of the runs that are over, warm-ups apart, of the comparison, and of thresholds.against. Passed: every threshold held.
+	// Failed: one did not. Errored: a run did not measure what it should have. With matrix.seek it is what became of the knees: Failed is a
+	// variant whose first step does not hold.
 	// +optional
 	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
 
@@ -47,6 +48,16 @@ type LiveStashBenchmarkStatus struct {
 	// comparison is what came out of spec.compareWith. Set when all runs are over.
 	// +optional
 	Comparison *BenchmarkComparisonStatus `json:"comparison,omitempty"`
+
+	// against is what came out of thresholds.against. Set when all runs are over.
+	// +optional
+	Against *BenchmarkAgainstStatus `json:"against,omitempty"`
+
+	// knees are what matrix.seek has found, in the order of the variants. Set when all runs are over.
+	// +listType=map
+	// +listMapKey=variant
+	// +optional
+	Knees []BenchmarkKneeStatus `json:"knees,omitempty"`
 
 	// report is where the report is. Set as soon as there is one; it grows with every run.
 	// +optional
@@ -112,11 +123,15 @@ type BenchmarkRunStatus struct {
 	// +required
 	Adapter Adapter `json:"adapter"`
 
-	// users of the run, over all runners.
+	// users of the run, over all runners; with scenario Requests its connections.
 	// +required
 	Users int32 `json:"users"`
 
-	// ttl of the stashes.
+	// rate of requests a second that are due, with scenario Requests. Unset when each connection asks as often as it can.
+	// +optional
+	Rate int32 `json:"rate,omitempty"`
+
+	// ttl of the stashes. 0s with scenarios in which nobody stashes.
 	// +kubebuilder:validation:Type=string
 	// +required
 	TTL metav1.Duration `json:"ttl"`
@@ -159,6 +174,17 @@ type BenchmarkRunStatus struct {
 	// +kubebuilder:validation:Type=string
 	// +optional
 	ReconnectP95 *metav1.Duration `json:"reconnectP95,omitempty"`
+
+	// perSecond is how many requests a second got a good answer (scenario Requests), or how often something was heard by somebody who was to
+	// (Rooms), over all runners, for example "4588.1".
+	// +optional
+	PerSecond string `json:"perSecond,omitempty"`
+
+	// answerP95 is the time within which 95 % of the requests were answered (scenario Requests), or of the messages had reached their whole
+	// room (Rooms).
+	// +kubebuilder:validation:Type=string
+	// +optional
+	AnswerP95 *metav1.Duration `json:"answerP95,omitempty"`
 
 	// clientDelay is how late k6 itself began 99 % of the steps at most, over the latest of its runners. The times of the run are
 	// no better than that.
@@ -216,6 +242,44 @@ type BenchmarkComparisonStatus struct {
 	Verdict BenchmarkVerdict `json:"verdict"`
 
 	// message says which limits do not hold, with both numbers, or why the two could not be compared.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// BenchmarkAgainstStatus is what came out of holding the variants against the baseline.
+type BenchmarkAgainstStatus struct {
+	// baseline is the name of the variant that the others are held against.
+	// +required
+	Baseline string `json:"baseline"`
+
+	// verdict is Passed when every limit of thresholds.against holds, Failed when one does not, and Errored when variants could not be compared.
+	// +required
+	Verdict BenchmarkVerdict `json:"verdict"`
+
+	// message says which limits do not hold, with both numbers, or what could not be compared.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// BenchmarkKneeStatus is how much a variant carries.
+type BenchmarkKneeStatus struct {
+	// variant is the name of the variant.
+	// +required
+	Variant string `json:"variant"`
+
+	// size is the last step that held: so many users, connections, or requests a second. 0 when the first did not.
+	// +required
+	Size int32 `json:"size"`
+
+	// atLeast says that the variant carries this much at least: the client gave out, or there was no larger step.
+	// +optional
+	AtLeast bool `json:"atLeast,omitempty"`
+
+	// verdict is Passed when a step held, Failed when the first did not, and Errored when the step after it measured nothing.
+	// +required
+	Verdict BenchmarkVerdict `json:"verdict"`
+
+	// message is the same in words, with what ended it.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

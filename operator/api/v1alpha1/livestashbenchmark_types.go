@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must be at most 30 characters, only a-z, 0-9 and '-', starting with a letter: the names of its fleets and runners are made of it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.compareWith) || (has(self.spec.compareWith.benchmarkRef) ? self.spec.compareWith.benchmarkRef.name != self.metadata.name : !has(self.spec.compareWith.configMapRef) || self.spec.compareWith.configMapRef.name != self.metadata.name + '-report')",message="compareWith names this benchmark's own report, which is only being made: name an earlier one",fieldPath=".spec.compareWith"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload) && has(self.spec.events) == has(oldSelf.spec.events) && (!has(self.spec.events) || self.spec.events == oldSelf.spec.events))",message="what is measured (target, preset, matrix, scale, scenario, script, payload, events) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && has(self.spec.preset) == has(oldSelf.spec.preset) && has(self.spec.matrix) == has(oldSelf.spec.matrix) && (!has(self.spec.matrix) || self.spec.matrix == oldSelf.spec.matrix) && self.spec.scale == oldSelf.spec.scale && self.spec.scenario == oldSelf.spec.scenario && has(self.spec.script) == has(oldSelf.spec.script) && (!has(self.spec.script) || self.spec.script == oldSelf.spec.script) && has(self.spec.requests) == has(oldSelf.spec.requests) && (!has(self.spec.requests) || self.spec.requests == oldSelf.spec.requests) && has(self.spec.rooms) == has(oldSelf.spec.rooms) && (!has(self.spec.rooms) || self.spec.rooms == oldSelf.spec.rooms) && has(self.spec.payload) == has(oldSelf.spec.payload) && (!has(self.spec.payload) || self.spec.payload == oldSelf.spec.payload) && has(self.spec.events) == has(oldSelf.spec.events) && (!has(self.spec.events) || self.spec.events == oldSelf.spec.events))",message="what is measured (target, preset, matrix, scale, scenario, script, requests, rooms, payload, events) cannot change once the benchmark has started, or its rows could not be compared: make a new LiveStashBenchmark",fieldPath=".spec"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.routing == oldSelf.spec.routing && has(self.spec.parallelism) == has(oldSelf.spec.parallelism) && (!has(self.spec.parallelism) || self.spec.parallelism == oldSelf.spec.parallelism) && self.spec.thresholds == oldSelf.spec.thresholds && self.spec.runner == oldSelf.spec.runner && self.spec.runnerTemplate == oldSelf.spec.runnerTemplate && has(self.spec.prometheusRemoteWrite) == has(oldSelf.spec.prometheusRemoteWrite) && (!has(self.spec.prometheusRemoteWrite) || self.spec.prometheusRemoteWrite == oldSelf.spec.prometheusRemoteWrite) && has(self.spec.cooldown) == has(oldSelf.spec.cooldown) && (!has(self.spec.cooldown) || self.spec.cooldown == oldSelf.spec.cooldown) && has(self.spec.runDeadline) == has(oldSelf.spec.runDeadline) && (!has(self.spec.runDeadline) || self.spec.runDeadline == oldSelf.spec.runDeadline) && has(self.spec.compareWith) == has(oldSelf.spec.compareWith) && (!has(self.spec.compareWith) || self.spec.compareWith == oldSelf.spec.compareWith))",message="only suspend and ttlSecondsAfterFinished can change once the benchmark has started: make a new LiveStashBenchmark",fieldPath=".spec"
 type LiveStashBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
@@ -50,19 +50,39 @@ type LiveStashBenchmarkList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.preset) || has(self.target.template)",message="a preset runs several adapters and TTLs, so it needs a fresh fleet for each run: set target.template, or a matrix with the one adapter that the target has",fieldPath=".preset"
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.matrix) || (has(self.matrix.variants) ? self.matrix.variants.size() == 1 : has(self.matrix.adapters) && self.matrix.adapters.size() == 1)",message="matrix.adapters must name the one adapter that the target has, or matrix.variants have one entry: a fleet that exists, or a URL, cannot change; for several set target.template",fieldPath=".matrix"
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.matrix) || !has(self.matrix.variants) || !self.matrix.variants.exists(v, has(v.patch))",message="matrix.variants: a patch changes the fresh fleet of a run, so it needs target.template: remove patch, or set that",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.matrix) || !has(self.matrix.variants) || !self.matrix.variants.exists(v, has(v.server))",message="matrix.variants: a server is made anew for each run, as the fleets of target.template are, beside which it stands: set that, or remove server; of a server that exists set target.url",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || !has(self.matrix.variants) || self.scenario in ['Requests', 'Rooms'] || !self.matrix.variants.exists(v, has(v.server))",message="matrix.variants: a server stashes nothing, so it needs scenario Requests or Rooms: set one of them, or remove server",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || !has(self.matrix.variants) || self.scenario != 'Rooms' || self.matrix.variants.all(v, !has(v.server) || has(v.server.protocol))",message="matrix.variants: with scenario Rooms a server needs protocol: Phoenix, WebSocket or ActionCable, whichever its rooms speak",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || !has(self.matrix.variants) || self.scenario != 'Requests' || !self.matrix.variants.exists(v, has(v.server) && has(v.server.protocol))",message="matrix.variants: protocol of a server is for scenario Rooms: remove it, Requests speaks HTTP",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || !has(self.matrix.seek) || self.scenario in ['Requests', 'Rooms']",message="matrix.seek needs scenario Requests or Rooms: set one of them, or remove seek",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.thresholds.against) || !has(self.matrix) || (has(self.matrix.variants) ? self.matrix.variants.size() > 1 : has(self.matrix.adapters) ? self.matrix.adapters.size() > 1 && (has(self.matrix.baseline) || self.matrix.adapters.exists(a, a == 'None')) : !(self.scenario in ['Requests', 'Rooms']))",message="thresholds.against holds the other variants against the baseline: name two variants, or two adapters, at least, one of which is None or matrix.baseline",fieldPath=".thresholds"
+// +kubebuilder:validation:XValidation:rule="!has(self.thresholds.against) || !has(self.matrix) || !has(self.matrix.seek)",message="thresholds.against compares variants under the same load, and with matrix.seek each comes as far as it can: remove one of them",fieldPath=".thresholds"
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || self.scale == 1",message="scale divides TTLs, and a fleet that exists, or a URL, keeps its own: remove scale and write smaller numbers into matrix.runs, or set target.template",fieldPath=".scale"
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.payload)",message="payload is what the pods of a fresh fleet are told to stash, so it needs target.template: remove payload, and set STASH_PAYLOAD_KEYS in the env of the fleet that exists",fieldPath=".payload"
 // +kubebuilder:validation:XValidation:rule="(self.scenario == 'Script') == has(self.script)",message="script and scenario Script go together: set both for a script of your own, or neither",fieldPath=".script"
 // +kubebuilder:validation:XValidation:rule="!has(self.events) || has(self.target.template)",message="events are for a fresh fleet in each run: set target.template; nothing is done to a fleet that has users of its own",fieldPath=".events"
 // +kubebuilder:validation:XValidation:rule="!has(self.events) || self.routing == 'Service'",message="events need routing: Service: they take pods away and bring others, and RoundRobin sends users to the pods by their names",fieldPath=".events"
 // +kubebuilder:validation:XValidation:rule="!has(self.events) || has(self.matrix) && self.scale == 1",message="events need a matrix and no scale: their times are not scaled, because a fleet takes as long as it takes",fieldPath=".events"
-// +kubebuilder:validation:XValidation:rule="!has(self.events) || !has(self.matrix) || !self.events.all(e, e.at.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && e.within.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$')) || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.events.all(e, self.matrix.runs.all(r, duration(e.at) + duration(e.within) <= (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl))))",message="an event must be over before the run is: at + within must be at most the duration of every run (default 3 x ttl); make at or within shorter, or duration longer",fieldPath=".events"
+// +kubebuilder:validation:XValidation:rule="has(self.matrix) && self.matrix.runs.exists(r, !has(r.ttl)) || !has(self.events) || !has(self.matrix) || !self.events.all(e, e.at.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && e.within.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$')) || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.events.all(e, self.matrix.runs.all(r, duration(e.at) + duration(e.within) <= (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl))))",message="an event must be over before the run is: at + within must be at most the duration of every run (default 3 x ttl); make at or within shorter, or duration longer",fieldPath=".events"
 // +kubebuilder:validation:XValidation:rule="has(self.events) || !has(self.thresholds.p99) || !has(self.thresholds.p99.reconnectDuring) && !has(self.thresholds.p99.reconnectOutside)",message="thresholds.p99.reconnectDuring and reconnectOutside are measured around events only: set events, or set thresholds.p99.reconnect",fieldPath=".thresholds"
 // +kubebuilder:validation:XValidation:rule="!has(self.thresholds.p99) || !has(self.thresholds.p99.lateRejoin) || self.scenario != 'Reconnect'",message="thresholds.p99.lateRejoin is never measured with scenario Reconnect, where nobody comes back after the TTL: remove it, or set scenario Visits",fieldPath=".thresholds"
-// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration).getSeconds() * 100 >= duration(r.ttl).getSeconds() * 165 + 2000)",message="with scenario Visits the duration of a run must be at least 1.65 x its ttl + 20s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
-// +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || (has(self.matrix) ? self.matrix.runs.all(r, self.parallelism <= r.users) : self.parallelism <= 1000)",message="parallelism is more than the users of a run: a runner without a user proves nothing; set parallelism to the smallest number of users or less, or remove it",fieldPath=".parallelism"
-// +kubebuilder:validation:XValidation:rule="!has(self.parallelism) || ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale <= self.parallelism * 19500",messageExpression="'parallelism %d is too small: a runner has 20,000 file descriptors, enough for 19,500 users, so %d users need %d runners; set parallelism to that, or remove it (the default is enough)'.format([self.parallelism, ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale, (((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale + 19499) / 19500])",message="parallelism is too small: a runner has file descriptors for 19,500 users",fieldPath=".parallelism"
-// +kubebuilder:validation:XValidation:rule="!has(self.runDeadline) || !has(self.matrix) || self.scale != 1 || !self.runDeadline.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.matrix.runs.all(r, (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl)) + duration('30s') <= duration(self.runDeadline))",message="runDeadline must be at least 30s longer than the longest run (its duration, default 3 x ttl), because it includes the start of the fleet and of the runners: make it longer, or remove it (default: the run's duration + 10m)",fieldPath=".runDeadline"
+// +kubebuilder:validation:XValidation:rule="has(self.matrix) && self.matrix.runs.exists(r, !has(r.ttl)) || !has(self.matrix) || self.scenario != 'Visits' || !self.matrix.runs.all(r, r.ttl.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h)$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$'))) || self.matrix.runs.all(r, !has(r.duration) || duration(r.duration).getSeconds() * 100 >= duration(r.ttl).getSeconds() * 165 + 2000)",message="with scenario Visits the duration of a run must be at least 1.65 x its ttl + 20s: else no visitor comes back after the TTL; make duration longer, or remove it (default 3 x ttl)",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="has(self.matrix) && self.matrix.runs.exists(r, !has(r.users)) || !has(self.parallelism) || (has(self.matrix) ? self.matrix.runs.all(r, self.parallelism <= r.users) : self.parallelism <= 1000)",message="parallelism is more than the users of a run: a runner without a user proves nothing; set parallelism to the smallest number of users or less, or remove it",fieldPath=".parallelism"
+// +kubebuilder:validation:XValidation:rule="has(self.matrix) && self.matrix.runs.exists(r, !has(r.users)) || !has(self.parallelism) || ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale <= self.parallelism * 19500",messageExpression="'parallelism %d is too small: a runner has 20,000 file descriptors, enough for 19,500 users, so %d users need %d runners; set parallelism to that, or remove it (the default is enough)'.format([self.parallelism, ((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale, (((has(self.matrix) && self.matrix.runs.size() > 0 ? self.matrix.runs.map(r, r.users).max() : 25000) + self.scale - 1) / self.scale + 19499) / 19500])",message="parallelism is too small: a runner has file descriptors for 19,500 users",fieldPath=".parallelism"
+// +kubebuilder:validation:XValidation:rule="has(self.matrix) && self.matrix.runs.exists(r, !has(r.ttl)) || !has(self.runDeadline) || !has(self.matrix) || self.scale != 1 || !self.runDeadline.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.matrix.runs.all(r, (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl)) + duration('30s') <= duration(self.runDeadline))",message="runDeadline must be at least 30s longer than the longest run (its duration, default 3 x ttl), because it includes the start of the fleet and of the runners: make it longer, or remove it (default: the run's duration + 10m)",fieldPath=".runDeadline"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario in ['Requests', 'Rooms'] || self.matrix.runs.all(r, has(r.users) && has(r.ttl))",message="each of matrix.runs needs users and ttl with this scenario, for example {users: 1000, ttl: 1m}",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario == 'Requests' || self.matrix.runs.all(r, !has(r.connections) && !has(r.rate))",message="connections and rate of matrix.runs are for scenario Requests: remove them, or set that",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Requests' || self.matrix.runs.all(r, (has(r.connections) || has(r.rate)) && !has(r.users) && !has(r.ttl) && !has(r.ramp))",message="with scenario Requests each of matrix.runs has connections or rate, or both, and no users, ttl or ramp, for example {connections: 12} or {rate: 500}",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Rooms' || self.matrix.runs.all(r, has(r.users) && !has(r.ttl))",message="with scenario Rooms each of matrix.runs has users and no ttl, for example {users: 2500, ramp: 30s, duration: 5m}",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Rooms' || self.matrix.runs.all(r, !has(r.users) || r.users % (has(self.rooms) ? self.rooms.size : 50) == 0)",message="with scenario Rooms users of each of matrix.runs must be a multiple of rooms.size (50 unless it is set): rooms are whole",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Rooms' || !has(self.parallelism) || self.matrix.runs.all(r, !has(r.users) || self.parallelism * (has(self.rooms) ? self.rooms.size : 50) <= r.users)",message="parallelism is more than there are rooms, and a room is not divided: set it to users / rooms.size or less, or remove it",fieldPath=".parallelism"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Rooms' || !has(self.parallelism) || self.matrix.runs.all(r, !has(r.users) || (r.users / (has(self.rooms) ? self.rooms.size : 50) + self.parallelism - 1) / self.parallelism * (has(self.rooms) ? self.rooms.size : 50) <= 19500)",message="parallelism is too small for whole rooms: a runner has file descriptors for 19,500 members, and all members of a room are in one runner; raise parallelism, or remove it for as many as are needed",fieldPath=".parallelism"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || self.scenario != 'Rooms' || has(self.rooms) && !self.rooms.every.matches('^[1-9][0-9]{0,6}(ms|s|m)(-[1-9][0-9]{0,6}(ms|s|m))?$') || !self.matrix.runs.all(r, [has(r.ramp) ? r.ramp : '0s', has(r.duration) ? r.duration : '0s'].all(d, d.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.matrix.runs.all(r, has(r.ramp) ? duration(r.ramp) + duration(has(self.rooms) ? self.rooms.every.split('-')[self.rooms.every.split('-').size() - 1] : '60s') <= duration(has(r.duration) ? r.duration : '5m') : duration(has(self.rooms) ? self.rooms.every.split('-')[self.rooms.every.split('-').size() - 1] : '60s').getSeconds() * 4 <= duration(has(r.duration) ? r.duration : '5m').getSeconds() * 3)",message="duration of each of matrix.runs (default 5m) must be at least its ramp (default 1/4 of it) and the longest rooms.every (default 60s) together: else some members would never speak",fieldPath=".matrix"
+// +kubebuilder:validation:XValidation:rule="!has(self.matrix) || !has(self.parallelism) || self.matrix.runs.all(r, !has(r.connections) || self.parallelism <= r.connections && r.connections <= self.parallelism * 19500)",message="parallelism does not fit connections: each runner has at least one of them, and file descriptors for 19,500; remove it for as many as are needed",fieldPath=".parallelism"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.scenario == 'Requests'",message="requests is for scenario Requests: set that, or remove requests",fieldPath=".requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.rooms) || self.scenario == 'Rooms'",message="rooms is for scenario Rooms: set that, or remove rooms",fieldPath=".rooms"
+// +kubebuilder:validation:XValidation:rule="!(self.scenario in ['Requests', 'Rooms']) || !has(self.preset) && !has(self.payload) && !has(self.events) && !has(self.thresholds.maxLost) && self.scale == 1",message="scenarios Requests and Rooms stash nothing: remove preset, payload, events, thresholds.maxLost and scale",fieldPath=".scenario"
+// +kubebuilder:validation:XValidation:rule="!has(self.thresholds.p99) || (self.scenario == 'Requests' || !has(self.thresholds.p99.request)) && (self.scenario == 'Rooms' || !has(self.thresholds.p99.delivery)) && (!(self.scenario in ['Requests', 'Rooms']) || !has(self.thresholds.p99.firstRender) && !has(self.thresholds.p99.stash) && !has(self.thresholds.p99.reconnect) && !has(self.thresholds.p99.rejoin) && !has(self.thresholds.p99.lateRejoin)) && (self.scenario != 'Requests' || !has(self.thresholds.p99.join))",message="thresholds.p99 has a limit that this scenario never measures: Requests measures request, Rooms join and delivery, and the others all but request and delivery",fieldPath=".thresholds"
 type LiveStashBenchmarkSpec struct {
 	// target is what the users connect to: a fresh fleet for each run, a fleet that exists, or a URL.
 	// +required
@@ -89,7 +109,8 @@ type LiveStashBenchmarkSpec struct {
 	Scale int32 `json:"scale,omitempty"`
 
 	// scenario is what the users do. Visits: they come and go as in the published test, and most come back after their
-	// stash has expired. Reconnect: they stay, and reconnect as often as they can. Script: what script says.
+	// stash has expired. Reconnect: they stay, and reconnect as often as they can. Script: what script says. Requests: connections ask a JSON
+	// API. Rooms: users are in chat rooms; measured is when the last member of a room has heard a message.
 	// Default Visits. See loadtests/k6/README.md.
 	// +kubebuilder:default=Visits
 	// +optional
@@ -100,6 +121,14 @@ type LiveStashBenchmarkSpec struct {
 	// leave the same report in /dev/termination-log: without it every run is Errored.
 	// +optional
 	Script *BenchmarkScript `json:"script,omitempty"`
+
+	// requests is what is asked for, with scenario Requests. Default: POST /api/sum.
+	// +optional
+	Requests *BenchmarkRequests `json:"requests,omitempty"`
+
+	// rooms is what the users talk in, with scenario Rooms. Default: rooms of 50.
+	// +optional
+	Rooms *BenchmarkRooms `json:"rooms,omitempty"`
 
 	// payload is what each user has stashed. Only with target.template.
 	// Default: 150 keys, 5,556 bytes, as the shallow map of 5 KB of the published test.
@@ -192,7 +221,7 @@ const PresetLiveStash2026 BenchmarkPreset = "livestash-2026"
 
 // BenchmarkScenario is what the users of a run do.
 //
-// +kubebuilder:validation:Enum=Visits;Reconnect;Script
+// +kubebuilder:validation:Enum=Visits;Reconnect;Script;Requests;Rooms
 type BenchmarkScenario string
 
 // The scenarios.
@@ -203,6 +232,10 @@ const (
 	ScenarioReconnect BenchmarkScenario = "Reconnect"
 	// ScenarioScript: what spec.script says.
 	ScenarioScript BenchmarkScenario = "Script"
+	// ScenarioRequests: connections ask a JSON API, again and again, or so many times a second.
+	ScenarioRequests BenchmarkScenario = "Requests"
+	// ScenarioRooms: users are in rooms, and say something now and then.
+	ScenarioRooms BenchmarkScenario = "Rooms"
 )
 
 // BenchmarkScript is a k6 script of the user's own.
@@ -266,111 +299,6 @@ const (
 	// RoutingService: through the fleet's client Service.
 	RoutingService BenchmarkRouting = "Service"
 )
-
-// BenchmarkThresholds decide between Passed and Failed.
-type BenchmarkThresholds struct {
-	// minRecovered is the share of returns within the TTL that brought the state back, at least, from "0" to "1". With
-	// adapter None the threshold is that none does. Default "0.99".
-	// +kubebuilder:default="0.99"
-	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="minRecovered must be a share from \"0\" to \"1\", for example \"0.99\""
-	// +optional
-	MinRecovered string `json:"minRecovered,omitempty"`
-
-	// maxWrong is the number of recovered states that are not the last acknowledged one, at most. Default 0.
-	// +kubebuilder:default=0
-	// +kubebuilder:validation:Minimum=0
-	// +optional
-	MaxWrong *int64 `json:"maxWrong,omitempty"`
-
-	// maxFailed is the share of steps (first visit, return, stash) that failed, at most, from "0" to "1". A socket that the server
-	// ends while its user looks at the page is a failed step too. Default "0.01".
-	// +kubebuilder:default="0.01"
-	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="maxFailed must be a share from \"0\" to \"1\", for example \"0.01\""
-	// +optional
-	MaxFailed string `json:"maxFailed,omitempty"`
-
-	// maxClientDelay is how late k6 itself may begin 99 % of the steps, at most: a k6 that waits for CPU measures its own
-	// queue. Over it the run is Errored; its times say nothing then, its counts still stand. At most 10m. Default 100ms.
-	// +kubebuilder:default="100ms"
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('10m')",message="maxClientDelay must be a duration of at most 10m with a unit, for example 100ms"
-	// +optional
-	MaxClientDelay *metav1.Duration `json:"maxClientDelay,omitempty"`
-
-	// maxLost is the number of returns within the TTL that did not bring the state back, at most. Not looked at with adapter None.
-	// Default: none, so that minRecovered alone decides.
-	// +kubebuilder:validation:Minimum=0
-	// +optional
-	MaxLost *int64 `json:"maxLost,omitempty"`
-
-	// maxRestarts is the number of the fleet's pods that may restart during the run, or be replaced by others, at most. Those that an
-	// event replaces do not count. Not looked at with target.url. Default 0.
-	// +kubebuilder:default=0
-	// +kubebuilder:validation:Minimum=0
-	// +optional
-	MaxRestarts *int32 `json:"maxRestarts,omitempty"`
-
-	// p99 are limits for the time within which 99 % of a kind of step are done, counted from when the step was to begin. A limit does
-	// not hold when the p99 is over it for certain: of few steps some may be slow by chance. Default: none.
-	// +optional
-	P99 *BenchmarkDurations `json:"p99,omitempty"`
-}
-
-// BenchmarkDurations are limits for the durations that k6 measures, each a duration with a unit.
-//
-// +kubebuilder:validation:XValidation:rule="[has(self.firstRender) ? self.firstRender : '1s', has(self.join) ? self.join : '1s', has(self.stash) ? self.stash : '1s', has(self.reconnect) ? self.reconnect : '1s', has(self.rejoin) ? self.rejoin : '1s', has(self.lateRejoin) ? self.lateRejoin : '1s', has(self.reconnectDuring) ? self.reconnectDuring : '1s', has(self.reconnectOutside) ? self.reconnectOutside : '1s'].all(d, d.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(d) > duration('0s'))",message="thresholds.p99: each limit must be a duration above 0 with a unit, for example 250ms"
-type BenchmarkDurations struct {
-	// firstRender: first visit, from the request for the page to the joined, rendered view.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	FirstRender *metav1.Duration `json:"firstRender,omitempty"`
-
-	// join: the part of it from the join message to its reply.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	Join *metav1.Duration `json:"join,omitempty"`
-
-	// stash: from an event to its acknowledged diff.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	Stash *metav1.Duration `json:"stash,omitempty"`
-
-	// reconnect: return, from when the user was to come to the joined, rendered view.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	Reconnect *metav1.Duration `json:"reconnect,omitempty"`
-
-	// rejoin: the part of it from the join message to its reply.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	Rejoin *metav1.Duration `json:"rejoin,omitempty"`
-
-	// lateRejoin: the same for returns after the TTL.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	LateRejoin *metav1.Duration `json:"lateRejoin,omitempty"`
-
-	// reconnectDuring: as reconnect, of the returns that were to begin during an event. Needs spec.events.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	ReconnectDuring *metav1.Duration `json:"reconnectDuring,omitempty"`
-
-	// reconnectOutside: as reconnect, of all other returns. Needs spec.events.
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +optional
-	ReconnectOutside *metav1.Duration `json:"reconnectOutside,omitempty"`
-}
 
 // BenchmarkRunner is what runs k6.
 //

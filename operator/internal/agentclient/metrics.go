@@ -38,6 +38,8 @@ type Metrics struct {
 	RedisOut        float64 `json:"redisOut"`
 	// CPUSeconds that the virtual machine's process has used since the start.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// PodOnly is of a pod that has no agent: its helper tells PodMemory and PodCPUSeconds, and all others are not there.
+	PodOnly bool `json:"podOnly,omitempty"`
 	// PodMemory and PodCPUSeconds are what the kernel counts for the pod's containers, which is what its node pays: the application's
 	// and the helper's. Nil where an agent does not tell: one of before, or one that sees no control group.
 	PodMemory     *float64 `json:"podMemory,omitempty"`
@@ -49,13 +51,37 @@ func (c *Client) Metrics(ctx context.Context, podIP string, port int32) (Metrics
 	return get(ctx, c, podIP, port, "/metrics", readMetrics)
 }
 
-func readMetrics(body []byte) (Metrics, error) {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+// Usage asks the helper in the pod with this IP, which has no agent, what the pod uses: Metrics with PodOnly. Time and errors are those of Status.
+func (c *Client) Usage(ctx context.Context, podIP string, port int32) (Metrics, error) {
+	return get(ctx, c, podIP, port, "/metrics", readUsage)
+}
+
+func readUsage(body []byte) (Metrics, error) {
+	read, err := newReader(body)
 	if err != nil {
 		return Metrics{}, err
 	}
-	read := reader{families: families}
+	usage := Metrics{
+		PodOnly: true, PodMemory: read.parts("livestash_pod_memory_bytes", "application", "helper"),
+		PodCPUSeconds: read.parts("livestash_pod_cpu_seconds_total", "application", "helper"),
+	}
+	if usage.PodMemory == nil || usage.PodCPUSeconds == nil {
+		return Metrics{}, errors.New("it does not tell what the pod uses")
+	}
+	return usage, usage.Check()
+}
+
+func newReader(body []byte) (reader, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	return reader{families: families}, err
+}
+
+func readMetrics(body []byte) (Metrics, error) {
+	read, err := newReader(body)
+	if err != nil {
+		return Metrics{}, err
+	}
 	metrics := Metrics{
 		Processes: read.value("erlang_vm_process_count"),
 		Memory: read.value("erlang_vm_memory_bytes_total", "kind", "system") +
@@ -72,8 +98,8 @@ func readMetrics(body []byte) (Metrics, error) {
 		RedisIn:         read.value("livestash_network_bytes_total", "kind", "redis", "direction", "in"),
 		RedisOut:        read.value("livestash_network_bytes_total", "kind", "redis", "direction", "out"),
 		CPUSeconds:      read.value("livestash_cpu_seconds_total"),
-		PodMemory:       read.sum("livestash_pod_memory_bytes", "part", "application", "helper"),
-		PodCPUSeconds:   read.sum("livestash_pod_cpu_seconds_total", "part", "application", "helper"),
+		PodMemory:       read.parts("livestash_pod_memory_bytes", "application", "helper"),
+		PodCPUSeconds:   read.parts("livestash_pod_cpu_seconds_total", "application", "helper"),
 	}
 	return metrics, errors.Join(append(read.missing, metrics.Check())...)
 }
@@ -106,12 +132,12 @@ func (r *reader) value(family string, labels ...string) float64 {
 	return 0
 }
 
-// sum is that of the samples whose label has one of these values, nil when not all of them are there: a part would look like the whole.
-func (r *reader) sum(family, label string, values ...string) *float64 {
+// parts is the sum of these parts of a pod, nil when not all of them are there: some would look like the whole.
+func (r *reader) parts(family string, names ...string) *float64 {
 	whole := 0.0
-	for _, value := range values {
+	for _, name := range names {
 		part := reader{families: r.families}
-		whole += part.value(family, label, value)
+		whole += part.value(family, "part", name)
 		if len(part.missing) > 0 {
 			return nil
 		}

@@ -132,6 +132,32 @@ func TestMetricsOfThePod(t *testing.T) {
 	}
 }
 
+// A pod without an agent tells both figures, or is not understood.
+func TestUsage(t *testing.T) {
+	const both = `# TYPE livestash_pod_memory_bytes gauge
+livestash_pod_memory_bytes{part="application"} 1000
+livestash_pod_memory_bytes{part="helper"} 200
+# TYPE livestash_pod_cpu_seconds_total counter
+livestash_pod_cpu_seconds_total{part="application"} 2.5
+livestash_pod_cpu_seconds_total{part="helper"} 0.25
+`
+	ip, port := serveMetrics(t, http.StatusOK, both)
+	got, err := New().Usage(t.Context(), ip, port)
+	memory, seconds := 1200.0, 2.75
+	if diff := cmp.Diff(Metrics{PodOnly: true, PodMemory: &memory, PodCPUSeconds: &seconds}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for says, text := range map[string]string{
+		"it does not tell what the pod uses": strings.Replace(both, "helper", "other", 1),
+		"podMemory":                          strings.Replace(both, "1000", "1e17", 1),
+	} {
+		ip, port := serveMetrics(t, http.StatusOK, text)
+		if got, err := New().Usage(t.Context(), ip, port); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v, %v, want an error that says %q", got, err, says)
+		}
+	}
+}
+
 // Figures that no pod has are refused, and not drawn or added up.
 func TestAbsurdMetrics(t *testing.T) {
 	text := metricsText(t)

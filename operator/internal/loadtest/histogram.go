@@ -60,7 +60,7 @@ func (h Histogram) counted() (int64, error) {
 	most := int64(math.Ceil(math.Exp2(float64(h.Scale)) * mostPower))
 	index, counted := int64(h.Offset), int64(0)
 	for _, count := range h.Counts {
-		if index < -most || index > most || count < -2*most || count > mostCounted {
+		if index < -most || index > most || count > mostCounted {
 			return 0, fmt.Errorf("its bucket %d holds %d", index, count)
 		}
 		if count < 0 {

@@ -157,14 +157,34 @@ func TestMergedIsAsCoarseAsItsCoarsestPart(t *testing.T) {
 	}
 }
 
+// At scale 0 a bucket's index is the power of two at its lower end, and 62 is the last that is believed.
 func TestUnsoundHistograms(t *testing.T) {
 	for name, histogram := range map[string]Histogram{
 		"a count that is not in the buckets": {Count: 3, Min: new(1.0), Max: new(2.0), Scale: 5, Counts: []int64{1, -7, 1}},
 		"no least":                           {Count: 1, Max: new(2.0), Scale: 5, Counts: []int64{1}},
-		"a scale that nobody uses":           {Count: 1, Min: new(1.0), Max: new(2.0), Scale: 60, Counts: []int64{1}},
+		"no greatest":                        {Count: 1, Min: new(1.0), Scale: 5, Counts: []int64{1}},
+		"too fine a scale":                   {Count: 1, Min: new(1.0), Max: new(2.0), Scale: 11, Counts: []int64{1}},
+		"too coarse a scale":                 {Count: 1, Min: new(1.0), Max: new(2.0), Scale: -5, Counts: []int64{1}},
+		"a bucket below all":                 {Count: 1, Min: new(1.0), Max: new(2.0), Offset: -63, Counts: []int64{1}},
+		"a bucket above all":                 {Count: 1, Min: new(1.0), Max: new(2.0), Offset: 63, Counts: []int64{1}},
+		"a bucket above all, after a gap":    {Count: 2, Min: new(1.0), Max: new(2.0), Counts: []int64{1, -62, 1}},
+		"a gap beyond numbers":               {Count: 2, Min: new(1.0), Max: new(2.0), Counts: []int64{1, math.MinInt64, 1}},
+		"counts that add up past numbers":    {Count: 1, Min: new(1.0), Max: new(2.0), Counts: []int64{1 << 62, 1 << 62, 1 << 62, 1 << 62, 1}},
 	} {
 		if histogram.check() == nil {
 			t.Errorf("%s: it was accepted", name)
+		}
+	}
+	for name, histogram := range map[string]Histogram{
+		"the finest scale":       {Count: 1, Min: new(1.0), Max: new(2.0), Scale: 10, Counts: []int64{1}},
+		"the coarsest scale":     {Count: 1, Min: new(1.0), Max: new(2.0), Scale: -4, Counts: []int64{1}},
+		"the first and the last": {Count: 2, Min: new(1.0), Max: new(2.0), Offset: -62, Counts: []int64{1, -123, 1}},
+	} {
+		if err := histogram.check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := merged([]Histogram{histogram}); math.IsNaN(got.P99) || math.IsInf(got.P99, 0) {
+			t.Errorf("%s: p99 is %v", name, got.P99)
 		}
 	}
 }

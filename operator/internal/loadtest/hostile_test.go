@@ -5,8 +5,10 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
 const soundReport = `{"version":3,"testid":"t","runners":1,"users":5,"duration_s":60,"ran_s":60,"completed":true,"ttl_s":20,"expired":{"yes":0,"no":3},"client_delay":{"count":9,"p99":1.5},"planned":5,"recovered":{"yes":5,"no":0},
@@ -65,6 +67,7 @@ func TestHostileRecorders(t *testing.T) {
 		"an absurd peak":         {`"peak":8`, `"peak":1e300`},
 		"an absurd answer":       {`"processes":8`, `"processes":1e300`},
 		"samples below zero":     {`"samples":2`, `"samples":-2`},
+		"incomplete below zero":  {`"samples":2`, `"samples":2,"incomplete":-2`},
 		"a series that is none":  {`"tracks":{`, `"tracks":{"":{"peak":1},`},
 		"a series of no figures": {`"tracks":{`, `"tracks":{"colour":null,`},
 	} {
@@ -86,6 +89,32 @@ func TestHostileRecorders(t *testing.T) {
 	}
 }
 
+// Each list and each figure of a series has its bound.
+func TestHostileTracks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		track track
+		taken bool
+	}{
+		"points to the last":         {track{Points: make([][2]float64, keptPoints-1)}, true},
+		"one point more":             {track{Points: make([][2]float64, keptPoints)}, false},
+		"a point before the run":     {track{Points: [][2]float64{{-1, 7}}}, false},
+		"totals to the last":         {track{Recent: make([][2]float64, mostRecent)}, true},
+		"one total more":             {track{Recent: make([][2]float64, mostRecent+1)}, false},
+		"a total before the run":     {track{Recent: [][2]float64{{-1, 7}}}, false},
+		"a total on an endless axis": {track{Recent: [][2]float64{{1e15, 7}}}, false},
+		"an absurd total":            {track{Recent: [][2]float64{{1, 1e300}}}, false},
+		"an absurd total of all":     {track{Total: 1e300}, false},
+		"an absurd peak of a minute": {track{PeakMinute: new(1e300)}, false},
+	} {
+		if err := tc.track.check(report.SeriesMemory); (err == nil) != tc.taken {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if (*track)(nil).check(report.SeriesMemory) == nil {
+		t.Error("a series of nothing is taken")
+	}
+}
+
 // A sum or a rate of figures that are believed can still be absurd.
 func TestRatesStayFinite(t *testing.T) {
 	r := NewRecorder(start)
@@ -95,5 +124,25 @@ func TestRatesStayFinite(t *testing.T) {
 		if _, err := json.Marshal(series); err != nil || series.Peak > 1e16 {
 			t.Errorf("%s: %v (%v)", name, series, err)
 		}
+	}
+}
+
+// What was written down is read back: sums of what is believed, and times of a clock that was set, are believed too.
+func TestRecordersReadTheirOwn(t *testing.T) {
+	const most = 1e16
+	r := NewRecorder(start)
+	for i, at := range []time.Time{start.Add(-time.Hour), start.Add(-time.Minute), after(5), after(6), start.AddDate(20, 0, 0), start.AddDate(20, 0, 1)} {
+		hear(r, at, 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: most * float64((i+1)%2)}})
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := ParseRecorder(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read.Tracks[report.SeriesHTTPIn]; got.Total != most {
+		t.Errorf("%g counted, want the most that is believed", got.Total)
 	}
 }

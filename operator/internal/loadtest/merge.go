@@ -48,6 +48,8 @@ type RunnerReport struct {
 	Durations        map[string]Histogram `json:"durations"`
 	// What only some scenarios have.
 	stashFigures
+	requestFigures
+	roomFigures
 }
 
 // counts are those that every scenario has, by their names in the report.
@@ -99,8 +101,8 @@ func ParseRunnerReport(message string) (RunnerReport, error) {
 
 // check finds what no report can have: its runner's image is the user's, and may write anything.
 func (r *RunnerReport) check() error {
-	counts := []int64{int64(r.Runner), int64(r.Runners), r.Users, r.Failed.Yes, r.Failed.No, r.ClientDelay.Count}
-	for _, more := range []map[string]int64{r.counts(), r.stashFigures.counts(), r.Errors} {
+	counts := []int64{int64(r.Runner), int64(r.Runners), r.Users, r.Failed.Yes, r.Failed.No, r.ClientDelay.Count, r.ConnectionsWanted, r.RoomSize, r.Speakers, r.Bytes}
+	for _, more := range []map[string]int64{r.counts(), r.stashFigures.counts(), r.requestFigures.counts(), r.roomFigures.counts(), r.Errors} {
 		counts = slices.AppendSeq(counts, maps.Values(more))
 	}
 	if slices.Min(counts) < 0 || slices.Max(counts) > mostCounted {

@@ -46,17 +46,26 @@ type Run struct {
 	Variant string
 	Adapter v1alpha1.Adapter
 	Patch   *v1alpha1.BenchmarkPatch
+	// Server is what is measured in place of a fleet. Nil: a fleet is.
+	Server *v1alpha1.BenchmarkServer
 	// Round is the how manieth run of this size and variant it is, from 1.
 	Round int32
-	// Users over all Runners.
+	// Users over all Runners; with Requests its connections.
 	Users   int32
 	Runners int32
-	// TTL of the stashes; Duration of the load, the Ramp in which the users arrive included.
+	// Rate of requests a second, 0 for as many as the connections make, Requests and Rooms what is asked for or talked in; each in its scenario.
+	Rate     int32
+	Requests *v1alpha1.BenchmarkRequests
+	Rooms    *v1alpha1.BenchmarkRooms
+	// TTL of the stashes, 0 where nobody stashes; Duration of the load, the Ramp in which the users arrive included.
 	TTL, Duration, Ramp time.Duration
 	// Deadline for everything, from making the fleet to the last report.
 	Deadline time.Duration
 	// Events in the order in which they come.
 	Events []Event
+	// While is what the run must keep where knees are sought, nil elsewhere; Step counts from 0.
+	While *v1alpha1.BenchmarkSeekWhile
+	Step  int
 }
 
 // Event is something that is done to the fleet in the middle of a run.
@@ -116,7 +125,7 @@ func published(users int32, ttl, ramp time.Duration) v1alpha1.BenchmarkRun {
 func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
 	sizes, rounds, warmups := presets[b.Spec.Preset], int32(1), int32(0)
 	if matrix := b.Spec.Matrix; matrix != nil {
-		sizes, rounds, warmups = matrix.Runs, max(1, matrix.Repeat), matrix.Warmup
+		sizes, rounds, warmups = steps(&b.Spec), max(1, matrix.Repeat), matrix.Warmup
 	}
 	wanted := variants(&b.Spec)
 	var runs []Run
@@ -128,9 +137,12 @@ func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
 		}
 	}
 	warm := len(runs)
-	for _, size := range sizes {
+	for step, size := range sizes {
 		for round := range rounds {
 			for _, run := range roundOf(&b.Spec, size, round, wanted) {
+				if b.Spec.Matrix != nil && b.Spec.Matrix.Seek != nil {
+					run.While, run.Step = &b.Spec.Matrix.Seek.While, step
+				}
 				run.Name = fmt.Sprintf("%s-%02d-%s", b.Name, len(runs)-warm+1, run.shortName())
 				runs = append(runs, run)
 			}
@@ -142,6 +154,9 @@ func Plan(b *v1alpha1.LiveStashBenchmark) []Run {
 // variants are those that are compared, in the order in which they are run. Adapters are variants of their own names.
 func variants(spec *v1alpha1.LiveStashBenchmarkSpec) []v1alpha1.BenchmarkVariant {
 	wanted := adapters
+	if Stashless(spec.Scenario) {
+		wanted = adapters[:1]
+	}
 	if matrix := spec.Matrix; matrix != nil {
 		if len(matrix.Variants) > 0 {
 			return matrix.Variants
@@ -179,6 +194,7 @@ func roundOf(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun, 
 	for _, variant := range wanted {
 		run := planned(spec, size)
 		run.Variant, run.Adapter, run.Patch, run.Round = variant.Name, cmp.Or(variant.Adapter, v1alpha1.AdapterNone), variant.Patch, round+1
+		run.Server = variant.Server
 		runs = append(runs, run)
 	}
 	return runs
@@ -222,6 +238,14 @@ func planned(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun) 
 		run.Deadline = spec.RunDeadline.Duration
 	}
 	return run
+}
+
+// Load is the size of the run in words.
+func (r Run) Load() string { return ScenarioOf(r.Scenario).Load(r) }
+
+// Asked is what all runs of the benchmark ask for, or talk in, in words. Empty where they stash.
+func Asked(spec *v1alpha1.LiveStashBenchmarkSpec) string {
+	return ScenarioOf(spec.Scenario).Asked(planned(spec, v1alpha1.BenchmarkRun{}))
 }
 
 // events are those of the specification, in the order of their times.

@@ -21,8 +21,11 @@ type Scenario interface {
 	// Foreign says what a runner's report shows that is not of this run. Empty: nothing.
 	Foreign(run Run, read RunnerReport) string
 
-	// Planned is how many users, or connections, the runners must have had.
-	Planned(run Run) int64
+	// Load is the size of a run in words: 1000 users, TTL 1m0s.
+	Load(run Run) string
+
+	// Asked is what all runs have in common that other benchmarks of the scenario may have otherwise, in words. Empty: nothing.
+	Asked(run Run) string
 
 	// Sound says why the figures of runners that ended well say nothing about the target, each in a sentence. Empty: they do.
 	Sound(run Run, result Result) []string
@@ -33,6 +36,9 @@ type Scenario interface {
 	// Judges is whether a metric's threshold in k6 is judged here, over all runners: what one of them thinks of its part does not count then.
 	Judges(metric string) bool
 
+	// Made says what came of a load that is told by its rate, where that was not all of it. Empty: it was, or there is no rate.
+	Made(run Run, result Result) string
+
 	// Note is what a run that passed says nothing about. Empty: there is nothing of the kind.
 	Note(run Run, result Result) string
 
@@ -40,14 +46,23 @@ type Scenario interface {
 	Figures(read RunnerReport) map[string]int64
 
 	// Headline puts the figures that tell most into the run's row. Times that mean nothing are left out.
-	Headline(result Result, timed bool, row *v1alpha1.BenchmarkRunStatus)
+	Headline(run Run, result Result, timed bool, row *v1alpha1.BenchmarkRunStatus)
 }
+
+// quiet is a scenario that says no more of a run than its figures and its thresholds do.
+type quiet struct{}
+
+func (quiet) Made(Run, Result) string { return "" }
+
+func (quiet) Note(Run, Result) string { return "" }
 
 // scenarios by their names in the API.
 var scenarios = map[v1alpha1.BenchmarkScenario]Scenario{
 	v1alpha1.ScenarioVisits:    visits{},
 	v1alpha1.ScenarioReconnect: reconnect{},
 	v1alpha1.ScenarioScript:    script{},
+	v1alpha1.ScenarioRequests:  requests{},
+	v1alpha1.ScenarioRooms:     rooms{},
 }
 
 // ScenarioOf is the scenario of that name, which the API server has checked.

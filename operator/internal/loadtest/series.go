@@ -61,13 +61,13 @@ var gauges = map[string]struct {
 	unit  string
 	value func(*agentclient.Metrics) *float64
 }{
-	report.SeriesProcesses:       {"1", func(m *agentclient.Metrics) *float64 { return &m.Processes }},
-	report.SeriesMemory:          {"bytes", func(m *agentclient.Metrics) *float64 { return &m.Memory }},
-	report.SeriesMemoryProcesses: {"bytes", func(m *agentclient.Metrics) *float64 { return &m.MemoryProcesses }},
-	report.SeriesMemoryBinary:    {"bytes", func(m *agentclient.Metrics) *float64 { return &m.MemoryBinary }},
-	report.SeriesMemoryETS:       {"bytes", func(m *agentclient.Metrics) *float64 { return &m.MemoryETS }},
-	report.SeriesStashes:         {"1", func(m *agentclient.Metrics) *float64 { return &m.Stashes }},
-	report.SeriesStashBytes:      {"bytes", func(m *agentclient.Metrics) *float64 { return &m.StashBytes }},
+	report.SeriesProcesses:       {"1", ofNode(func(m *agentclient.Metrics) *float64 { return &m.Processes })},
+	report.SeriesMemory:          {"bytes", ofNode(func(m *agentclient.Metrics) *float64 { return &m.Memory })},
+	report.SeriesMemoryProcesses: {"bytes", ofNode(func(m *agentclient.Metrics) *float64 { return &m.MemoryProcesses })},
+	report.SeriesMemoryBinary:    {"bytes", ofNode(func(m *agentclient.Metrics) *float64 { return &m.MemoryBinary })},
+	report.SeriesMemoryETS:       {"bytes", ofNode(func(m *agentclient.Metrics) *float64 { return &m.MemoryETS })},
+	report.SeriesStashes:         {"1", ofNode(func(m *agentclient.Metrics) *float64 { return &m.Stashes })},
+	report.SeriesStashBytes:      {"bytes", ofNode(func(m *agentclient.Metrics) *float64 { return &m.StashBytes })},
 	report.SeriesPodMemory:       {"bytes", func(m *agentclient.Metrics) *float64 { return m.PodMemory }},
 }
 
@@ -76,14 +76,24 @@ var counters = map[string]struct {
 	unit  string
 	value func(*agentclient.Metrics) *float64
 }{
-	report.SeriesHTTPIn:          {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.HTTPIn }},
-	report.SeriesHTTPOut:         {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.HTTPOut }},
-	report.SeriesDistributionIn:  {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.DistributionIn }},
-	report.SeriesDistributionOut: {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.DistributionOut }},
-	report.SeriesRedisIn:         {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.RedisIn }},
-	report.SeriesRedisOut:        {"bytes/s", func(m *agentclient.Metrics) *float64 { return &m.RedisOut }},
-	report.SeriesCPU:             {"cores", func(m *agentclient.Metrics) *float64 { return &m.CPUSeconds }},
+	report.SeriesHTTPIn:          {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.HTTPIn })},
+	report.SeriesHTTPOut:         {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.HTTPOut })},
+	report.SeriesDistributionIn:  {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.DistributionIn })},
+	report.SeriesDistributionOut: {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.DistributionOut })},
+	report.SeriesRedisIn:         {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.RedisIn })},
+	report.SeriesRedisOut:        {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.RedisOut })},
+	report.SeriesCPU:             {"cores", ofNode(func(m *agentclient.Metrics) *float64 { return &m.CPUSeconds })},
 	report.SeriesPodCPU:          {"cores", func(m *agentclient.Metrics) *float64 { return m.PodCPUSeconds }},
+}
+
+// ofNode is a figure of the virtual machine, which a pod without an agent does not tell.
+func ofNode(value func(*agentclient.Metrics) *float64) func(*agentclient.Metrics) *float64 {
+	return func(m *agentclient.Metrics) *float64 {
+		if m.PodOnly {
+			return nil
+		}
+		return value(m)
+	}
 }
 
 // NewRecorder begins the series of a run.
@@ -158,6 +168,7 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 	for _, answer := range said {
 		second = max(second, answer.At.Sub(r.StartedAt).Seconds())
 	}
+	second = min(second, plausible.MostSeconds)
 	for name, gauge := range gauges {
 		if sum, told := sumOf(said, gauge.value); told == pods {
 			r.track(name).add(second, sum)
@@ -226,7 +237,7 @@ func (r *Recorder) track(name string) *track {
 func (t *track) count(grown float64) { t.Total = min(t.Total+grown, plausible.Most) }
 
 func (t *track) add(second, value float64) {
-	second, value = min(max(second, 0), plausible.MostSeconds), min(value, plausible.Most)
+	value = min(value, plausible.Most)
 	t.Peak = max(t.Peak, value)
 	t.Points = append(t.Points, [2]float64{second, value})
 	if len(t.Points) >= keptPoints {
@@ -236,7 +247,6 @@ func (t *track) add(second, value float64) {
 
 // overMinute takes note of the total at a second, and of the mean rate since the latest of those a minute ago.
 func (t *track) overMinute(second float64) {
-	second = min(max(second, 0), plausible.MostSeconds)
 	for len(t.Recent) > 1 && second-t.Recent[1][0] >= minute {
 		t.Recent = t.Recent[1:]
 	}

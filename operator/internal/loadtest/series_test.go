@@ -77,6 +77,19 @@ func TestWhatSomeAgentsDoNotTell(t *testing.T) {
 	}
 }
 
+// A pod without an agent tells what it uses, and nothing of a virtual machine: no memory is not a memory of 0.
+func TestSeriesOfAServer(t *testing.T) {
+	r := NewRecorder(start)
+	for i := range 3 {
+		memory, seconds := 100.0, float64(10*i)
+		hear(r, after(5*i), 1, map[string]agentclient.Metrics{"chat-0": {PodOnly: true, PodMemory: &memory, PodCPUSeconds: &seconds}})
+	}
+	got := r.Series()
+	if len(got) != 2 || got[report.SeriesPodMemory].Peak != 100 || got[report.SeriesPodCPU].Peak != 2 {
+		t.Errorf("the series are %+v", got)
+	}
+}
+
 func TestSeriesAreSumsOverPods(t *testing.T) {
 	r := NewRecorder(start)
 	pods := func(a, b agentclient.Metrics) map[string]agentclient.Metrics {

@@ -18,7 +18,7 @@ import (
 const shortestTTL = 10 * time.Second
 
 // stashes is what the scenarios have in common in which users stash, and come back for it: Visits, Reconnect, and scripts of one's own.
-type stashes struct{}
+type stashes struct{ quiet }
 
 // stashFigures are the fields of their runners' reports.
 type stashFigures struct {
@@ -105,7 +105,9 @@ func (stashes) Foreign(run Run, read RunnerReport) string {
 	return ""
 }
 
-func (stashes) Planned(run Run) int64 { return int64(run.Users) }
+func (stashes) Load(run Run) string { return fmt.Sprintf("%d users, TTL %s", run.Users, run.TTL) }
+
+func (stashes) Asked(Run) string { return "" }
 
 func (stashes) Sound(_ Run, result Result) []string {
 	of := result.Counts.Of
@@ -152,11 +154,9 @@ func (stashes) Judges(metric string) bool {
 	return slices.Contains([]string{"recovered", "wrong_count", "cycles", "expired_recovered"}, metric)
 }
 
-func (stashes) Note(Run, Result) string { return "" }
-
 func (stashes) Figures(read RunnerReport) map[string]int64 { return read.stashFigures.counts() }
 
-func (stashes) Headline(result Result, timed bool, row *v1alpha1.BenchmarkRunStatus) {
+func (stashes) Headline(_ Run, result Result, timed bool, row *v1alpha1.BenchmarkRunStatus) {
 	if share, returns := result.Recovered(); returns > 0 {
 		row.Recovered, row.Lost = strconv.FormatFloat(share, 'f', 4, 64), ptr.To(result.Counts.Of[report.CountNotRecovered])
 	}

@@ -31,8 +31,10 @@ const (
 	// defaultClientDelay is how late k6 itself may begin 99 % of the steps.
 	defaultClientDelay = 100 * time.Millisecond
 	// leastTogether is the share of a run in which all runners must be at work.
-	leastTogether         = 0.75
-	maxQuotedLine         = 300
+	leastTogether = 0.75
+	maxQuotedLine = 300
+	// defaultMaxFailed is the share of steps that may fail.
+	defaultMaxFailed      = 0.01
 	millisecondsPerSecond = 1000.0
 )
 
@@ -74,12 +76,12 @@ func Errored(sentence string) Judgement {
 func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []RunnerEnd, restarted []string) Judgement {
 	var reports []RunnerReport
 	var problems []string
-	for number := range int(run.Runners) {
-		if number >= len(ends) {
-			problems = append(problems, fmt.Sprintf("%s never existed.", runnerName(number, run)))
-			continue
-		}
-		read, problem := readEnd(run, testID, number, ends[number])
+	limits = run.Limits(limits)
+	for number := len(ends); number < int(run.Runners); number++ {
+		problems = append(problems, fmt.Sprintf("%s never existed.", runnerName(number, run)))
+	}
+	for number, end := range ends[:min(len(ends), int(run.Runners))] {
+		read, problem := readEnd(run, testID, number, end)
 		if problem != "" {
 			problems = append(problems, runnerName(number, run)+" "+strings.TrimSuffix(problem, ".")+".")
 		}
@@ -105,12 +107,18 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 		broken = append(broken, fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(restarted), strings.Join(restarted, ", "), most))
 	}
 	if late := clientBound(limits, result); late != "" {
+		if made := scenario.Made(run, result); made != "" {
+			late += " " + made
+		}
 		if len(broken) > 0 {
 			late += " The counts still stand: " + strings.Join(broken, "; ") + "."
 		}
 		judged := Errored(late)
 		judged.Result, judged.ClientBound = &result, true
 		return judged
+	}
+	if slow := sought(run, result); slow != "" {
+		broken = append(broken, slow)
 	}
 	if broken = append(broken, brokenTimes(limits, result)...); len(broken) > 0 {
 		return Judgement{Verdict: v1alpha1.VerdictFailed, Message: Short(strings.Join(broken, "; "), maxMessage), Result: &result}
@@ -141,10 +149,10 @@ func notJudged(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, 
 	if note := scenario.Note(run, result); note != "" {
 		notes = append(notes, note)
 	}
-	for _, limit := range p99Limits(limits) {
+	for _, limit := range P99Limits(limits) {
 		if measured := result.Durations[limit.name]; measured.P99 > limit.milliseconds {
 			notes = append(notes, fmt.Sprintf("%s.%s is %.1f ms of %d, over the limit of %.1f ms, but that few may be slow by chance: only %.1f ms are certain.",
-				thresholdP99, limit.field, measured.P99, measured.Count, limit.milliseconds, measured.P99AtLeast))
+				thresholdP99, limit.Field, measured.P99, measured.Count, limit.milliseconds, measured.P99AtLeast))
 		}
 	}
 	return strings.Join(notes, " ")
@@ -179,7 +187,7 @@ func readEnd(run Run, testID string, number int, end RunnerEnd) (*RunnerReport, 
 	case err != nil:
 		return nil, fmt.Sprintf("ended with exit code %d, and %v%s", end.ExitCode, err, because(end))
 	case read.Problem != nil:
-		return nil, "ran nothing: " + *read.Problem
+		return nil, "ran nothing: " + strings.TrimSuffix(*read.Problem, ".") + "." + doubtProtocol(run)
 	}
 	if problem := foreign(read, run, testID, number); problem != "" {
 		return nil, problem
@@ -213,7 +221,7 @@ func foreign(read RunnerReport, run Run, testID string, number int) string {
 // unsound says why figures of runners that all ended well say nothing about the fleet.
 func unsound(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
 	counts := result.Counts
-	if planned, wanted := counts.Of[report.CountPlanned], scenario.Planned(run); planned != wanted {
+	if planned, wanted := counts.Of[report.CountPlanned], int64(run.Users); planned != wanted {
 		return []string{fmt.Sprintf("The runners had %d users instead of %d.", planned, wanted)}
 	}
 	if together := result.Together; together.Seconds() < leastTogether*run.Duration.Seconds() {
@@ -224,9 +232,9 @@ func unsound(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, re
 	if found := counts.Errors[exhausted]; found > 0 {
 		return append(problems, fmt.Sprintf("The runners ran out of ports or file descriptors %d times, so they measured themselves: raise spec.parallelism above %d.", found, run.Runners))
 	}
-	for _, limit := range p99Limits(limits) {
+	for _, limit := range P99Limits(limits) {
 		if result.Durations[limit.name].Count == 0 {
-			problems = append(problems, fmt.Sprintf("thresholds.p99.%s cannot be judged: it was never measured.", limit.field))
+			problems = append(problems, fmt.Sprintf("thresholds.p99.%s cannot be judged: it was never measured.", limit.Field))
 		}
 	}
 	return problems
@@ -252,7 +260,7 @@ var judgedAlways = []string{"failed", "client_delay", "error{reason:" + exhauste
 
 // tooManyFailed says that thresholds.maxFailed does not hold for the steps of a scenario. Empty: it does.
 func tooManyFailed(limits v1alpha1.BenchmarkThresholds, result Result, steps string) string {
-	most := number(limits.MaxFailed, 0.01)
+	most := number(limits.MaxFailed, defaultMaxFailed)
 	if result.Failed.of() <= most {
 		return ""
 	}
@@ -262,30 +270,34 @@ func tooManyFailed(limits v1alpha1.BenchmarkThresholds, result Result, steps str
 // brokenTimes are the limits of times that do not hold, for certain.
 func brokenTimes(limits v1alpha1.BenchmarkThresholds, result Result) []string {
 	var broken []string
-	for _, limit := range p99Limits(limits) {
+	for _, limit := range P99Limits(limits) {
 		if measured := result.Durations[limit.name]; measured.P99AtLeast > limit.milliseconds {
 			broken = append(broken, fmt.Sprintf("%s.%s: at least %.1f ms (measured: %.1f ms of %d), at most %.1f ms is allowed",
-				thresholdP99, limit.field, measured.P99AtLeast, measured.P99, measured.Count, limit.milliseconds))
+				thresholdP99, limit.Field, measured.P99AtLeast, measured.P99, measured.Count, limit.milliseconds))
 		}
 	}
 	return broken
 }
 
-// p99Limit is one of spec.thresholds.p99.
-type p99Limit struct {
-	// field is its name in the spec, name that of what k6 measures.
-	field, name  string
+// P99Limit is one of spec.thresholds.p99.
+type P99Limit struct {
+	// Field is its name in the spec.
+	Field string
+	Limit time.Duration
+	// name is that of what k6 measures.
+	name         string
 	milliseconds float64
 }
 
-func p99Limits(limits v1alpha1.BenchmarkThresholds) []p99Limit {
+// P99Limits are those that are set.
+func P99Limits(limits v1alpha1.BenchmarkThresholds) []P99Limit {
 	if limits.P99 == nil {
 		return nil
 	}
-	var set []p99Limit
+	var set []P99Limit
 	add := func(field, name string, limit *metav1.Duration) {
 		if limit != nil {
-			set = append(set, p99Limit{field, name, limit.Seconds() * millisecondsPerSecond})
+			set = append(set, P99Limit{field, limit.Duration, name, limit.Seconds() * millisecondsPerSecond})
 		}
 	}
 	add("firstRender", "first_render", limits.P99.FirstRender)
@@ -296,6 +308,8 @@ func p99Limits(limits v1alpha1.BenchmarkThresholds) []p99Limit {
 	add("lateRejoin", "late_rejoin", limits.P99.LateRejoin)
 	add("reconnectDuring", "reconnect_during", limits.P99.ReconnectDuring)
 	add("reconnectOutside", "reconnect_outside", limits.P99.ReconnectOutside)
+	add("request", "request", limits.P99.Request)
+	add("delivery", "delivery", limits.P99.Delivery)
 	return set
 }
 

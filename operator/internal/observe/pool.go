@@ -6,9 +6,10 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
 
-// Figures asks the agent of a pod for its figures. It returns when ctx ends.
+// Figures asks the agent of a pod for its figures, or where there is none the helper for what the pod uses. It returns when ctx ends.
 type Figures interface {
 	Metrics(ctx context.Context, podIP string, port int32) (agentclient.Metrics, error)
+	Usage(ctx context.Context, podIP string, port int32) (agentclient.Metrics, error)
 }
 
 // Pool asks for figures with room for so many questions at once, over all fleets. It is safe for concurrent use.
@@ -27,6 +28,17 @@ func NewPool(agents Figures, parallel int) *Pool {
 
 // Metrics waits for room until ctx ends, and then two seconds at most for the agent.
 func (p *Pool) Metrics(ctx context.Context, podIP string, port int32) (agentclient.Metrics, error) {
+	return p.ask(ctx, podIP, port, p.agents.Metrics)
+}
+
+// Usage waits likewise.
+func (p *Pool) Usage(ctx context.Context, podIP string, port int32) (agentclient.Metrics, error) {
+	return p.ask(ctx, podIP, port, p.agents.Usage)
+}
+
+func (p *Pool) ask(
+	ctx context.Context, podIP string, port int32, question func(context.Context, string, int32) (agentclient.Metrics, error),
+) (agentclient.Metrics, error) {
 	select {
 	case p.room <- struct{}{}:
 	case <-ctx.Done():
@@ -35,5 +47,5 @@ func (p *Pool) Metrics(ctx context.Context, podIP string, port int32) (agentclie
 	defer func() { <-p.room }()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return p.agents.Metrics(ctx, podIP, port)
+	return question(ctx, podIP, port)
 }

@@ -29,11 +29,25 @@ func (f *figures) Metrics(ctx context.Context, ip string, _ int32) (agentclient.
 	return agentclient.Metrics{}, ctx.Err()
 }
 
+func (f *figures) Usage(ctx context.Context, ip string, port int32) (agentclient.Metrics, error) {
+	metrics, err := f.Metrics(ctx, ip, port)
+	metrics.PodOnly = true
+	return metrics, err
+}
+
 func (f *figures) count(more int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.out += more
 	f.most, f.all = max(f.most, f.out), f.all+max(more, 0)
+}
+
+func TestPoolHasRoomBySetting(t *testing.T) {
+	for parallel, want := range map[int]int{0: 64, -1: 64, 1: 1} {
+		if got := cap(NewPool(nil, parallel).room); got != want {
+			t.Errorf("with %d there is room for %d, want %d", parallel, got, want)
+		}
+	}
 }
 
 func TestPoolHasRoomForSoMany(t *testing.T) {
@@ -43,9 +57,13 @@ func TestPoolHasRoomForSoMany(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*patience+time.Second)
 		defer cancel()
 		var asked sync.WaitGroup
-		for range 50 {
+		for place := range 50 {
+			ask := pool.Metrics
+			if place%2 == 0 {
+				ask = pool.Usage // they share the room
+			}
 			asked.Go(func() {
-				if _, err := pool.Metrics(ctx, "10.0.0.2", 9568); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := ask(ctx, "10.0.0.2", 9568); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("a silent agent: %v", err)
 				}
 			})

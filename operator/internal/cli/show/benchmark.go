@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -39,7 +40,7 @@ func (b Benchmark) Line(paint text.Paint) string {
 		case v1alpha1.RunFinished, v1alpha1.RunCooling:
 			over++
 		case v1alpha1.RunPreparing, v1alpha1.RunRunning:
-			at = fmt.Sprintf("  %s: %s", run.Name, run.Phase)
+			at = fmt.Sprintf("  %s: %s", text.Safe(run.Name), run.Phase)
 		default:
 		}
 	}
@@ -52,20 +53,42 @@ func (b Benchmark) Line(paint text.Paint) string {
 
 // Write draws the runs.
 func (b Benchmark) Write(w io.Writer, paint text.Paint) error {
+	stashless := slices.ContainsFunc(b.Runs, func(run v1alpha1.BenchmarkRunStatus) bool { return run.TTL.Duration == 0 })
 	table := text.Table{Columns: []string{"RUN", "VARIANT", "USERS", "TTL", "VERDICT", "RECOVERED", "RECONNECT P95", "MESSAGE"}}
+	if stashless {
+		table.Columns = []string{"RUN", "VARIANT", "USERS", "RATE", "VERDICT", "PER SECOND", "ANSWER P95", "MESSAGE"}
+	}
 	for _, run := range b.Runs {
-		p95 := ""
-		if run.ReconnectP95 != nil {
-			p95 = run.ReconnectP95.Duration.String()
+		cells := []text.Cell{text.Plain(run.Name), text.Plain(cmp.Or(run.Variant, string(run.Adapter))), text.Plain(run.Users)}
+		if stashless {
+			cells = append(cells, text.Plain(rate(run)), verdict(run.Verdict), text.Plain(run.PerSecond), text.Plain(long(run.AnswerP95)))
+		} else {
+			cells = append(cells, text.Plain(duration.HumanDuration(run.TTL.Duration)), verdict(run.Verdict), text.Plain(run.Recovered), text.Plain(long(run.ReconnectP95)))
 		}
-		table.Add(text.Plain(run.Name), text.Plain(cmp.Or(run.Variant, string(run.Adapter))), text.Plain(run.Users), text.Plain(duration.HumanDuration(run.TTL.Duration)), verdict(run.Verdict), text.Plain(run.Recovered), text.Plain(p95), text.Plain(run.Message))
+		table.Add(append(cells, text.Plain(run.Message))...)
 	}
 	if err := table.Write(w, paint); err != nil || b.Comparison == nil {
 		return err
 	}
 	said := cmp.Or(b.Comparison.Message, "Compared with "+b.Comparison.ConfigMap+": all limits hold.")
-	_, err := fmt.Fprintf(w, "%s: %s\n", b.Comparison.Verdict, said)
+	_, err := fmt.Fprintf(w, "%s: %s\n", b.Comparison.Verdict, text.Safe(said))
 	return err
+}
+
+// rate is what is due a second; empty where nothing is.
+func rate(run v1alpha1.BenchmarkRunStatus) string {
+	if run.Rate == 0 {
+		return ""
+	}
+	return fmt.Sprint(run.Rate)
+}
+
+// long is a time as people read it; empty when it is not known.
+func long(d *metav1.Duration) string {
+	if d == nil {
+		return ""
+	}
+	return d.Duration.String()
 }
 
 func verdict(v v1alpha1.BenchmarkVerdict) text.Cell {

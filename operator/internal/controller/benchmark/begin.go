@@ -24,8 +24,8 @@ func (r *Reconciler) begin(_ context.Context, p *pass) error {
 	p.row.Runner = testName(p.benchmark, p.row)
 	p.row.Events = eventRows(*p.run)
 	p.benchmark.Status.StartedAt = ptr.To(ptr.Deref(p.benchmark.Status.StartedAt, *now))
-	r.Recorder.Eventf(p.benchmark, nil, corev1.EventTypeNormal, reasonRunStarted, "Run", "%s: %s, %d users, TTL %s",
-		p.row.Name, p.run.Compared(), p.row.Users, p.row.TTL.Duration)
+	r.Recorder.Eventf(p.benchmark, nil, corev1.EventTypeNormal, reasonRunStarted, "Run", "%s: %s, %s",
+		p.row.Name, p.run.Compared(), p.run.Load())
 	p.DueIn(0)
 	return p.wait("%s begins", p.row.Name)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/rival"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
@@ -64,6 +65,13 @@ func (r *Reconciler) remove(ctx context.Context, p *pass) (gone bool, err error)
 			objects = append(objects, ours)
 		}
 	}
+	if p.run.Server != nil {
+		ours, err := r.ownServer(ctx, p)
+		if err != nil {
+			return false, err
+		}
+		objects = append(objects, ours...)
+	}
 	left := 0
 	for _, object := range objects {
 		found, err := r.delete(ctx, object)
@@ -75,6 +83,9 @@ func (r *Reconciler) remove(ctx context.Context, p *pass) (gone bool, err error)
 		}
 	}
 	pods, err := r.podsLeft(ctx, p)
+	if p.run.Server != nil && left+pods > 0 {
+		p.DueIn(time.Second) // nobody tells when what a server is made of is gone
+	}
 	return left+pods == 0, err
 }
 
@@ -115,6 +126,10 @@ func (r *Reconciler) podsLeft(ctx context.Context, p *pass) (int, error) {
 		return 0, fmt.Errorf("listing runners: %w", err)
 	}
 	left := len(pods.Items)
+	if err := r.Tests.List(ctx, pods, namespace, client.MatchingLabels{rival.ServerLabel: p.row.Name}); err != nil {
+		return 0, fmt.Errorf("listing the server's pods: %w", err)
+	}
+	left += len(pods.Items)
 	if p.benchmark.Spec.Target.Template != nil {
 		if err := r.List(ctx, pods, namespace, client.MatchingLabels{render.ClusterLabel: p.row.Name}); err != nil {
 			return 0, fmt.Errorf("listing the fleet's pods: %w", err)

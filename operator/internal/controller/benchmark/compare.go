@@ -3,7 +3,9 @@ package benchmark
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,6 +95,29 @@ func (r *Reconciler) reportOf(ctx context.Context, namespace, name string) (conf
 	return earlier.Status.Report.ConfigMap, "", nil
 }
 
+// judgeAgainst holds the variants against the baseline, and notes what came out.
+func judgeAgainst(b *v1alpha1.LiveStashBenchmark, so *report.Report) {
+	if b.Spec.Thresholds.Against == nil {
+		return
+	}
+	came := report.Against(*so, limitsOf(*b.Spec.Thresholds.Against))
+	so.Against = &came
+	b.Status.Against = &v1alpha1.BenchmarkAgainstStatus{Baseline: came.With, Verdict: v1alpha1.BenchmarkVerdict(came.Verdict), Message: came.Message}
+}
+
+// findKnees notes how much each variant carries, where that is sought.
+func findKnees(b *v1alpha1.LiveStashBenchmark, so *report.Report) {
+	if !seeks(b) {
+		return
+	}
+	so.Knees, b.Status.Knees = report.Knees(*so, int(b.Spec.Matrix.Seek.Steps)), nil
+	for _, knee := range so.Knees {
+		b.Status.Knees = append(b.Status.Knees, v1alpha1.BenchmarkKneeStatus{
+			Variant: knee.Variant, Size: int32(min(knee.Size, math.MaxInt32)), AtLeast: knee.AtLeast, Verdict: v1alpha1.BenchmarkVerdict(knee.Verdict), Message: knee.Message, //nolint:gosec // it is bounded
+		})
+	}
+}
+
 func (r *Reconciler) tellComparison(b *v1alpha1.LiveStashBenchmark) {
 	came := b.Status.Comparison
 	if came == nil {
@@ -105,13 +130,18 @@ func (r *Reconciler) tellComparison(b *v1alpha1.LiveStashBenchmark) {
 	r.Recorder.Eventf(b, nil, kind, "Comparison"+string(came.Verdict), "Compare", "%s", cmp.Or(came.Message, "all limits of compareWith hold"))
 }
 
-// limitsOf are the limits that are set, by their names.
+// limitsOf are the limits that are set, by their names in the API, which are those of the figures in the report.
 func limitsOf(factors v1alpha1.BenchmarkFactors) map[string]float64 {
-	limits := map[string]float64{}
-	for name, text := range map[string]string{
-		"memory": factors.Memory, "cpu": factors.CPU, "firstRender": factors.FirstRender, "stash": factors.Stash, "reconnect": factors.Reconnect,
-	} {
-		if limit, err := strconv.ParseFloat(text, 64); err == nil { // the API server has seen that it is a number, or not there
+	set, limits := map[string]string{}, map[string]float64{}
+	text, err := json.Marshal(factors)
+	if err == nil {
+		err = json.Unmarshal(text, &set)
+	}
+	if err != nil {
+		panic(err) // all of its fields are texts
+	}
+	for name, factor := range set {
+		if limit, err := strconv.ParseFloat(factor, 64); err == nil { // the API server has seen that it is a number
 			limits[name] = limit
 		}
 	}
@@ -136,8 +166,18 @@ func inShort(b *v1alpha1.LiveStashBenchmark) string {
 		}
 	}
 	text := strings.Join(words, ", ")
+	if seeks(b) {
+		var knees []string
+		for _, knee := range b.Status.Knees {
+			knees = append(knees, knee.Message)
+		}
+		return strings.Join(append(knees, text), "; ")
+	}
 	if c := b.Status.Comparison; c != nil && c.Verdict != v1alpha1.VerdictPassed {
 		return text + "; " + c.Message
+	}
+	if a := b.Status.Against; a != nil && a.Verdict != v1alpha1.VerdictPassed {
+		return text + "; " + a.Message
 	}
 	first := slices.IndexFunc(b.Status.Runs, func(row v1alpha1.BenchmarkRunStatus) bool {
 		return !row.Warmup && row.Verdict != v1alpha1.VerdictPassed

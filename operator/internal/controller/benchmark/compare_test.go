@@ -2,6 +2,9 @@ package benchmark
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,6 +148,65 @@ func TestNothingToCompareWith(t *testing.T) {
 				if tests.Items[i].GetNamespace() == namespace {
 					t.Errorf("a TestRun was made: %s", tests.Items[i].GetName())
 				}
+			}
+		})
+	}
+}
+
+// Every limit of the API is a figure of the report's, and every figure has its limit.
+func TestLimitsAreTheReportsFigures(t *testing.T) {
+	var factors v1alpha1.BenchmarkFactors
+	fields := reflect.ValueOf(&factors).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).SetString("1.5")
+	}
+	limits := limitsOf(factors)
+	if names, figures := slices.Sorted(maps.Keys(limits)), slices.Sorted(slices.Values(report.ComparableFigures())); !slices.Equal(names, figures) || limits["memory"] != 1.5 {
+		t.Errorf("the limits are %v, and the figures %v", limits, figures)
+	}
+	if len(limits) != fields.NumField() {
+		t.Errorf("%d limits of %d fields", len(limits), fields.NumField())
+	}
+	if limits := limitsOf(v1alpha1.BenchmarkFactors{CPU: "1.1"}); len(limits) != 1 || limits["cpu"] != 1.1 {
+		t.Errorf("of one: %v", limits)
+	}
+}
+
+// Variants are held against the baseline when all runs are over: what is over its limit fails the benchmark, with both numbers.
+func TestAgainst(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit   string
+		verdict v1alpha1.BenchmarkVerdict
+		says    string
+	}{
+		"holds": {"4.5", v1alpha1.VerdictPassed, ""},
+		"fails": {"1.5", v1alpha1.VerdictFailed, "Compared with plain: slow, 40 users, TTL 10 s, 30 s with a ramp of 7.5 s: p95 of returns 42.8 ms, and 10.7 ms with plain: 4 times as much, at most 1.5 times is allowed."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &v1alpha1.LiveStashBenchmark{}
+			b.Spec.Scenario, b.Spec.Thresholds.Against = v1alpha1.ScenarioReconnect, &v1alpha1.BenchmarkFactors{Reconnect: c.limit}
+			b.Spec.Matrix = &v1alpha1.BenchmarkMatrix{Variants: []v1alpha1.BenchmarkVariant{{Name: "plain"}, {Name: "slow"}}}
+			so := report.Report{Spec: specOf(b, report.Spec{})}
+			for _, variant := range []string{"plain", "slow"} {
+				so.Runs = append(so.Runs, report.Run{
+					Variant: variant, Adapter: "ETS", Users: 40, TTLSeconds: 10, DurationSeconds: 30, RampSeconds: 7.5, Verdict: report.VerdictPassed,
+					Durations: map[string]report.Duration{"reconnect": {Count: 9, P95: map[string]float64{"plain": 10.7, "slow": 42.8}[variant]}},
+				})
+			}
+			b.Status.Runs = []v1alpha1.BenchmarkRunStatus{{Verdict: v1alpha1.VerdictPassed}}
+			judgeAgainst(b, &so)
+			came := b.Status.Against
+			if came == nil || came.Baseline != "plain" || came.Verdict != c.verdict || strings.ReplaceAll(came.Message, "\u00a0", " ") != c.says || so.Against == nil {
+				t.Fatalf("it came to %+v", came)
+			}
+			if got := verdictOf(b); got != c.verdict {
+				t.Errorf("the benchmark is %s", got)
+			}
+			if told := so.Spec.Thresholds["against.reconnect"]; told != c.limit {
+				t.Errorf("the report says that the limit is %q", told)
+			}
+			if text := inShort(b); c.says != "" && !strings.Contains(text, "4 times as much") {
+				t.Errorf("in short: %s", text)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package benchmark
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -70,10 +71,16 @@ func TestABenchmarkIsClosedLater(t *testing.T) {
 func TestEditedConfigMaps(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "edited", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
 	one := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
-	endless := `{"schemaVersion":1,"runs":[{"name":"x","samples":{"memory":{"unit":"bytes","points":[[0,1],[1.7e308,1]],"peak":1}}}]}`
+	endless := fmt.Sprintf(`{"schemaVersion":%d,"runs":[{"name":"x","samples":{"memory":{"unit":"bytes","points":[[0,1],[1.7e308,1]],"peak":1}}}]}`, report.SchemaVersion)
 	suite.Must(t, one.applyConfigMap(t.Context(), b, reportName(b), map[string]string{report.FileJSON: endless}))
 	so, err := one.reportSoFar(t.Context(), b)
 	if err != nil || len(so.Runs) != 0 || !strings.Contains(so.Message, reportName(b)) {
+		t.Errorf("the report goes on with %+v (%v)", so, err)
+	}
+	renamed := fmt.Sprintf(`{"schemaVersion":%d,"name":"other","namespace":"kube-system","runs":[{"name":"x"}]}`, report.SchemaVersion)
+	suite.Must(t, one.applyConfigMap(t.Context(), b, reportName(b), map[string]string{report.FileJSON: renamed}))
+	so, err = one.reportSoFar(t.Context(), b)
+	if err != nil || len(so.Runs) != 1 || so.Name != b.Name || so.Namespace != b.Namespace {
 		t.Errorf("the report goes on with %+v (%v)", so, err)
 	}
 

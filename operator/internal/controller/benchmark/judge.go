@@ -96,7 +96,7 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	row := p.row
 	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
 	if result := judged.Result; result != nil {
-		loadtest.ScenarioOf(p.run.Scenario).Headline(*result, !judged.ClientBound, row)
+		loadtest.ScenarioOf(p.run.Scenario).Headline(*p.run, *result, !judged.ClientBound, row)
 		if result.ClientDelay != nil {
 			row.ClientDelay = loadtest.Milliseconds(*result.ClientDelay)
 		}

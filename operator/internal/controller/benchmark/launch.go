@@ -122,7 +122,7 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 	p.test.UsersImage = p.test.Image != "" && p.test.Image != r.RunnerImage
 	p.test.Image = cmp.Or(p.test.Image, r.RunnerImage)
 	p.test.StarterImage = r.StarterImage
-	p.test.Env = p.run.Options(p.test.Name, p.bases, p.benchmark.Spec.Thresholds)
+	p.test.Env = p.run.Options(p.test.Name, p.bases, p.run.Limits(p.benchmark.Spec.Thresholds))
 	if prometheus := p.benchmark.Spec.PrometheusRemoteWrite; prometheus != nil {
 		p.test.Args = []string{"--out", "experimental-prometheus-rw"}
 		p.test.Env = append(p.test.Env,

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -58,6 +59,9 @@ type Reconciler struct {
 	// RunnerImage and StarterImage are the images of k6 and of k6-operator's starter.
 	RunnerImage, StarterImage string
 
+	// UsageImage and RedisImage are those of what is in the pods of a server besides it: the operator's own, and a Redis.
+	UsageImage, RedisImage string
+
 	// Namespace is the operator's own. Empty when it runs outside of the cluster.
 	Namespace string
 
@@ -82,9 +86,10 @@ type Reconciler struct {
 	mistakes reconcile.Mistakes
 }
 
-// Agents asks the agent of a pod for its figures.
+// Agents asks the agent of a pod for its figures, or where there is none the helper for what the pod uses.
 type Agents interface {
 	Metrics(ctx context.Context, podIP string, port int32) (agentclient.Metrics, error)
+	Usage(ctx context.Context, podIP string, port int32) (agentclient.Metrics, error)
 }
 
 // pass is one run of the steps for one LiveStashBenchmark.
@@ -99,6 +104,8 @@ type pass struct {
 	run *loadtest.Run
 	// cluster is the fleet under test. Nil for a URL, and while there is none.
 	cluster *v1alpha1.LiveStashCluster
+	// server is the server under test that is no fleet. Nil for others, and while there is none.
+	server *appsv1.StatefulSet
 	// bases are the servers that the users connect to.
 	bases []string
 	// runner runs the test, and seen is what is seen of it.
@@ -145,6 +152,8 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashbenchmarks/status,verbs=patch
 // +kubebuilder:rbac:groups=livestash.dev,resources=livestashclusters,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;create;patch;delete

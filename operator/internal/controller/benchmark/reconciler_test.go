@@ -367,7 +367,9 @@ func TestDeadline(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "late", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
 		spec.RunDeadline = &metav1.Duration{Duration: time.Minute}
 	})
-	stage(t, testRunOf(t, b), "created")
+	run := testRunOf(t, b)
+	stage(t, run, "created")
+	hasSeen(t, operator.tests, run)
 	operatorTime.Ahead.Add(int64(2 * time.Minute))
 	changeSpec(t, b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](3600) })
 	row := finished(t, b)

@@ -18,6 +18,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/rival"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
@@ -35,7 +36,10 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	if p.row.LoadStartedAt != nil {
 		entry.StartedAt = p.row.LoadStartedAt.Time
 	}
-	if p.cluster != nil {
+	switch {
+	case p.server != nil:
+		entry.Replicas = int(p.run.Server.Replicas)
+	case p.cluster != nil:
 		entry.Replicas = int(p.cluster.DesiredReplicas())
 	}
 	if judged.Result != nil {
@@ -72,13 +76,17 @@ func (r *Reconciler) closeReport(ctx context.Context, p *pass) error {
 	for i := range p.benchmark.Status.Runs {
 		row := &p.benchmark.Status.Runs[i]
 		known := slices.ContainsFunc(so.Runs, func(other report.Run) bool { return other.Name == row.Name })
-		if !known && !row.Warmup && i < len(p.runs) {
+		if !known && !row.Warmup && row.Verdict != "" && i < len(p.runs) {
 			so.Runs = append(so.Runs, r.entry(row, &p.runs[i]))
 		}
 	}
 	if err := r.compare(ctx, p.benchmark, &so); err != nil {
 		return err
 	}
+	// As much of its specification as is not known yet, if no run has begun.
+	so.Spec = specOf(p.benchmark, so.Spec)
+	judgeAgainst(p.benchmark, &so)
+	findKnees(p.benchmark, &so)
 	so.FinishedAt = p.benchmark.Status.FinishedAt.UTC()
 	return r.writeReport(ctx, p, so)
 }
@@ -91,6 +99,7 @@ func (*Reconciler) entry(row *v1alpha1.BenchmarkRunStatus, run *loadtest.Run) re
 		Adapter:         string(run.Adapter),
 		Round:           int(run.Round),
 		Users:           int(row.Users),
+		Rate:            int(run.Rate),
 		TTLSeconds:      run.TTL.Seconds(),
 		DurationSeconds: run.Duration.Seconds(),
 		RampSeconds:     run.Ramp.Seconds(),
@@ -148,17 +157,20 @@ func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
 		Preset:     string(b.Spec.Preset),
 		Scale:      int(max(1, b.Spec.Scale)),
 		Scenario:   string(b.Spec.Scenario),
+		Asked:      loadtest.Asked(&b.Spec),
 		Routing:    string(b.Spec.Routing),
 		Baseline:   loadtest.Baseline(&b.Spec),
 		Variants:   variantsOf(b.Spec.Matrix),
 		Runner:     was.Runner,
-		Thresholds: thresholdsOf(b.Spec.Thresholds),
+		Thresholds: thresholdsOf(b.Spec),
 	}
 	switch target := b.Spec.Target; {
 	case target.URL != "":
 		spec.Target, spec.Routing = target.URL, ""
 	case target.ClusterRef != nil:
 		spec.Target = "cluster " + target.ClusterRef.Name
+	case loadtest.Stashless(b.Spec.Scenario):
+		spec.Target = "template"
 	default:
 		keys, onPage := loadtest.Payload(&b.Spec)
 		spec.Target, spec.PayloadKeys, spec.PayloadOnPage = "template", int(keys), string(onPage)
@@ -177,6 +189,9 @@ func variantsOf(matrix *v1alpha1.BenchmarkMatrix) []report.Variant {
 	var told []report.Variant
 	for _, one := range matrix.Variants {
 		variant := report.Variant{Name: one.Name, Adapter: string(one.Adapter)}
+		if server := one.Server; server != nil {
+			variant.Server = &report.Server{Image: server.Image, Protocol: string(server.Protocol), Replicas: int(server.Replicas), Redis: server.Redis != nil}
+		}
 		if one.Patch != nil {
 			variant.Patch = loadtest.Short(string(one.Patch.Raw()), longestPatch)
 		}
@@ -185,10 +200,18 @@ func variantsOf(matrix *v1alpha1.BenchmarkMatrix) []report.Variant {
 	return told
 }
 
-func thresholdsOf(limits v1alpha1.BenchmarkThresholds) map[string]string {
-	told := map[string]string{
-		"maxWrong":    strconv.FormatInt(ptr.Deref(limits.MaxWrong, 0), 10),
-		"maxRestarts": strconv.Itoa(int(ptr.Deref(limits.MaxRestarts, 0))),
+// thresholdsOf are the limits that the runs are judged by.
+func thresholdsOf(spec v1alpha1.LiveStashBenchmarkSpec) map[string]string {
+	limits := spec.Thresholds
+	told := map[string]string{"maxRestarts": strconv.Itoa(int(ptr.Deref(limits.MaxRestarts, 0)))}
+	if limits.MaxFailed != "" {
+		told["maxFailed"] = limits.MaxFailed
+	}
+	if !loadtest.Stashless(spec.Scenario) { // these have defaults, whatever the scenario is
+		told["maxWrong"] = strconv.FormatInt(ptr.Deref(limits.MaxWrong, 0), 10)
+		if limits.MinRecovered != "" {
+			told["minRecovered"] = limits.MinRecovered
+		}
 	}
 	if limits.MaxLost != nil {
 		told["maxLost"] = strconv.FormatInt(*limits.MaxLost, 10)
@@ -196,21 +219,18 @@ func thresholdsOf(limits v1alpha1.BenchmarkThresholds) map[string]string {
 	if limits.MaxClientDelay != nil {
 		told["maxClientDelay"] = limits.MaxClientDelay.Duration.String()
 	}
-	for name, limit := range map[string]string{"minRecovered": limits.MinRecovered, "maxFailed": limits.MaxFailed} {
-		if limit != "" {
-			told[name] = limit
+	for _, limit := range loadtest.P99Limits(limits) {
+		told["p99."+limit.Field] = limit.Limit.String()
+	}
+	if limits.Against != nil {
+		for name, factor := range limitsOf(*limits.Against) {
+			told["against."+name] = strconv.FormatFloat(factor, 'f', -1, 64)
 		}
 	}
-	if limits.P99 == nil {
-		return told
-	}
-	for name, limit := range map[string]*metav1.Duration{
-		"firstRender": limits.P99.FirstRender, "join": limits.P99.Join, "stash": limits.P99.Stash,
-		"reconnect": limits.P99.Reconnect, "rejoin": limits.P99.Rejoin, "lateRejoin": limits.P99.LateRejoin,
-		"reconnectDuring": limits.P99.ReconnectDuring, "reconnectOutside": limits.P99.ReconnectOutside,
-	} {
-		if limit != nil {
-			told["p99."+name] = limit.Duration.String()
+	if spec.Matrix != nil && spec.Matrix.Seek != nil {
+		told["maxFailed"] = cmp.Or(spec.Matrix.Seek.While.Failed, told["maxFailed"])
+		if p95 := spec.Matrix.Seek.While.P95; p95 != nil {
+			told["seek.p95"] = p95.Duration.String()
 		}
 	}
 	return told
@@ -263,6 +283,7 @@ func (r *Reconciler) nodesOf(ctx context.Context, p *pass) []string {
 		}
 	}
 	add(r.Tests, runner.TestLabel, p.row.Runner)
+	add(r.Tests, rival.ServerLabel, p.row.Name)
 	if p.cluster != nil {
 		// The cache leaves out where a fleet's pods are.
 		add(r.Live, render.ClusterLabel, p.cluster.Name)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/rival"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -19,14 +20,21 @@ import (
 // out when containers ended.
 func (r *Reconciler) restarts(ctx context.Context, p *pass) ([]string, error) {
 	since := cmp.Or(p.row.LoadStartedAt, p.row.StartedAt)
-	if p.cluster == nil || since == nil {
+	if p.cluster == nil && p.server == nil || since == nil {
 		return nil, nil
 	}
-	pods := &corev1.PodList{}
-	if err := r.Live.List(ctx, pods, client.InNamespace(p.benchmark.Namespace), client.MatchingLabels{render.ClusterLabel: p.cluster.Name}); err != nil {
-		return nil, fmt.Errorf("listing the fleet's pods: %w", err)
+	var label client.MatchingLabels
+	var wanted int32
+	if p.server != nil {
+		label, wanted = client.MatchingLabels{rival.ServerLabel: p.server.Name}, p.run.Server.Replicas
+	} else {
+		label, wanted = client.MatchingLabels{render.ClusterLabel: p.cluster.Name}, p.cluster.DesiredReplicas()
 	}
-	return restartedSince(pods.Items, int(p.cluster.DesiredReplicas()), since.Time, p.row.Events), nil
+	pods := &corev1.PodList{}
+	if err := r.Live.List(ctx, pods, client.InNamespace(p.benchmark.Namespace), label); err != nil {
+		return nil, fmt.Errorf("listing the target's pods: %w", err)
+	}
+	return restartedSince(pods.Items, int(wanted), since.Time, p.row.Events), nil
 }
 
 // restartedSince are those of a fleet's pods that were made, or had a container end, at that time or later, in the order of their names,
@@ -40,7 +48,10 @@ func restartedSince(pods []corev1.Pod, replicas int, since time.Time, events []v
 			replicas--
 		case render.RedisComponent:
 		default:
-			continue
+			if pod.Labels[rival.ServerLabel] == "" {
+				continue
+			}
+			replicas--
 		}
 		planned := madeDuring(events, pod.CreationTimestamp.Time)
 		if !planned && !pod.CreationTimestamp.Time.Before(since) {

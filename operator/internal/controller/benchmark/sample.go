@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 )
@@ -89,7 +90,7 @@ func (s *recordings) forget(of types.NamespacedName) {
 
 // sample asks the agents of the fleet every few seconds while k6 runs. What they say is for a later pass: nobody waits for them.
 func (r *Reconciler) sample(ctx context.Context, p *pass) error {
-	if p.row.Phase != v1alpha1.RunRunning || p.cluster == nil || !p.cluster.AgentEnabled() {
+	if p.row.Phase != v1alpha1.RunRunning || !p.isSampled() {
 		return nil
 	}
 	running, err := r.recordingOf(ctx, p)
@@ -105,7 +106,7 @@ func (r *Reconciler) sample(ctx context.Context, p *pass) error {
 	p.DueIn(sampleInterval)
 	running.lastAt = now
 	if running.asking == nil {
-		running.asking, err = r.askAgents(ctx, p.cluster)
+		running.asking, err = r.askPods(ctx, p)
 	}
 	if err != nil {
 		return err
@@ -156,43 +157,57 @@ func samplesName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-samp
 // askAgents begins to ask the agents of all pods that run, at the same time as far as there is room. Those that do not answer are
 // left out.
 func (r *Reconciler) askAgents(ctx context.Context, c *v1alpha1.LiveStashCluster) (*round, error) {
-	addresses, err := r.addresses(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	begun := &round{pods: int(c.DesiredReplicas()), said: make(chan map[string]loadtest.Answer, 1)}
-	go func() {
-		// It outlives the pass.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTime)
-		defer cancel()
-		begun.said <- r.answers(ctx, addresses, c.Spec.Agent.Port)
-	}()
-	return begun, nil
-}
-
-// addresses are those of the fleet's own pods, by pod.
-func (r *Reconciler) addresses(ctx context.Context, c *v1alpha1.LiveStashCluster) (map[string]string, error) {
 	pods, err := r.podsOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	return r.ask(ctx, int(c.DesiredReplicas()), pods, func(ctx context.Context, address string) (agentclient.Metrics, error) {
+		return r.Agents.Metrics(ctx, address, c.Spec.Agent.Port)
+	}), nil
+}
+
+// isSampled is whether there is somebody in the pods of the target who tells figures.
+func (p *pass) isSampled() bool {
+	return p.server != nil || p.cluster != nil && p.cluster.AgentEnabled()
+}
+
+// askPods begins to ask the agents of a fleet, or the helpers of a server.
+func (r *Reconciler) askPods(ctx context.Context, p *pass) (*round, error) {
+	if p.server != nil {
+		return r.askServer(ctx, p.server)
+	}
+	return r.askAgents(ctx, p.cluster)
+}
+
+// question asks whoever tells figures in the pod at an address.
+type question func(ctx context.Context, address string) (agentclient.Metrics, error)
+
+// ask begins to ask pods, of which there are to be so many.
+func (r *Reconciler) ask(ctx context.Context, wanted int, pods []corev1.Pod, question question) *round {
 	addresses := map[string]string{}
 	for i := range pods {
 		if pod := &pods[i]; pod.Status.PodIP != "" {
 			addresses[pod.Name] = pod.Status.PodIP
 		}
 	}
-	return addresses, nil
+	begun := &round{pods: wanted, said: make(chan map[string]loadtest.Answer, 1)}
+	go func() {
+		// It outlives the pass.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roundTime)
+		defer cancel()
+		begun.said <- r.answers(ctx, addresses, question)
+	}()
+	return begun
 }
 
-// answers are those of the agents at the addresses, by pod.
-func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, port int32) map[string]loadtest.Answer {
+// answers are those from the addresses, by pod.
+func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, question question) map[string]loadtest.Answer {
 	said := map[string]loadtest.Answer{}
 	var mutex sync.Mutex
 	var asked sync.WaitGroup
 	for pod, address := range addresses {
 		asked.Go(func() {
-			metrics, err := r.Agents.Metrics(ctx, address, port)
+			metrics, err := question(ctx, address)
 			if err != nil {
 				return
 			}
@@ -208,7 +223,7 @@ func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, p
 
 // samplesOf are the recording of the run, and what there is to say about it. Nil when there are no agents to ask.
 func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*loadtest.Recorder, string, error) {
-	if p.row.LoadStartedAt == nil || p.cluster == nil || !p.cluster.AgentEnabled() {
+	if p.row.LoadStartedAt == nil || !p.isSampled() {
 		return nil, "", nil
 	}
 	running, err := r.recordingOf(ctx, p)

@@ -109,6 +109,10 @@ func (a *silentAgents) Metrics(ctx context.Context, _ string, _ int32) (agentcli
 	}
 }
 
+func (a *silentAgents) Usage(ctx context.Context, ip string, port int32) (agentclient.Metrics, error) {
+	return a.Metrics(ctx, ip, port)
+}
+
 func text(t *testing.T, recorder *loadtest.Recorder) string {
 	t.Helper()
 	text, err := json.Marshal(recorder)

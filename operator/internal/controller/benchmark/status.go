@@ -37,7 +37,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, before *v1alpha1.LiveStas
 	status.Verdict = verdictOf(p.benchmark)
 	over := 0
 	for _, row := range status.Runs {
-		if row.Verdict != "" {
+		if row.Verdict != "" || row.Phase == v1alpha1.RunFinished {
 			over++
 		}
 	}
@@ -72,18 +72,30 @@ func (r *Reconciler) writeStatus(ctx context.Context, before, b *v1alpha1.LiveSt
 	return client.IgnoreNotFound(err)
 }
 
-// verdictOf is the worst verdict of the runs that are over and count, and of the comparison.
+// verdictOf is the worst verdict of the runs that are over and count, of the comparison, and of that against the baseline. Where knees are
+// sought a step that does not hold is what was to be found, so the knees' verdicts count.
 func verdictOf(b *v1alpha1.LiveStashBenchmark) v1alpha1.BenchmarkVerdict {
 	verdicts := make([]v1alpha1.BenchmarkVerdict, 0, len(b.Status.Runs))
+	for _, knee := range b.Status.Knees {
+		verdicts = append(verdicts, knee.Verdict)
+	}
 	for _, row := range b.Status.Runs {
-		if !row.Warmup {
+		if !row.Warmup && !seeks(b) {
 			verdicts = append(verdicts, row.Verdict)
 		}
 	}
 	if comparison := b.Status.Comparison; comparison != nil {
 		verdicts = append(verdicts, comparison.Verdict)
 	}
+	if against := b.Status.Against; against != nil {
+		verdicts = append(verdicts, against.Verdict)
+	}
 	return loadtest.Worst(verdicts...)
+}
+
+// seeks is whether knees are sought.
+func seeks(b *v1alpha1.LiveStashBenchmark) bool {
+	return b.Spec.Matrix != nil && b.Spec.Matrix.Seek != nil
 }
 
 // timeLeft is about how long the rest takes, in whole minutes: seconds would be written over and over.
@@ -91,7 +103,7 @@ func (r *Reconciler) timeLeft(p *pass) *metav1.Duration {
 	var left time.Duration
 	for i := range p.benchmark.Status.Runs {
 		row := &p.benchmark.Status.Runs[i]
-		if row.Verdict != "" || i >= len(p.runs) {
+		if row.Verdict != "" || row.Phase == v1alpha1.RunFinished || i >= len(p.runs) {
 			continue
 		}
 		one := p.runs[i].Duration + overhead + loadtest.Cooldown(&p.benchmark.Spec)

@@ -139,6 +139,8 @@ func scheme() *runtime.Scheme {
 type running struct {
 	cancel  context.CancelFunc
 	stopped chan error
+	// tests is its cache of TestRuns and of what they make.
+	tests client.Reader
 }
 
 func (r *running) stop() error {
@@ -177,6 +179,8 @@ func startOperator() (*running, error) {
 		ClusterDomain: "cluster.local",
 		RunnerImage:   "livestash-k6",
 		StarterImage:  "starter",
+		UsageImage:    "operator",
+		RedisImage:    "redis",
 		Namespace:     "livestash-system",
 		Version:       "test",
 		Clock:         &operatorTime,
@@ -185,9 +189,25 @@ func startOperator() (*running, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{cancel: cancel, stopped: make(chan error)}
+	r := &running{cancel: cancel, stopped: make(chan error), tests: tests}
 	go func() { r.stopped <- mgr.Start(ctx) }()
 	return r, nil
+}
+
+// hasSeen waits until the operator's cache has an object as the test has it.
+func hasSeen[T client.Object](t *testing.T, from client.Reader, object T) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		cached, ok := object.DeepCopyObject().(T)
+		if !ok {
+			return errors.New("a copy is of another kind")
+		}
+		err := from.Get(t.Context(), client.ObjectKeyFromObject(object), cached)
+		if err == nil && cached.GetResourceVersion() != object.GetResourceVersion() {
+			err = fmt.Errorf("the operator sees %s %s, not %s", object.GetName(), cached.GetResourceVersion(), object.GetResourceVersion())
+		}
+		return err
+	})
 }
 
 // idleAgents belong to fleets that do nothing.
@@ -195,6 +215,10 @@ type idleAgents struct{}
 
 func (idleAgents) Metrics(context.Context, string, int32) (agentclient.Metrics, error) {
 	return agentclient.Metrics{Processes: 100}, nil
+}
+
+func (idleAgents) Usage(context.Context, string, int32) (agentclient.Metrics, error) {
+	return agentclient.Metrics{PodOnly: true, PodMemory: ptr.To(1e6), PodCPUSeconds: ptr.To(1.0)}, nil
 }
 
 // keptLogs are what the tests have put into logsOfPods.

@@ -56,6 +56,12 @@ func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
 			continue
 		}
 		tried[run.Variant] = true
+		if run.Server != nil {
+			if err := r.tryServer(ctx, p, run); err != nil {
+				return err
+			}
+			continue
+		}
 		wanted, err := freshFleet(p.benchmark, run)
 		if err != nil {
 			return err
@@ -93,16 +99,21 @@ func freshFleet(b *v1alpha1.LiveStashBenchmark, run loadtest.Run) (*unstructured
 		}
 		merge(spec, patch)
 	}
-	spec["adapter"], spec["ttl"] = string(run.Adapter), run.TTL.String()
+	spec["adapter"] = string(run.Adapter)
+	if run.TTL > 0 {
+		spec["ttl"] = run.TTL.String()
+	}
 	for _, field := range store.Unread(run.Adapter) {
 		delete(spec, field) // it is said once for all runs, and read by one adapter
 	}
 	delete(spec, "whenDeleted") // nothing of a run outlives it
-	keys, onPage := loadtest.Payload(&b.Spec)
-	env, _ := spec["env"].([]any)
-	spec["env"] = append(env,
-		map[string]any{"name": payloadVariable, "value": fmt.Sprint(keys)},
-		map[string]any{"name": onPageVariable, "value": strings.ToLower(string(onPage))})
+	if !loadtest.Stashless(b.Spec.Scenario) {
+		keys, onPage := loadtest.Payload(&b.Spec)
+		env, _ := spec["env"].([]any)
+		spec["env"] = append(env,
+			map[string]any{"name": payloadVariable, "value": fmt.Sprint(keys)},
+			map[string]any{"name": onPageVariable, "value": strings.ToLower(string(onPage))})
+	}
 
 	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	wanted.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LiveStashCluster"))
@@ -179,6 +190,9 @@ func (r *Reconciler) findTarget(ctx context.Context, p *pass) error {
 		p.bases = []string{target.URL}
 		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionTrue, reasonBelieved, "the URL is believed; the runners look whether it gives the page")
 		return nil
+	}
+	if p.run.Server != nil {
+		return r.findServer(ctx, p)
 	}
 	if err := r.findCluster(ctx, p); err != nil {
 		return err
@@ -275,7 +289,7 @@ func (r *Reconciler) makeFleet(ctx context.Context, p *pass) error {
 func mismatch(p *pass) string {
 	c := p.cluster
 	ttl := time.Duration(c.TTLSeconds()) * time.Second
-	if c.Spec.Adapter == p.run.Adapter && ttl == p.run.TTL {
+	if c.Spec.Adapter == p.run.Adapter && (ttl == p.run.TTL || loadtest.Stashless(p.run.Scenario)) {
 		return ""
 	}
 	return fmt.Sprintf("LiveStashCluster %s has adapter %s and a TTL of %s, and the run wants %s and %s: change spec.matrix, or set target.template.",

@@ -90,7 +90,7 @@ func TestTargetThatIsBeingDeleted(t *testing.T) {
 // Nothing of a run outlives it, whatever is to become of the user's own fleet.
 func TestARunKeepsNothing(t *testing.T) {
 	b := &v1alpha1.LiveStashBenchmark{}
-	b.Spec.Target.Template = &v1alpha1.BenchmarkTemplate{}
+	b.Spec.Scenario, b.Spec.Target.Template = v1alpha1.ScenarioVisits, &v1alpha1.BenchmarkTemplate{}
 	suite.Must(t, json.Unmarshal([]byte(`{"image": "i", "whenDeleted": "Retain"}`), &b.Spec.Target.Template.Spec))
 	made, err := freshFleet(b, loadtest.Run{Name: "run", Adapter: v1alpha1.AdapterETS})
 	suite.Must(t, err)
@@ -102,7 +102,7 @@ func TestARunKeepsNothing(t *testing.T) {
 // A variant's fleet is that of the template with the patch merged in: objects field by field, variables by their names, lists as a whole.
 func TestAVariantIsPatched(t *testing.T) {
 	b := &v1alpha1.LiveStashBenchmark{}
-	b.Spec.Target.Template = &v1alpha1.BenchmarkTemplate{}
+	b.Spec.Scenario, b.Spec.Target.Template = v1alpha1.ScenarioVisits, &v1alpha1.BenchmarkTemplate{}
 	run := loadtest.Run{Name: "run", Variant: "other", Adapter: v1alpha1.AdapterNone, TTL: time.Minute, Patch: &v1alpha1.BenchmarkPatch{}}
 	suite.Must(t, json.Unmarshal([]byte(`{"image": "i", "beam": {"fullsweepAfter": 65535, "drainTimeout": "1m"}, "tolerations": [{"key": "a"}],
 		"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}`), &b.Spec.Target.Template.Spec))
@@ -138,7 +138,7 @@ func TestAVariantIsPatched(t *testing.T) {
 // The pods are told what to stash and whether to show it, as the report says.
 func TestAFleetIsToldItsPayload(t *testing.T) {
 	b := &v1alpha1.LiveStashBenchmark{}
-	b.Spec.Preset, b.Spec.Target.Template = v1alpha1.PresetLiveStash2026, &v1alpha1.BenchmarkTemplate{}
+	b.Spec.Preset, b.Spec.Scenario, b.Spec.Target.Template = v1alpha1.PresetLiveStash2026, v1alpha1.ScenarioVisits, &v1alpha1.BenchmarkTemplate{}
 	suite.Must(t, json.Unmarshal([]byte(`{"image": "i"}`), &b.Spec.Target.Template.Spec))
 	made, err := freshFleet(b, loadtest.Run{Name: "run", Adapter: v1alpha1.AdapterETS})
 	suite.Must(t, err)

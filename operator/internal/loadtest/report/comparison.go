@@ -13,7 +13,7 @@ const mostTold = 3
 
 // Comparison is what came out of holding a report against an earlier one.
 type Comparison struct {
-	// With is the ConfigMap of the earlier report, and StartedAt when its first run began.
+	// With is the ConfigMap of the earlier report, and StartedAt when its first run began; or the name of the baseline.
 	With      string    `json:"with"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// Verdict is Passed when every limit holds, Failed when one does not, and Errored when the reports cannot be compared.
@@ -48,11 +48,13 @@ var comparables = []struct {
 	name, unit, words string
 	of                func(Run) (float64, bool)
 }{
-	{"memory", "bytes", "memory at its peak", peakOf(SeriesMemory)},
-	{"cpu", "s", "CPU time", totalOf(SeriesCPU)},
+	{"memory", "bytes", "memory at its peak", memoryPeak},
+	{"cpu", "s", "CPU time", cpuTotal},
 	{"firstRender", "ms", "p95 of first renders", timedP95("first_render")},
 	{"stash", "ms", "p95 of stashes", timedP95("stash")},
 	{"reconnect", "ms", "p95 of returns", timedP95("reconnect")},
+	{"request", "ms", "p95 of requests", timedP95("request")},
+	{"delivery", "ms", "p95 of deliveries", timedP95("delivery")},
 }
 
 // Compare holds the figures of a report against those of an earlier one, which was in a ConfigMap of that name. Limits are factors by
@@ -62,6 +64,10 @@ func Compare(now, before Report, with string, limits map[string]float64) Compari
 	if why := incomparable(now, before); why != "" {
 		return c.errored(why)
 	}
+	if now.Spec.hasServers() != before.Spec.hasServers() {
+		return c.errored("one of the two compares servers, whose memory and CPU are those of their pods, and the other fleets alone")
+	}
+	now, before = measuredAlike(now), measuredAlike(before)
 	groups := alikeRuns(now)
 	if len(groups) == 0 {
 		return c.errored("no run of this benchmark is sound")
@@ -71,35 +77,88 @@ func Compare(now, before Report, with string, limits map[string]float64) Compari
 	for _, runs := range groups {
 		place := slices.IndexFunc(earlier, func(other series) bool { return sameLoad(runs[0], other[0]) })
 		if place < 0 {
-			return c.errored(fmt.Sprintf("it has no sound run with %s", loadOf(runs[0])))
+			return c.errored(fmt.Sprintf("it has no sound run with %s", loadOf(now.Spec, runs[0])))
 		}
-		for _, figure := range comparables {
-			limit, wanted := limits[figure.name]
-			if !wanted {
-				continue
-			}
-			mine, theirs := runs.values(figure.of), earlier[place].values(figure.of)
-			if len(mine) == 0 || len(theirs) == 0 || mean(theirs) == 0 {
-				return c.errored(fmt.Sprintf("%s was not measured in both with %s: remove compareWith.atMost.%s", figure.words, loadOf(runs[0]), figure.name))
-			}
-			one := Compared{
-				Variant: runs.name(), Adapter: runs.adapter(), Users: runs[0].Users, TTLSeconds: runs[0].TTLSeconds, Figure: figure.name, Unit: figure.unit,
-				Now: mean(mine), Before: mean(theirs), Rounds: min(len(mine), len(theirs)), AtMost: limit, Holds: !over(mine, theirs, limit),
-			}
-			c.Figures = append(c.Figures, one)
-			if !one.Holds {
-				broken = append(broken, fmt.Sprintf("%s: %s %s, and %s there: %s times as much, at most %s times is allowed",
-					loadOf(runs[0]), figure.words, inUnitOf(one.Now, one.Unit), inUnitOf(one.Before, one.Unit), significant(one.Now/one.Before), significant(limit)))
-			}
+		more, unmeasured := c.hold(now.Spec, runs, earlier[place], limits, "there")
+		if unmeasured != "" {
+			return c.errored(unmeasured)
+		}
+		broken = append(broken, more...)
+	}
+	return c.told("comparison", broken)
+}
+
+// Against holds the variants of a report against its baseline under the same load. Limits are factors by the names of the figures.
+func Against(r Report, limits map[string]float64) Comparison {
+	r = measuredAlike(r)
+	base := cmp.Or(r.Spec.Baseline, withoutLiveStash)
+	c := Comparison{With: base, StartedAt: r.StartedAt, Verdict: VerdictPassed}
+	groups := alikeRuns(r)
+	var broken []string
+	for _, run := range r.Runs {
+		if run.variant() != base && !run.sound() {
+			return c.errored(fmt.Sprintf("%s has no sound run of its own", run.Name))
 		}
 	}
+	for _, runs := range groups {
+		if runs.name() == base {
+			continue
+		}
+		place := slices.IndexFunc(groups, func(other series) bool { return other.name() == base && sameSize(runs[0], other[0]) })
+		if place < 0 {
+			return c.errored(fmt.Sprintf("it has no sound run under the load of %s", runs[0].Name))
+		}
+		more, unmeasured := c.hold(r.Spec, runs, groups[place], limits, "with "+base)
+		if unmeasured != "" {
+			return c.errored(unmeasured)
+		}
+		broken = append(broken, more...)
+	}
+	return c.told("against", broken)
+}
+
+// hold holds runs against others, and returns the limits that do not hold, in words, or what was not measured in both.
+func (c *Comparison) hold(spec Spec, runs, others series, limits map[string]float64, where string) (broken []string, unmeasured string) {
+	for _, figure := range comparables {
+		limit, wanted := limits[figure.name]
+		if !wanted {
+			continue
+		}
+		mine, theirs := runs.values(figure.of), others.values(figure.of)
+		if len(mine) == 0 || len(theirs) == 0 || mean(theirs) == 0 {
+			return nil, fmt.Sprintf("%s was not measured in both with %s: remove the limit %s", figure.words, loadOf(spec, runs[0]), figure.name)
+		}
+		one := Compared{
+			Variant: runs.name(), Adapter: runs.adapter(), Users: runs[0].Users, TTLSeconds: runs[0].TTLSeconds, Figure: figure.name, Unit: figure.unit,
+			Now: mean(mine), Before: mean(theirs), Rounds: min(len(mine), len(theirs)), AtMost: limit, Holds: !over(mine, theirs, limit),
+		}
+		c.Figures = append(c.Figures, one)
+		if !one.Holds {
+			broken = append(broken, fmt.Sprintf("%s: %s %s, and %s %s: %s times as much, at most %s times is allowed",
+				loadOf(spec, runs[0]), figure.words, inUnitOf(one.Now, one.Unit), inUnitOf(one.Before, one.Unit), where, significant(one.Now/one.Before), significant(limit)))
+		}
+	}
+	return broken, ""
+}
+
+// told is the comparison with what does not hold. The field of the report has all of it.
+func (c Comparison) told(field string, broken []string) Comparison {
 	if len(broken) > mostTold {
-		broken = append(broken[:mostTold], fmt.Sprintf("%d more, see comparison in report.json", len(broken)-mostTold))
+		broken = append(broken[:mostTold], fmt.Sprintf("%d more, see %s in report.json", len(broken)-mostTold, field))
 	}
 	if len(broken) > 0 {
-		c.Verdict, c.Message = VerdictFailed, fmt.Sprintf("Compared with %s: %s.", with, strings.Join(broken, "; "))
+		c.Verdict, c.Message = VerdictFailed, fmt.Sprintf("Compared with %s: %s.", c.With, strings.Join(broken, "; "))
 	}
 	return c
+}
+
+// ComparableFigures are the names of the figures that can have a limit.
+func ComparableFigures() []string {
+	names := make([]string, 0, len(comparables))
+	for _, figure := range comparables {
+		names = append(names, figure.name)
+	}
+	return names
 }
 
 // sentence is the comparison in words.
@@ -130,6 +189,7 @@ func over(mine, theirs []float64, limit float64) bool {
 func incomparable(now, before Report) string {
 	for _, both := range []struct{ what, now, before string }{
 		{"scenario", now.Spec.Scenario, before.Spec.Scenario},
+		{"requests or rooms", now.Spec.Asked, before.Spec.Asked},
 		{"routing", now.Spec.Routing, before.Spec.Routing},
 		{"payload", payload(now.Spec), payload(before.Spec)},
 		{"machines", machines(now), machines(before)},
@@ -172,13 +232,16 @@ func sameLoad(a, b Run) bool {
 	if !slices.EqualFunc(a.Events, b.Events, func(one, other Event) bool { return one.Kind == other.Kind }) {
 		return false
 	}
-	return a.variant() == b.variant() && a.Adapter == b.Adapter && a.Users == b.Users && a.Replicas == b.Replicas &&
-		a.TTLSeconds == b.TTLSeconds && a.DurationSeconds == b.DurationSeconds && a.RampSeconds == b.RampSeconds
+	return a.variant() == b.variant() && a.Adapter == b.Adapter && a.Replicas == b.Replicas && sameSize(a, b)
 }
 
-func loadOf(run Run) string {
-	text := fmt.Sprintf("%s, %s users, TTL %s, %s with a ramp of %s", run.variant(), grouped(int64(run.Users)), span(run.TTLSeconds),
-		span(run.DurationSeconds), span(run.RampSeconds))
+// sameSize is whether two runs had as many users, for as long.
+func sameSize(a, b Run) bool {
+	return a.Users == b.Users && a.Rate == b.Rate && a.TTLSeconds == b.TTLSeconds && a.DurationSeconds == b.DurationSeconds && a.RampSeconds == b.RampSeconds
+}
+
+func loadOf(spec Spec, run Run) string {
+	text := fmt.Sprintf("%s, %s, %s with a ramp of %s", run.variant(), newLoad(spec, run).title(), span(run.DurationSeconds), span(run.RampSeconds))
 	if run.Replicas > 0 {
 		text += fmt.Sprintf(", pods: %d", run.Replicas)
 	}

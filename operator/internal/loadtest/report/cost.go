@@ -44,6 +44,39 @@ func peakOf(name string) func(Run) (float64, bool) {
 	}
 }
 
+// memoryPeak is the memory at its peak of what is measured, and cpuTotal its CPU time: of the virtual machines, or beside servers that have
+// none, of the pods.
+func memoryPeak(r Run) (float64, bool) {
+	if r.ByPods {
+		return peakOf(SeriesPodMemory)(r)
+	}
+	return peakOf(SeriesMemory)(r)
+}
+
+func cpuTotal(r Run) (float64, bool) {
+	if r.ByPods {
+		return totalOf(SeriesPodCPU)(r)
+	}
+	return totalOf(SeriesCPU)(r)
+}
+
+// measuredAlike is the report with all runs measured by their pods if one of its variants is a server, which has no virtual machine to ask.
+func measuredAlike(r Report) Report {
+	if !r.Spec.hasServers() {
+		return r
+	}
+	r.Runs = slices.Clone(r.Runs)
+	for i := range r.Runs {
+		r.Runs[i].ByPods = true
+	}
+	return r
+}
+
+// hasServers is whether one of the variants is a server and no fleet.
+func (s Spec) hasServers() bool {
+	return slices.ContainsFunc(s.Variants, func(one Variant) bool { return one.Server != nil })
+}
+
 // moved are all bytes that the fleet moves. What goes from one pod to another is counted once, where it arrives.
 var moved = []string{SeriesHTTPIn, SeriesHTTPOut, SeriesDistributionIn, SeriesRedisIn, SeriesRedisOut}
 
@@ -97,11 +130,7 @@ func newCostCell(l load, runs series, of column, most float64) costCell {
 	if most > 0 {
 		cell.Bar = value / most
 	}
-	if of.pods != nil {
-		if pods := runs.values(of.pods); len(pods) == len(runs) {
-			cell.Pods = "pods " + of.write(mean(pods))
-		}
-	}
+	cell.Pods = podsInWords(runs, of)
 	switch {
 	case of.isShare:
 		cell.Bar, cell.State = value, "all"
@@ -131,6 +160,18 @@ func newCostCell(l load, runs series, of column, most float64) costCell {
 		cell.More = overBase(values, base.values(of.of), base.name(), of.write)
 	}
 	return cell
+}
+
+// podsInWords is what the whole pods took, where the value is the application's own and all runs have it.
+func podsInWords(runs series, of column) string {
+	if of.pods == nil || runs[0].ByPods {
+		return ""
+	}
+	pods := runs.values(of.pods)
+	if len(pods) != len(runs) {
+		return ""
+	}
+	return "pods " + of.write(mean(pods))
 }
 
 // timedOnly are the runs whose times mean something.
@@ -166,7 +207,11 @@ func costNotes(l load, all []series) []string {
 	if len(base) == 0 {
 		notes[0] = "The sum over all pods of the fleet. " + l.layout().note
 	}
-	if slices.ContainsFunc(all, func(s series) bool { return len(s.values(peakOf(SeriesPodMemory))) > 0 }) {
+	switch {
+	case l.spec.hasServers():
+		notes = append(notes, "Memory and CPU are what the nodes count for the containers of the pods: of a fleet those of the application and livestash-probe, of a server "+
+			"its own, that of its Redis if it has one, and livestash-usage. The bytes that a server moves are not counted.")
+	case slices.ContainsFunc(all, func(s series) bool { return len(s.values(peakOf(SeriesPodMemory))) > 0 }):
 		notes = append(notes, "Memory and CPU are those of the virtual machines. Pods: what their nodes count for their containers, those of the application and livestash-probe.")
 	}
 	if slices.ContainsFunc(all, func(s series) bool { return s.adapter() == "Redis" }) {

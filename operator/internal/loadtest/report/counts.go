@@ -52,6 +52,24 @@ const (
 	CountConnectFailed = "connectFailed"
 )
 
+// The counts of scenarios in which nobody stashes.
+const (
+	// CountGood requests got a good answer, or messages reached their whole room; CountFailed did not.
+	CountGood   = "good"
+	CountFailed = "failed"
+	// CountRequests were sent, CountUnsent were due and not sent when the run ended, and CountWrongAnswers got a wrong sum.
+	CountRequests     = "requests"
+	CountUnsent       = "unsent"
+	CountWrongAnswers = "wrongAnswers"
+	// CountMessages were said, and CountDeliveries is how often one was heard by somebody who was to.
+	CountMessages   = "messages"
+	CountDeliveries = "deliveries"
+	// CountDuplicates were heard twice, CountMisdelivered in another room or not whole, and CountLateDeliveries after the message had failed.
+	CountDuplicates     = "duplicates"
+	CountMisdelivered   = "misdelivered"
+	CountLateDeliveries = "lateDeliveries"
+)
+
 // errorsField is that of Errors in JSON.
 const errorsField = "errors"
 

@@ -38,7 +38,7 @@ func example(points int, loads ...[2]int) report.Report {
 		StartedAt:  start,
 		FinishedAt: start.Add(95 * time.Minute),
 		Verdict:    report.VerdictPassed,
-		Machine:    report.Machine{Nodes: []report.Node{{Name: "node-1", CPU: 8, Memory: 32 << 30, Kernel: "6.12.9", Kubelet: "v1.36.3"}}},
+		Machine:    report.Machine{Nodes: []report.Node{{Name: "node-1", CPU: 8, Memory: 32 << 30, Kubelet: "v1.36.3"}}},
 		Versions: report.Versions{
 			Operator: "0.1.0", K6Image: "ghcr.io/livestash-dev/livestash-k6:0.1.0",
 			FleetImage: "ghcr.io/livestash-dev/livestash-workload-phoenix:0.1.0", Kubernetes: "v1.36.3",

@@ -116,3 +116,11 @@ func listed(words []string) string {
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
+
+// decapitalized is a title in the middle of a sentence: memory, and CPU as it is.
+func decapitalized(title string) string {
+	if strings.ToUpper(title) == title {
+		return title
+	}
+	return strings.ToLower(title[:1]) + title[1:]
+}

@@ -13,7 +13,7 @@ var pageStyle string
 // HTML renders a report as one page with nothing outside of it: no script, no font, no image.
 func HTML(r Report) []byte {
 	var w pageWriter
-	newPage(r).write(&w)
+	newPage(measuredAlike(r)).write(&w)
 	return w.Bytes()
 }
 
@@ -280,7 +280,7 @@ func newRunRow(r Report, run Run) runRow {
 	row := runRow{
 		Name:    run.Name,
 		Variant: run.variant(),
-		Load:    load{spec: r.Spec, users: run.Users, ttl: run.TTLSeconds}.title(),
+		Load:    newLoad(r.Spec, run).title(),
 		Length:  span(run.DurationSeconds) + ", ramp " + span(run.RampSeconds),
 		Verdict: run.Verdict,
 		Message: run.Message,

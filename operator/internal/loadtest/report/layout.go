@@ -86,7 +86,7 @@ func layoutOf(spec Spec) *layout {
 }
 
 // layouts by the names of their scenarios. All others are those of users who stash.
-var layouts = map[string]*layout{}
+var layouts = map[string]*layout{"Requests": &requestsLayout, "Rooms": &roomsLayout}
 
 // inBytes, inSeconds and inMilliseconds write a figure.
 func inBytes(v float64) string        { return inUnit(v, "bytes") }

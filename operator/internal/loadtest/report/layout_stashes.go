@@ -6,8 +6,8 @@ import "fmt"
 var stashLayout = layout{
 	question: "Which adapter",
 	columns: []column{
-		{title: "Memory", detail: "peak", of: peakOf(SeriesMemory), pods: peakOf(SeriesPodMemory), write: inBytes},
-		{title: "CPU", detail: "whole run", of: totalOf(SeriesCPU), pods: totalOf(SeriesPodCPU), write: inSeconds},
+		{title: "Memory", detail: "peak", of: memoryPeak, pods: peakOf(SeriesPodMemory), write: inBytes},
+		{title: "CPU", detail: "whole run", of: cpuTotal, pods: totalOf(SeriesPodCPU), write: inSeconds},
 		{title: "Network", detail: "whole run", of: totalOf(moved...), write: inBytes},
 		{title: "Round trip", detail: "return, p95", of: anyP95("reconnect"), write: inMilliseconds, timed: true},
 		{title: "Recovered", detail: "within the TTL", of: recovered.part, write: percent, isShare: true},
@@ -17,13 +17,13 @@ var stashLayout = layout{
 	tripNote: "First render and reconnect go from a message to its reply, as in the published test. Stash and return are what the user waits for, " +
 		"from when the step was to begin to its end: for a return to the view that is there again, failed attempts and the pauses between them included.",
 	perThousand: []thousandColumn{
-		{"memory, peak", peakOf(SeriesMemory), "bytes"},
-		{"CPU, mean", rateOf(totalOf(SeriesCPU)), "cores"},
+		{"memory, peak", memoryPeak, "bytes"},
+		{"CPU, mean", rateOf(cpuTotal), "cores"},
 		{"network, mean", rateOf(totalOf(moved...)), "bytes/s"},
 	},
 	costs: []told{
-		{of: peakOf(SeriesMemory), absolute: " of memory at its peak", difference: "memory", write: inBytes},
-		{of: totalOf(SeriesCPU), absolute: " of CPU time", difference: "CPU time", write: inSeconds},
+		{of: memoryPeak, absolute: " of memory at its peak", difference: "memory", write: inBytes},
+		{of: cpuTotal, absolute: " of CPU time", difference: "CPU time", write: inSeconds},
 		{of: timedP95("reconnect"), absolute: " for a return (p95)", difference: "time for a return (p95)", write: inMilliseconds, timed: true},
 	},
 	title:   func(l load) string { return usersOf(l) + ", TTL " + span(l.ttl) },

@@ -9,6 +9,7 @@ import (
 // of its charts.
 func Markdown(r Report) []byte {
 	var b strings.Builder
+	r = measuredAlike(r)
 	fmt.Fprintf(&b, "# %s: %s\n", plain(title(r)), plain(r.Verdict.String()))
 	for _, fact := range head(r) {
 		fmt.Fprintf(&b, "\n%s: %s  ", fact.Name, plain(fact.Value))
@@ -60,7 +61,7 @@ func costOf(b *strings.Builder, l load, compared string) {
 	}
 	rows := [][]string{{compared}}
 	for _, column := range costs.Columns {
-		rows[0] = append(rows[0], strings.ToLower(column.title[:1])+column.title[1:]+", "+column.detail)
+		rows[0] = append(rows[0], decapitalized(column.title)+", "+column.detail)
 	}
 	for _, row := range costs.Rows {
 		texts := []string{row.Variant.name}

@@ -43,7 +43,7 @@ func (r *Run) check() error {
 	if !plausible.Seconds(r.TTLSeconds) || !plausible.Seconds(r.DurationSeconds) || !plausible.Seconds(r.RampSeconds) {
 		return fmt.Errorf("its times are %g, %g and %g seconds", r.TTLSeconds, r.DurationSeconds, r.RampSeconds)
 	}
-	if !plausible.Counts(int64(r.Users), int64(r.Replicas), int64(r.Runners), int64(r.Round)) {
+	if !plausible.Counts(int64(r.Users), int64(r.Replicas), int64(r.Runners), int64(r.Round), int64(r.Rate)) {
 		return fmt.Errorf("it has %d users, %d replicas and %d runners", r.Users, r.Replicas, r.Runners)
 	}
 	if err := ptr.Deref(r.Counts, Counts{}).check(); err != nil {

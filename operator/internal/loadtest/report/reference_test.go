@@ -45,6 +45,9 @@ func paths(t reflect.Type, prefix string, into map[string]bool) {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
 		path := prefix + name
 		into[path] = true
 		inner := field.Type
@@ -60,6 +63,9 @@ func paths(t reflect.Type, prefix string, into map[string]bool) {
 		if inner == reflect.TypeFor[report.Counts]() {
 			into[path+".errors"] = true
 			continue
+		}
+		if path == "against" {
+			continue // its fields are described where comparison is
 		}
 		if inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "/report") {
 			paths(inner, path+".", into)

@@ -34,12 +34,17 @@ type Report struct {
 	// StartedAt and FinishedAt are in UTC. FinishedAt is left out while runs are to come.
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Verdict is the worst of the runs' verdicts, and of that of the comparison.
+	// Verdict is the worst of the runs' verdicts, of that of the comparison, and of that against the baseline. Where knees are sought it is
+	// the worst of theirs.
 	Verdict Verdict `json:"verdict,omitempty"`
 	// Message is a sentence about the benchmark as a whole, when there is one: why it did not start, what was left out.
 	Message string `json:"message,omitempty"`
 	// Comparison with an earlier report, when one was asked for and all runs are over.
 	Comparison *Comparison `json:"comparison,omitempty"`
+	// Against is what came of holding the variants against the baseline, when that was asked for and all runs are over.
+	Against *Comparison `json:"against,omitempty"`
+	// Knees are how much each variant carries, when that was sought and all runs are over.
+	Knees []Knee `json:"knees,omitempty"`
 	// Machine is where it ran.
 	Machine Machine `json:"machine"`
 	// Versions of what ran.
@@ -54,8 +59,10 @@ type Spec struct {
 	Preset string `json:"preset,omitempty"`
 	// Scale is what users and times of the matrix were divided by; 1 changes nothing.
 	Scale int `json:"scale,omitempty"`
-	// Scenario is what a user does: Reconnect, Visits, or Script for a script of one's own.
+	// Scenario is what a user does: Reconnect, Visits, Requests, Rooms, or Script for a script of one's own.
 	Scenario string `json:"scenario,omitempty"`
+	// Asked is what is asked for with scenario Requests, or what the users talk in with Rooms, in words.
+	Asked string `json:"asked,omitempty"`
 	// Baseline is the name of the variant that the others are compared with; empty when there is none.
 	Baseline string `json:"baseline,omitempty"`
 	// Variants are what is compared, where that is more than adapters.
@@ -82,6 +89,20 @@ type Variant struct {
 	Adapter string `json:"adapter"`
 	// Patch is what its fleet has otherwise than the template, as JSON; of a long one its beginning.
 	Patch string `json:"patch,omitempty"`
+	// Server is what is measured in place of a fleet; left out for a fleet.
+	Server *Server `json:"server,omitempty"`
+}
+
+// Server is a server that is no fleet.
+type Server struct {
+	// Image of the server.
+	Image string `json:"image"`
+	// Protocol that its rooms speak, with scenario Rooms: Phoenix, WebSocket or ActionCable.
+	Protocol string `json:"protocol,omitempty"`
+	// Replicas is the number of its pods.
+	Replicas int `json:"replicas"`
+	// Redis is whether there is one in its pod.
+	Redis bool `json:"redis,omitempty"`
 }
 
 // Machine is where a benchmark ran. Figures of different machines cannot be compared.
@@ -97,9 +118,8 @@ type Node struct {
 	// CPU in cores and Memory in bytes: the node's capacity.
 	CPU    float64 `json:"cpu"`
 	Memory int64   `json:"memory"`
-	// Kernel and Kubelet versions, as the node says them. This operator leaves the kernel's out: the namespace's users may read the report,
+	// Kubelet is the version of the node's kubelet; empty where unknown. The kernel's is not told: the namespace's users may read the report,
 	// and not the node.
-	Kernel  string `json:"kernel,omitempty"`
 	Kubelet string `json:"kubelet,omitempty"`
 }
 
@@ -124,8 +144,10 @@ type Run struct {
 	Adapter string `json:"adapter"`
 	// Round is the how manieth run with this variant and this load it is, from 1.
 	Round int `json:"round,omitempty"`
-	// Users of the whole run, as it was made (after division by the scale).
+	// Users of the whole run, as it was made (after division by the scale); with scenario Requests its connections.
 	Users int `json:"users"`
+	// Rate is so many requests a second that were due, 0 for as many as the connections made. Only with scenario Requests.
+	Rate int `json:"rate,omitempty"`
 	// TTLSeconds is the stashes' time to live, DurationSeconds the length of the run with its ramp, and RampSeconds the time
 	// over which the users arrive.
 	TTLSeconds      float64 `json:"ttlSeconds"`
@@ -159,6 +181,9 @@ type Run struct {
 	Durations map[string]Duration `json:"durations,omitempty"`
 	// Samples of the fleet's agents by name: see the constants Series...; summed over the pods.
 	Samples map[string]Series `json:"samples,omitempty"`
+
+	// ByPods is whether its memory and CPU time are told by what the nodes count for its pods.
+	ByPods bool `json:"-"`
 }
 
 // Event is what was done to the fleet in the middle of a run.

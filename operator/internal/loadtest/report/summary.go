@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,6 +26,12 @@ func summary(r Report) []string {
 	}
 	if r.Comparison != nil {
 		paragraphs = append(paragraphs, r.Comparison.sentence())
+	}
+	if against := r.Against; against != nil {
+		paragraphs = append(paragraphs, cmp.Or(against.Message, fmt.Sprintf("Compared with %s: all limits of thresholds.against hold (%d).", against.With, len(against.Figures))))
+	}
+	if p := kneesInWords(r); p != "" {
+		paragraphs = append(paragraphs, p)
 	}
 	if r.Message != "" {
 		paragraphs = append(paragraphs, r.Message)

@@ -62,11 +62,16 @@ var quantiles = []struct {
 // load is the runs with the same users and times: what can be compared.
 type load struct {
 	spec          Spec
-	users         int
+	users, rate   int
 	ttl, duration float64
 	runs          []Run
 	// variants of the whole report, by their names.
 	variants map[string]variant
+}
+
+// newLoad is that of a run, without the runs of others.
+func newLoad(spec Spec, run Run) load {
+	return load{spec: spec, users: run.Users, rate: run.Rate, ttl: run.TTLSeconds, duration: run.DurationSeconds}
 }
 
 // layout is how its figures are shown.
@@ -77,7 +82,7 @@ func (l load) variantOf(runs series) variant { return l.variants[runs.name()] }
 
 // sameAs is whether two loads are the same one.
 func (l load) sameAs(other load) bool {
-	return l.users == other.users && l.ttl == other.ttl && l.duration == other.duration
+	return l.users == other.users && l.rate == other.rate && l.ttl == other.ttl && l.duration == other.duration
 }
 
 func (l load) title() string { return l.layout().title(l) }
@@ -195,11 +200,13 @@ func loads(r Report) []load {
 	var all []load
 	for _, run := range r.Runs {
 		i := slices.IndexFunc(all, func(l load) bool {
-			return l.sameAs(load{users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds})
+			return l.sameAs(newLoad(r.Spec, run))
 		})
 		if i < 0 {
 			i = len(all)
-			all = append(all, load{spec: r.Spec, users: run.Users, ttl: run.TTLSeconds, duration: run.DurationSeconds, variants: variants})
+			one := newLoad(r.Spec, run)
+			one.variants = variants
+			all = append(all, one)
 		}
 		all[i].runs = append(all[i].runs, run)
 	}
@@ -355,6 +362,7 @@ func facts(r Report) []fact {
 		{"Preset", r.Spec.Preset},
 		{"Scale", scale(r.Spec.Scale)},
 		{"Scenario", r.Spec.Scenario},
+		{"Asked", r.Spec.Asked},
 		{"Target", r.Spec.Target},
 		{"Routing", r.Spec.Routing},
 		{"Runner", r.Spec.Runner},
@@ -366,18 +374,27 @@ func facts(r Report) []fact {
 		{"Kubernetes", r.Versions.Kubernetes},
 	}
 	for _, v := range r.Spec.Variants {
-		all = append(all, fact{"Variant " + v.Name, "adapter " + v.Adapter + prefixed(", ", v.Patch)})
+		all = append(all, fact{"Variant " + v.Name, v.words()})
 	}
 	for _, n := range r.Machine.Nodes {
-		value := size(n)
-		for _, more := range []string{prefixed("Linux ", n.Kernel), prefixed("kubelet ", n.Kubelet)} {
-			if more != "" {
-				value += ", " + more
-			}
-		}
-		all = append(all, fact{"Node " + n.Name, value})
+		all = append(all, fact{"Node " + n.Name, size(n) + prefixed(", kubelet ", n.Kubelet)})
 	}
 	return known(all)
+}
+
+// words are what sets a variant apart.
+func (v Variant) words() string {
+	if v.Server == nil {
+		return "adapter " + v.Adapter + prefixed(", ", v.Patch)
+	}
+	words := "server " + v.Server.Image + prefixed(", ", v.Server.Protocol)
+	if v.Server.Redis {
+		words += ", with Redis"
+	}
+	if v.Server.Replicas > 1 {
+		words += fmt.Sprintf(", pods: %d", v.Server.Replicas)
+	}
+	return words
 }
 
 func known(all []fact) []fact {

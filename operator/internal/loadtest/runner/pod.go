@@ -77,12 +77,12 @@ func process(number int, pod *corev1.Pod) Process {
 	if pod.Status.Phase == corev1.PodFailed || !pod.DeletionTimestamp.IsZero() {
 		seen.State, seen.Reason, seen.Message = Lost, pod.Status.Reason, pod.Status.Message
 	}
-	seen.Trouble = trouble(pod)
+	seen.Trouble = Trouble(pod)
 	return seen
 }
 
-// trouble says why a pod does not start; empty when it may yet.
-func trouble(pod *corev1.Pod) string {
+// Trouble says why a pod does not start; empty when it may yet.
+func Trouble(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
 			return fmt.Sprintf("pod %s cannot be scheduled: %s", pod.Name, condition.Message)

@@ -165,7 +165,7 @@ func (r *TestRun) Observe(ctx context.Context, test Test) (Observation, error) {
 		return Observation{}, err
 	}
 	for i := range pods {
-		seen.Waiting = cmp.Or(seen.Waiting, trouble(&pods[i]))
+		seen.Waiting = cmp.Or(seen.Waiting, Trouble(&pods[i]))
 	}
 	if seen.Waiting == "" && stage != "" && !seen.Begun {
 		seen.Waiting = fmt.Sprintf("k6-operator has TestRun %s at stage %s", test.Name, stage)

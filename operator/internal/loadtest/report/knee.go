@@ -1,0 +1,125 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Knee is how much a variant carries: the last step of a search that held.
+type Knee struct {
+	// Variant is its name.
+	Variant string `json:"variant"`
+	// Size is so many users, connections, or requests a second; 0 when the first step did not hold.
+	Size int `json:"size"`
+	// AtLeast says that the variant carries this much at least: the client gave out, or there was no larger step.
+	AtLeast bool `json:"atLeast,omitempty"`
+	// Verdict is Passed when a step held, Failed when the first did not, and Errored when the step after it measured nothing.
+	Verdict Verdict `json:"verdict"`
+	// Message is the same in words, with what ended it.
+	Message string `json:"message"`
+}
+
+// Holds is whether a step holds of which so many rounds do.
+func Holds(held, rounds int) bool { return 2*held > rounds }
+
+// Knees are those of the variants, by the runs of a search, in the order of the variants' first runs. steps is how many sizes there may be.
+func Knees(r Report, steps int) []Knee {
+	var names []string
+	for _, run := range r.Runs {
+		if !slices.Contains(names, run.variant()) {
+			names = append(names, run.variant())
+		}
+	}
+	knees := make([]Knee, 0, len(names))
+	for _, name := range names {
+		knees = append(knees, kneeOf(r, name, steps))
+	}
+	return knees
+}
+
+// stepsOf are the sizes of a variant that ran, with their runs.
+func stepsOf(r Report, name string) []load {
+	var sizes []load
+	for _, run := range r.Runs {
+		if run.variant() != name {
+			continue
+		}
+		place := slices.IndexFunc(sizes, func(l load) bool { return l.sameAs(newLoad(r.Spec, run)) })
+		if place < 0 {
+			sizes, place = append(sizes, newLoad(r.Spec, run)), len(sizes)
+		}
+		sizes[place].runs = append(sizes[place].runs, run)
+	}
+	return sizes
+}
+
+// kneeOf goes through the steps of a variant, up to the first that does not hold.
+func kneeOf(r Report, name string, steps int) Knee {
+	knee := Knee{Variant: name, Verdict: VerdictPassed}
+	last := ""
+	for _, step := range stepsOf(r, name) {
+		ended := slices.DeleteFunc(slices.Clone(step.runs), func(run Run) bool { return run.Verdict == VerdictPassed })
+		if Holds(len(step.runs)-len(ended), len(step.runs)) {
+			knee.Size, last = cmp.Or(step.rate, step.users), step.title()
+			continue
+		}
+		why := ended[0].Message
+		isErrored, isClient := false, false
+		for _, run := range ended {
+			isErrored, isClient = isErrored || run.Verdict != VerdictFailed, isClient || run.ClientBound
+		}
+		switch {
+		case isErrored && !isClient:
+			knee.Verdict, knee.AtLeast = VerdictErrored, knee.Size > 0
+			knee.Message = fmt.Sprintf("%s: %s measured nothing: %s", name, step.title(), why)
+		case isClient && knee.Size == 0:
+			knee.Verdict = VerdictErrored
+			knee.Message = fmt.Sprintf("%s: the client gave out in the first step, %s: %s", name, step.title(), why)
+		case isClient:
+			knee.AtLeast = true
+			knee.Message = fmt.Sprintf("%s carries ≥ %s: with %s the client gave out: %s", name, last, step.title(), why)
+		case knee.Size == 0:
+			knee.Verdict = VerdictFailed
+			knee.Message = fmt.Sprintf("%s does not carry the first step, %s: %s. Begin with fewer", name, step.title(), strings.TrimSuffix(why, "."))
+		default:
+			knee.Message = fmt.Sprintf("%s carries %s; %s did not hold: %s", name, last, step.title(), why)
+		}
+		return knee
+	}
+	knee.AtLeast = true
+	knee.Message = fmt.Sprintf("%s carries ≥ %s: all %d steps held", name, last, steps)
+	return knee
+}
+
+// kneesInWords is what was found, and how the others' knees are to that of the baseline.
+func kneesInWords(r Report) string {
+	if len(r.Knees) == 0 {
+		return ""
+	}
+	var words []string
+	base := cmp.Or(r.Spec.Baseline, withoutLiveStash)
+	place := slices.IndexFunc(r.Knees, func(k Knee) bool { return k.Variant == base })
+	for _, knee := range r.Knees {
+		text := strings.TrimSuffix(knee.Message, ".")
+		if place >= 0 && knee.Variant != base && knee.Size > 0 && r.Knees[place].Size > 0 {
+			text += fmt.Sprintf(" (%s times the knee of %s%s)", significant(float64(knee.Size)/float64(r.Knees[place].Size)), base, ratioNote(knee, r.Knees[place]))
+		}
+		words = append(words, text+".")
+	}
+	return strings.Join(words, " ")
+}
+
+// ratioNote says what a ratio of knees is worth.
+func ratioNote(knee, base Knee) string {
+	switch {
+	case knee.AtLeast && base.AtLeast:
+		return ", and neither knee was reached"
+	case knee.AtLeast:
+		return " at least"
+	case base.AtLeast:
+		return " at most"
+	}
+	return ""
+}

@@ -1,0 +1,144 @@
+package report_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+)
+
+// steps are runs of variants by their verdicts, with 100, 200, 400... users: P, F, E, and C for a client that was the bottleneck.
+func steps(of map[string]string) report.Report {
+	r := report.Report{Spec: report.Spec{Scenario: "Rooms", Baseline: "fleet"}}
+	for place := range 4 {
+		for _, name := range []string{"fleet", "chat"} {
+			if place >= len(of[name]) {
+				continue
+			}
+			run := report.Run{Name: name, Variant: name, Adapter: "None", Users: 100 << place, Message: "too slow."}
+			switch of[name][place] {
+			case 'P':
+				run.Verdict = report.VerdictPassed
+			case 'F':
+				run.Verdict = report.VerdictFailed
+			case 'C':
+				run.Verdict, run.ClientBound = report.VerdictErrored, true
+			default:
+				run.Verdict = report.VerdictErrored
+			}
+			r.Runs = append(r.Runs, run)
+		}
+	}
+	return r
+}
+
+// The knee is the last step that held; a client that gives out, or the last step, makes it a bound, and none at all is said plainly.
+func TestKnees(t *testing.T) {
+	for verdicts, want := range map[string]report.Knee{
+		"PPF": {Size: 200, Verdict: report.VerdictPassed, Message: "chat carries 200 users; 400 users did not hold: too slow."},
+		"PPC": {Size: 200, AtLeast: true, Verdict: report.VerdictPassed, Message: "chat carries ≥ 200 users: with 400 users the client gave out: too slow."},
+		"PP":  {Size: 200, AtLeast: true, Verdict: report.VerdictPassed, Message: "chat carries ≥ 200 users: all 2 steps held"},
+		"F":   {Verdict: report.VerdictFailed, Message: "chat does not carry the first step, 100 users: too slow. Begin with fewer"},
+		"C":   {Verdict: report.VerdictErrored, Message: "chat: the client gave out in the first step, 100 users: too slow."},
+		"E":   {Verdict: report.VerdictErrored, Message: "chat: 100 users measured nothing: too slow."},
+		"PE":  {Size: 100, AtLeast: true, Verdict: report.VerdictErrored, Message: "chat: 200 users measured nothing: too slow."},
+	} {
+		want.Variant = "chat"
+		if got := report.Knees(steps(map[string]string{"chat": verdicts}), 2); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %+v, want %+v", verdicts, got, want)
+		}
+	}
+}
+
+// A report says how the knees are to that of the baseline, and what that is worth.
+func TestKneesInWords(t *testing.T) {
+	for chat, want := range map[string]string{
+		"PPPP": "chat carries ≥ 800 users: all 4 steps held (4 times the knee of fleet at least).",
+		"PPPF": "chat carries 400 users; 800 users did not hold: too slow (2 times the knee of fleet).",
+		"F":    "chat does not carry the first step, 100 users: too slow. Begin with fewer.",
+	} {
+		r := steps(map[string]string{"fleet": "PPF", "chat": chat})
+		r.Knees = report.Knees(r, 4)
+		for kind, text := range map[string]string{"page": html(r), "Markdown": string(report.Markdown(r))} {
+			if text = strings.ReplaceAll(text, "\u00a0", " "); !strings.Contains(text, want) {
+				t.Errorf("the %s does not say %q:\n%s", kind, want, text)
+			}
+		}
+	}
+}
+
+// Of several rounds more than half must hold.
+func TestKneeOfRounds(t *testing.T) {
+	r := steps(map[string]string{"fleet": "PP"})
+	more := steps(map[string]string{"fleet": "PF"})
+	r.Runs = append(r.Runs, more.Runs...)
+	if got := report.Knees(r, 2)[0]; got.Size != 100 || got.AtLeast || got.Verdict != report.VerdictPassed {
+		t.Errorf("one of two rounds of the second step held: %+v", got)
+	}
+	r.Runs = append(r.Runs, steps(map[string]string{"fleet": "PP"}).Runs...)
+	if got := report.Knees(r, 2)[0]; got.Size != 200 || !got.AtLeast {
+		t.Errorf("two of three held: %+v", got)
+	}
+}
+
+// The others are held against the baseline under the same load.
+func TestAgainstTheBaseline(t *testing.T) {
+	r := roomsReport()
+	if c := report.Against(r, map[string]float64{"delivery": 1}); c.Verdict != report.VerdictPassed || len(c.Figures) != 2 || c.With != "plain" {
+		t.Errorf("the same: %+v", c)
+	}
+	slow := r.Runs[3].Durations["delivery"]
+	slow.P95 *= 2
+	r.Runs[3].Durations["delivery"] = slow
+	c := report.Against(r, map[string]float64{"delivery": 1.5})
+	const want = "Compared with plain: other, 5,000 users, 5 min with a ramp of 1 min, pods: 2: p95 of deliveries 16.5 ms, and 8.25 ms with plain: 2 times as much, at most 1.5 times is allowed."
+	if c.Verdict != report.VerdictFailed || strings.ReplaceAll(c.Message, "\u00a0", " ") != want {
+		t.Errorf("a slower one: %s because %q", c.Verdict, c.Message)
+	}
+	r.Against = &c
+	if text := strings.ReplaceAll(string(report.Markdown(r)), "\u00a0", " "); !strings.Contains(text, want) {
+		t.Errorf("the report does not say it: %s", text)
+	}
+	if c := report.Against(r, map[string]float64{"stash": 1}); c.Verdict != report.VerdictErrored || !strings.Contains(c.Message, "p95 of stashes was not measured in both with other") {
+		t.Errorf("what was not measured: %+v", c)
+	}
+	r.Runs[0].Verdict = report.VerdictErrored
+	if c := report.Against(r, map[string]float64{"delivery": 9}); c.Verdict != report.VerdictErrored || !strings.Contains(c.Message, "it has no sound run under the load of") {
+		t.Errorf("without a baseline: %+v", c)
+	}
+}
+
+// Beside a server, which has no virtual machine to ask, all are measured by their pods.
+func TestServersAreMeasuredByTheirPods(t *testing.T) {
+	r := roomsReport()
+	r.Spec.Variants = []report.Variant{{Name: "plain", Adapter: "None"}, {Name: "other", Adapter: "None", Server: &report.Server{Image: "registry/chat:1", Protocol: "WebSocket", Replicas: 1}}}
+	total := 60.0
+	for i := range r.Runs {
+		samples := map[string]report.Series{
+			report.SeriesPodMemory: {Unit: "bytes", Peak: 5e8, Points: [][2]float64{{0, 5e8}}}, report.SeriesPodCPU: {Unit: "cores", Peak: 1, Points: [][2]float64{{0, 1}}, Total: &total},
+		}
+		if r.Runs[i].Variant == "plain" {
+			samples[report.SeriesMemory] = report.Series{Unit: "bytes", Peak: 1e8, Points: [][2]float64{{0, 1e8}}}
+			samples[report.SeriesPodMemory] = report.Series{Unit: "bytes", Peak: 2.5e8, Points: [][2]float64{{0, 2.5e8}}}
+		}
+		r.Runs[i].Samples = samples
+	}
+	page := html(r)
+	for kind, text := range map[string]string{"page": page, "Markdown": string(report.Markdown(r))} {
+		text = strings.ReplaceAll(text, "\u00a0", " ")
+		for _, want := range []string{"server registry/chat:1, WebSocket", "500 MB", "250 MB"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the %s does not say %q:\n%s", kind, want, text)
+			}
+		}
+	}
+	if !strings.Contains(page, "what the nodes count for the containers of the pods") || strings.Contains(page, "those of the virtual machines") {
+		t.Errorf("the page does not say what its figures are:\n%s", page)
+	}
+	if c := report.Against(r, map[string]float64{"memory": 1.9}); c.Verdict != report.VerdictFailed || c.Figures[0].Now != 5e8 || c.Figures[0].Before != 2.5e8 {
+		t.Errorf("against the baseline: %+v", c)
+	}
+	if c := report.Compare(r, roomsReport(), "main-report", map[string]float64{"delivery": 9}); c.Verdict != report.VerdictErrored || !strings.Contains(c.Message, "one of the two compares servers") {
+		t.Errorf("with a report of fleets alone: %+v", c)
+	}
+}

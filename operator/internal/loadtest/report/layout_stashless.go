@@ -1,0 +1,127 @@
+package report
+
+import "fmt"
+
+// fleetColumns are what a fleet takes in every scenario.
+var fleetColumns = []column{
+	{title: "Memory", detail: "peak", of: memoryPeak, pods: peakOf(SeriesPodMemory), write: inBytes},
+	{title: "CPU", detail: "whole run", of: cpuTotal, pods: totalOf(SeriesPodCPU), write: inSeconds},
+	{title: "Network", detail: "whole run", of: totalOf(moved...), write: inBytes},
+}
+
+// fleetCosts are the same in words.
+var fleetCosts = []told{
+	{of: memoryPeak, absolute: " of memory at its peak", difference: "memory", write: inBytes},
+	{of: cpuTotal, absolute: " of CPU time", difference: "CPU time", write: inSeconds},
+}
+
+// fleetFigures are the charts that mean something in every scenario.
+var fleetFigures = []string{SeriesMemory, SeriesPodMemory, SeriesProcesses, SeriesMemoryBinary, SeriesHTTPIn, SeriesHTTPOut, SeriesDistributionIn, SeriesCPU}
+
+// requestsLayout is that of Requests.
+var requestsLayout = layout{
+	question: "Which variant",
+	columns: append(fleetColumns[:len(fleetColumns):len(fleetColumns)],
+		column{title: "Answers", detail: "a second", of: perSecondOf(CountGood, func(r Run) float64 { return r.DurationSeconds }), write: significant},
+		column{title: "Answers", detail: "a second of CPU", of: perCPU(CountGood), write: significant},
+		column{title: "Answer", detail: "p95", of: anyP95("request"), write: inMilliseconds, timed: true},
+		column{title: "Good", detail: "of all requests", of: answered.part, write: percent, isShare: true},
+	),
+	note:     "Answers: the good ones. A second of CPU: of the fleet. k6 spends more CPU on a request than most servers, so near its own ceiling compare answers for a second of CPU.",
+	trips:    []trip{{duration: "request", title: "Request"}},
+	tripNote: "From when a request was sent to its answer; with a rate from when it was due.",
+	figures:  fleetFigures,
+	costs: append(fleetCosts[:len(fleetCosts):len(fleetCosts)],
+		told{of: perCPU(CountGood), absolute: " answers for a second of CPU", difference: "answers for a second of CPU", write: significant},
+		told{of: timedP95("request"), absolute: " for an answer (p95)", difference: "time for an answer (p95)", write: inMilliseconds, timed: true},
+	),
+	title:   requestLoad,
+	opening: func(l load) string { return "With " + requestLoad(l) },
+	done:    answered,
+	outcome: outcomeOf("requests got a good answer"),
+}
+
+// roomsLayout is that of Rooms.
+var roomsLayout = layout{
+	question: "Which variant",
+	columns: append(fleetColumns[:len(fleetColumns):len(fleetColumns)],
+		column{title: "Heard", detail: "a second", of: perSecondOf(CountDeliveries, func(r Run) float64 { return r.DurationSeconds - r.RampSeconds }), write: significant},
+		column{title: "Delivery", detail: "to the last member, p95", of: anyP95("delivery"), write: inMilliseconds, timed: true},
+		column{title: "Delivered", detail: "of all messages", of: delivered.part, write: percent, isShare: true},
+	),
+	note:     "Heard: how often somebody heard what was said, from the end of the ramp on. Delivery: from when a message was sent to when the last member of its room had it.",
+	trips:    []trip{{duration: "join", title: "Join"}, {duration: "delivery", title: "Delivery"}},
+	tripNote: "Join: from when a member was to come to the server's word that they are in the room. Delivery: from when a message was sent to when the last member of its room had it.",
+	figures:  fleetFigures,
+	perThousand: []thousandColumn{
+		{"memory, peak", memoryPeak, "bytes"},
+		{"CPU, mean", rateOf(cpuTotal), "cores"},
+		{"network, mean", rateOf(totalOf(moved...)), "bytes/s"},
+	},
+	costs: append(fleetCosts[:len(fleetCosts):len(fleetCosts)],
+		told{of: timedP95("delivery"), absolute: " for a delivery (p95)", difference: "time for a delivery (p95)", write: inMilliseconds, timed: true},
+	),
+	title:   usersOf,
+	opening: func(l load) string { return "With " + usersOf(l) },
+	done:    delivered,
+	outcome: outcomeOf("messages reached their whole room"),
+}
+
+// answered and delivered are what came to a good end.
+var (
+	answered  = share{name: "Good", detail: "of all requests", of: goodOf, wrong: CountWrongAnswers}
+	delivered = share{name: "Delivered", detail: "of all messages", of: goodOf, wrong: CountMisdelivered}
+)
+
+func goodOf(r Run) (done, all int64, known bool) {
+	if r.Counts == nil {
+		return 0, 0, false
+	}
+	return r.Counts.Of[CountGood], r.Counts.Of[CountGood] + r.Counts.Of[CountFailed], true
+}
+
+// requestLoad is a load of Requests in words.
+func requestLoad(l load) string {
+	if l.rate > 0 {
+		return fmt.Sprintf("%s requests a second on %s connections", grouped(int64(l.rate)), grouped(int64(l.users)))
+	}
+	return grouped(int64(l.users)) + " connections"
+}
+
+// perSecondOf is how many of what is counted there were a second.
+func perSecondOf(count string, seconds func(Run) float64) func(Run) (float64, bool) {
+	return func(r Run) (float64, bool) {
+		if r.Counts == nil || seconds(r) <= 0 {
+			return 0, false
+		}
+		return float64(r.Counts.Of[count]) / seconds(r), true
+	}
+}
+
+// perCPU is how many of what is counted there were for each second of the fleet's CPU.
+func perCPU(count string) func(Run) (float64, bool) {
+	return func(r Run) (float64, bool) {
+		cpu, known := cpuTotal(r)
+		if r.Counts == nil || !known || cpu <= 0 {
+			return 0, false
+		}
+		return float64(r.Counts.Of[count]) / cpu, true
+	}
+}
+
+// outcomeOf says how many of all came to a good end.
+func outcomeOf(what string) func(Report) string {
+	return func(r Report) string {
+		var good, all int64
+		for _, run := range r.Runs {
+			if run.sound() {
+				mine, of, _ := goodOf(run)
+				good, all = good+mine, all+of
+			}
+		}
+		if all == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s of %s %s (%s).", grouped(good), grouped(all), what, shareOf(good, all))
+	}
+}

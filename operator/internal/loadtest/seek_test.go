@@ -1,0 +1,112 @@
+package loadtest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+)
+
+func searched(scenario v1alpha1.BenchmarkScenario, first v1alpha1.BenchmarkRun, seek v1alpha1.BenchmarkSeek) []Run {
+	b := &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Name: "knee"}}
+	b.Spec.Scenario = scenario
+	b.Spec.Matrix = &v1alpha1.BenchmarkMatrix{
+		Runs: []v1alpha1.BenchmarkRun{first}, Seek: &seek, Warmup: 1, Repeat: 2, Variants: []v1alpha1.BenchmarkVariant{{Name: "a"}, {Name: "b"}},
+	}
+	return Plan(b)
+}
+
+// Steps are larger and larger, of whole rooms, and as many users come in a second as in the first. A warm-up is of the first.
+func TestStepsOfASearch(t *testing.T) {
+	first := v1alpha1.BenchmarkRun{Users: 100, Ramp: &metav1.Duration{Duration: 10 * time.Second}, Duration: &metav1.Duration{Duration: time.Minute}}
+	runs := searched(v1alpha1.ScenarioRooms, first, v1alpha1.BenchmarkSeek{Steps: 3, Factor: "1.7"})
+	if len(runs) != 2+3*2*2 || !runs[0].Warmup || runs[0].Users != 100 || runs[0].While != nil {
+		t.Fatalf("the plan is %+v", runs)
+	}
+	for place, want := range map[int]struct {
+		users, step    int
+		ramp, duration time.Duration
+	}{
+		2: {100, 0, 10 * time.Second, 60 * time.Second}, 6: {200, 1, 20 * time.Second, 70 * time.Second}, 13: {300, 2, 30 * time.Second, 80 * time.Second},
+	} {
+		got := runs[place]
+		if int(got.Users) != want.users || got.Step != want.step || got.Ramp != want.ramp || got.Duration != want.duration || got.While == nil || got.Deadline != want.duration+slack {
+			t.Errorf("run %d is %+v, want %+v", place, got, want)
+		}
+	}
+	for name, c := range map[string]struct {
+		first v1alpha1.BenchmarkRun
+		of    func(Run) int32
+		want  []int32
+	}{
+		"a rate":      {v1alpha1.BenchmarkRun{Rate: 400_000, Connections: 7}, func(r Run) int32 { return r.Rate }, []int32{400_000, 800_000}},
+		"connections": {v1alpha1.BenchmarkRun{Connections: 3}, func(r Run) int32 { return r.Users }, []int32{3, 6, 12}},
+	} {
+		runs := searched(v1alpha1.ScenarioRequests, c.first, v1alpha1.BenchmarkSeek{Steps: 3, Factor: "2"})
+		if len(runs) != 2+len(c.want)*4 {
+			t.Errorf("%s: %d runs", name, len(runs))
+			continue
+		}
+		for step, want := range c.want {
+			if got := c.of(runs[2+4*step]); got != want {
+				t.Errorf("%s: step %d has %d, want %d", name, step, got, want)
+			}
+		}
+	}
+}
+
+// A variant whose step did not hold in more than half of its rounds has no further one. The others go on.
+func TestBeyondTheKnee(t *testing.T) {
+	runs := searched(v1alpha1.ScenarioRequests, v1alpha1.BenchmarkRun{Connections: 10}, v1alpha1.BenchmarkSeek{Steps: 3})
+	rows := make([]v1alpha1.BenchmarkRunStatus, len(runs))
+	// Warm-ups, then of each step both variants twice: a passes twice, b once.
+	for i, verdict := range []v1alpha1.BenchmarkVerdict{
+		v1alpha1.VerdictFailed, v1alpha1.VerdictFailed, v1alpha1.VerdictPassed, v1alpha1.VerdictPassed, v1alpha1.VerdictPassed, v1alpha1.VerdictFailed,
+		v1alpha1.VerdictErrored, "", v1alpha1.VerdictFailed,
+	} {
+		rows[i].Verdict = verdict
+	}
+	for place := range runs {
+		got := Beyond(runs, rows, place)
+		want := ""
+		switch {
+		case place >= 6 && runs[place].Variant == "b":
+			want = "Not run: variant b did not hold with 10 connections."
+		case place >= 10:
+			want = "Not run: variant a did not hold with 20 connections."
+		}
+		if got != want {
+			t.Errorf("run %d: %q, want %q", place, got, want)
+		}
+	}
+}
+
+// A step holds by its own limits besides the thresholds.
+func TestAStepOfASearch(t *testing.T) {
+	p95 := func(d time.Duration) *v1alpha1.BenchmarkSeekWhile {
+		return &v1alpha1.BenchmarkSeekWhile{P95: &metav1.Duration{Duration: d}, Failed: "0.2"}
+	}
+	ends := []RunnerEnd{{Ended: true, Message: captured(t, "rooms-0.json")}, {Ended: true, Message: captured(t, "rooms-1.json")}}
+	some := with(t, captured(t, "rooms-0.json"), map[string]any{"failed": map[string]int{"yes": 3, "no": 30}})
+	for name, c := range map[string]struct {
+		while *v1alpha1.BenchmarkSeekWhile
+		first string
+		want  v1alpha1.BenchmarkVerdict
+		says  string
+	}{
+		"it holds":            {p95(time.Minute), ends[0].Message, v1alpha1.VerdictPassed, ""},
+		"it is slow":          {p95(time.Microsecond), ends[0].Message, v1alpha1.VerdictFailed, "ms, at most 1µs while the knee is sought"},
+		"fewer failed":        {p95(time.Minute), some, v1alpha1.VerdictPassed, ""},
+		"without any of that": {nil, some, v1alpha1.VerdictFailed, "maxFailed"},
+	} {
+		run := roomsRun()
+		run.While = c.while
+		judged := Judge(run, "rooms", v1alpha1.BenchmarkThresholds{}, []RunnerEnd{{Ended: true, Message: c.first}, ends[1]}, nil)
+		if judged.Verdict != c.want || !strings.Contains(judged.Message, c.says) {
+			t.Errorf("%s: %s because %q", name, judged.Verdict, judged.Message)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package loadtest
+
+import (
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+)
+
+// Stashless is whether nobody stashes in a scenario.
+func Stashless(name v1alpha1.BenchmarkScenario) bool {
+	return name == v1alpha1.ScenarioRequests || name == v1alpha1.ScenarioRooms
+}
+
+// withOutcome adds what came to a good end, and what did not.
+func withOutcome(counts map[string]int64, failed Share) map[string]int64 {
+	counts[report.CountGood], counts[report.CountFailed] = failed.No, failed.Yes
+	return counts
+}
+
+// perSecond is how many there were a second.
+func perSecond(count int64, in time.Duration) string {
+	return strconv.FormatFloat(float64(count)/max(1, in.Seconds()), 'f', 1, 64)
+}
+
+func defaultDuration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }

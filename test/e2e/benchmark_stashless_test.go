@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A JSON API, closed and with a rate, and chat rooms over two pods and two runners, each on a fresh fleet: answers and deliveries are counted,
+// and the report has what they cost.
+func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
+	s := newSpace(t, "benchmark-stashless")
+	target := fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
+parallelism: 2
+`, registry, version)
+	for name, c := range map[string]struct {
+		spec, duration, says string
+		runs                 int
+		// least is how many answers or messages there must be, and heard how often a message is.
+		least, heard int64
+	}{
+		"requests": {
+			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 15s}, {rate: 20, connections: 4, duration: 15s}]}",
+			duration: "request", says: "requests got a good answer", runs: 2, least: 250,
+		},
+		"rooms": {
+			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 20s}]}",
+			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
+		},
+	} {
+		s.benchmark(name, target+c.spec)
+		now := s.finished(name, 8*time.Minute)
+		if now.Verdict != "Passed" || len(now.Runs) != c.runs {
+			t.Errorf("%s ended with %+v", name, now)
+			continue
+		}
+		r := s.reported(now.Report.ConfigMap)
+		for place, run := range r.Runs {
+			t.Logf("%s: %d good, %d failed, %d heard, %s a second, p95 %s, CPU %.1f s", name, run.Counts.Good, run.Counts.Failed, run.Counts.Heard,
+				now.Runs[place].Second, now.Runs[place].P95, run.Samples["cpu"].Total)
+			if run.Adapter != "None" || run.Counts.Good < c.least || run.Counts.Failed != 0 || run.Counts.Error != 0 || run.Counts.Heard != c.heard*run.Counts.Good {
+				t.Errorf("%s: %+v", name, run)
+			}
+			if run.Durations[c.duration].Count == 0 || now.Runs[place].Second == "" || now.Runs[place].P95 == "" || run.Samples["cpu"].Total == 0 || run.Samples["memory"].Peak == 0 {
+				t.Errorf("%s: %+v of %+v", name, run, now.Runs[place])
+			}
+		}
+		if text := s.must("", "get", "configmap", now.Report.ConfigMap, "-o", `jsonpath={.data.report\.md}`); !strings.Contains(text, c.says) {
+			t.Errorf("%s: report.md does not say %q: %s", name, c.says, text)
+		}
+	}
+}
+
+// A server that is no fleet, beside one: the operator makes it, loads it in its protocol, and has what its pod uses, its Redis included, though
+// no agent is in it. One that speaks another protocol than was said measures nothing, and says so.
+func TestBenchmarkOfRivals(t *testing.T) {
+	s := newSpace(t, "benchmark-rivals")
+	image := fmt.Sprintf("%s/livestash-workload-otp:%s", registry, version)
+	of := func(protocol string) string {
+		return fmt.Sprintf(`target: {template: {spec: {image: %q, replicas: 1, http: {readinessPath: /healthz}}}}
+scenario: Rooms
+rooms: {size: 10, speakers: 2, every: 1s-2s}
+matrix:
+  variants:
+  - {name: fleet}
+  - name: server
+    server: {image: %q, port: 4321, protocol: %s, redis: {}, env: [{name: SECRET_KEY_BASE, value: %q}, {name: LIVE_STASH_ADAPTER, value: none}]}
+  runs: [{users: 40, ramp: 5s, duration: 25s}]`, image, image, protocol, strings.Repeat("no secret ", 8))
+	}
+	s.benchmark("rivals", of("Phoenix")+"\nthresholds: {"+patient+", against: {memory: \"50\", cpu: \"50\"}}")
+	now := s.finished("rivals", 8*time.Minute)
+	if now.Verdict != "Passed" || len(now.Runs) != 2 {
+		t.Fatalf("it ended with %+v", now)
+	}
+	for _, run := range s.reported(now.Report.ConfigMap).Runs {
+		memory, cpu := run.Samples["podMemory"], run.Samples["podCpu"]
+		t.Logf("%s: %d good, %.1f MB, CPU %.2f s, %d points", run.Adapter, run.Counts.Good, memory.Peak/1e6, cpu.Total, len(memory.Points))
+		if run.Replicas != 1 || run.Counts.Good < 40 || run.Counts.Failed != 0 || run.Counts.Heard != 10*run.Counts.Good {
+			t.Errorf("%+v", run)
+		}
+		// A virtual machine of Erlang takes 30 MB at least.
+		if memory.Peak < 3e7 || len(memory.Points) < 3 || cpu.Total <= 0 {
+			t.Errorf("its pod uses %+v, %+v", memory, cpu)
+		}
+	}
+	if left := s.must("", "get", "statefulset,service,networkpolicy", "-l", "livestash.dev/benchmark=rivals", "-o", "name"); left != "" {
+		t.Errorf("there are still %s", left)
+	}
+
+	s.benchmark("mistaken", strings.Replace(of("ActionCable"), "  - {name: fleet}\n", "", 1))
+	s.ended("mistaken", "Errored", "server.protocol says")
+}
