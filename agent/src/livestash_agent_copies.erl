@@ -6,8 +6,8 @@
 -module(livestash_agent_copies).
 
 -export([pass/2]).
-%% For the adapters.
--export([see/3, best/1, call/3, trouble/1, refuse_draining/0]).
+%% For the adapters, and tests.
+-export([see/3, best/1, births/2, call/3, trouble/1, refuse_draining/0]).
 %% Called by peers.
 -export([describe/1, members/2, versions/3, candidates/3, rows/2, drop/3, held/2]).
 
@@ -88,14 +88,12 @@ restore_and_compare(Kind, Table) ->
 
 %% First, because what was lost on all nodes is no difference between them.
 restore(mnesia, {Table, Nodes}) ->
-    %% Of all, because any row may come from another node while this goes on.
-    [livestash_agent_rank:learn(Births) || {_Node, {ok, Births}} <- ask(Nodes -- [node()], livestash_agent_rank, births, [])],
     Overlooked = livestash_agent_journal:overlooked(),
     [
         logger:warning("livestash agent: ~b changes were not remembered; older versions may be back.", [Overlooked])
      || Overlooked > 0
     ],
-    Restored = livestash_agent_journal:restore(Table),
+    Restored = livestash_agent_journal:restore(Table, fun(Pages) -> births(Nodes, Pages) end),
     livestash_agent_state:count(reunited_rows, Restored),
     Restored;
 restore(_Kind, _None) ->
@@ -177,12 +175,18 @@ aged({present, Version, Rank, Owner}, Births) when is_map_key(Owner, Births) ->
 aged(Candidate, _Births) ->
     Candidate.
 
-%% When the pages were started, by what any of the nodes knows. An agent that does not know the question does not count.
+%% When the pages were started, by what any of the nodes knows. An agent of before does not know the question, and nothing of them.
 -spec births([node()], [pid()]) -> #{pid() => integer()}.
+births(_Nodes, []) ->
+    #{};
 births(Nodes, Owners) ->
-    Known = [lists:zip(Owners, Births) || {_Node, {ok, Births}} <- ask(Nodes, livestash_agent_rank, births, [Owners])],
+    Answers = [Answer || {_Node, Outcome} = Answer <- ask(Nodes, livestash_agent_rank, births, [Owners]), not of_before(Outcome)],
+    Known = [lists:zip(Owners, Births) || {_Node, Births} <- answers(Answers)],
     Latest = fun({Owner, Birth}, Acc) -> maps:update_with(Owner, fun(Other) -> max(Birth, Other) end, Birth, Acc) end,
     lists:foldl(Latest, #{}, lists:append(Known)).
+
+of_before({error, {exception, undef, [{livestash_agent_rank, births, _, _} | _]}}) -> true;
+of_before(_Outcome) -> false.
 
 transpose([], _Lists) -> [];
 transpose([Key | Keys], Lists) -> [{Key, [hd(List) || List <- Lists]} | transpose(Keys, [tl(List) || List <- Lists])].

@@ -9,7 +9,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, remember/1, forget/0, deleted/1, restore/1, overlooked/0]).
+-export([start_link/0, remember/1, forget/0, deleted/1, restore/2, overlooked/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% Bytes that may be used in any case, and the part of the table's own memory that may be used when that is more. An
@@ -56,19 +56,26 @@ deleted(Key) ->
 overlooked() ->
     gen_server:call(?MODULE, overlooked, infinity).
 
-%% Writes those rows of this node's users again of which the table has a worse version, or none. Returns how many.
--spec restore(atom()) -> non_neg_integer().
-restore(Table) ->
+%% Writes those rows of this node's users again of which the table has a worse version, or none. Returns how many. Births: of the
+%% given pages of other nodes, by what anybody knows; 0 where nobody does. What it throws is thrown, before anything is written.
+-spec restore(atom(), Births :: fun(([pid()]) -> #{pid() => Birth :: integer()})) -> non_neg_integer().
+restore(Table, Births) ->
+    Strangers = fun
+        ({Key, written, _Packed}, Pages) -> [Page || Row <- ets:lookup(Table, Key), Page <- stranger(Row)] ++ Pages;
+        (_Deleted, Pages) -> Pages
+    end,
+    Asked = Births(lists:usort(ets:foldl(Strangers, [], ?MODULE))),
+    livestash_agent_rank:learn(maps:to_list(Asked)),
     Worse = fun
-        ({Key, written, Packed}, Keys) -> [Key || gives_way(ets:lookup(Table, Key), binary_to_term(Packed))] ++ Keys;
+        ({Key, written, Packed}, Keys) -> [Key || gives_way(ets:lookup(Table, Key), binary_to_term(Packed), Asked)] ++ Keys;
         (_Deleted, Keys) -> Keys
     end,
-    lists:sum([restore(Table, Key, ets:lookup(?MODULE, Key)) || Key <- ets:foldl(Worse, [], ?MODULE)]).
+    lists:sum([restore(Table, Key, ets:lookup(?MODULE, Key), Asked) || Key <- ets:foldl(Worse, [], ?MODULE)]).
 
-restore(Table, Key, [{Key, written, Packed}]) ->
+restore(Table, Key, [{Key, written, Packed}], Asked) ->
     Row = binary_to_term(Packed),
     Repair = fun() ->
-        case gives_way(mnesia:read(Table, Key, write), Row) of
+        case gives_way(mnesia:read(Table, Key, write), Row, Asked) of
             true -> mnesia:write(Table, Row, write);
             false -> none
         end
@@ -78,14 +85,18 @@ restore(Table, Key, [{Key, written, Packed}]) ->
         {atomic, none} -> 0;
         {aborted, Reason} -> throw({trouble, io_lib:format("Mnesia did not restore a stash: ~tp.", [Reason])})
     end;
-restore(_Table, _Key, _Deleted) ->
+restore(_Table, _Key, _Deleted, _Asked) ->
     0.
 
-%% Whether what the table has under a key is to be overwritten. Not when its page is one of another node of which nothing is known:
-%% that has just begun.
-gives_way(Found, Row) -> lists:all(fun is_known/1, [livestash_agent_row:owner(Current) || Current <- Found]) andalso worse(Found, Row).
+%% Whether what the table has under a key is to be overwritten. Not when its page is a stranger for whom nobody was asked: that one has
+%% begun since.
+gives_way(Found, Row, Asked) ->
+    [Page || Current <- Found, Page <- stranger(Current), not is_map_key(Page, Asked)] =:= [] andalso worse(Found, Row).
 
-is_known(Owner) -> not is_pid(Owner) orelse node(Owner) =:= node() orelse livestash_agent_rank:birth(Owner) > 0.
+%% The row's page, when it is one of another node of which nothing is known here.
+stranger(Row) ->
+    Owner = livestash_agent_row:owner(Row),
+    [Owner || is_pid(Owner), node(Owner) =/= node(), livestash_agent_rank:birth(Owner) =:= 0].
 
 %% Whether what the table has under a key is worse than the row that this node's user wrote.
 worse([], Row) -> livestash_agent_row:until(Row) >= os:system_time(second);

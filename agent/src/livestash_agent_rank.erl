@@ -18,7 +18,7 @@
 
 -export([start_link/0, attach/0, handle/4, rank/1, birth/1, version/2, is_newer/2, learn/1]).
 %% Called by peers.
--export([births/0, births/1]).
+-export([births/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -export_type([rank/0, version/0]).
@@ -96,15 +96,7 @@ birth(Page) ->
         error:badarg -> 0
     end.
 
-%% Of all pages that this node knows.
--spec births() -> [{pid(), Birth :: integer()}].
-births() ->
-    try
-        ets:select(?MODULE, [{{'$1', '$2', '_'}, [], [{{'$1', '$2'}}]}])
-    catch
-        error:badarg -> []
-    end.
-
+%% The same of several.
 -spec births([pid()]) -> [integer()].
 births(Pages) ->
     [birth(Page) || Page <- Pages].

@@ -33,6 +33,8 @@ all_test_() ->
         fun mnesia_deletion_is_older_than_the_owner/0,
         fun mnesia_unknown_page_is_not_overwritten/0,
         fun mnesia_unknown_page_makes_nothing_forgotten/0,
+        fun mnesia_page_of_which_nobody_knows_is_overwritten/0,
+        fun mnesia_restores_nothing_before_all_have_answered/0,
         fun mnesia_expired_stash_is_not_brought_back/0,
         fun mnesia_users_go_on/0,
         fun mnesia_user_who_writes_meanwhile_wins/0,
@@ -249,11 +251,51 @@ mnesia_unknown_page_is_not_overwritten() ->
         ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
         write(A, Old),
         eventually(fun() -> call(A, ets, info, [livestash_agent_journal, size]) =:= 1 end),
-        New = stash(1, call(B, erlang, spawn, [timer, sleep, [infinity]]), new),
-        true = call(A, ets, insert, [?MNESIA, New]),
-        ?assertEqual(0, call(A, livestash_agent_journal, restore, [?MNESIA])),
+        New = stash(1, stranger(B), new),
+        %% It comes after all were asked.
+        Asked = call(A, fun() ->
+            livestash_agent_journal:restore(?MNESIA, fun(Pages) ->
+                true = ets:insert(?MNESIA, New),
+                self() ! {asked, Pages},
+                #{}
+            end),
+            receive
+                {asked, Pages} -> Pages
+            end
+        end),
+        ?assertEqual({[], [New]}, {Asked, tab(A, ?MNESIA)})
+    end).
+
+%% Whoever has a page that no node knows, has it from before its agent began to listen.
+mnesia_page_of_which_nobody_knows_is_overwritten() ->
+    with_mnesia(2, fun([A, B]) ->
+        New = stash(1, owner(A), new),
+        ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
+        write(A, New),
+        eventually(fun() -> call(A, ets, info, [livestash_agent_journal, size]) =:= 1 end),
+        true = call(A, ets, insert, [?MNESIA, stash(1, stranger(B), old)]),
+        ?assertEqual({1, ""}, call(A, livestash_agent_copies, pass, [mnesia, true])),
         ?assertEqual([New], tab(A, ?MNESIA))
     end).
+
+%% The page that the table has may be the younger one, as its node will say. Until then nothing is restored, and that is told.
+mnesia_restores_nothing_before_all_have_answered() ->
+    with_mnesia(2, fun([A, B]) ->
+        Old = stash(1, owner(A), old),
+        ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
+        write(A, Old),
+        eventually(fun() -> call(A, ets, info, [livestash_agent_journal, size]) =:= 1 end),
+        New = stash(1, owner(B), new),
+        true = call(A, ets, insert, [?MNESIA, New]),
+        Silent = fun(Pages) -> livestash_agent_copies:births([node(hd(Pages)), 'nobody@127.0.0.1'], Pages) end,
+        ?assertMatch({trouble, _}, call(A, fun() -> catch livestash_agent_journal:restore(?MNESIA, Silent) end)),
+        ?assertEqual([New], tab(A, ?MNESIA)),
+        ?assertEqual({1, ""}, call(A, livestash_agent_copies, pass, [mnesia, true])),
+        ?assertEqual([New], tab(A, ?MNESIA))
+    end).
+
+%% A page that says nothing of itself.
+stranger(Vm) -> call(Vm, erlang, spawn, [timer, sleep, [infinity]]).
 
 %% LiveStash has replaced the table by an older one: what this node remembers is not forgotten for a page of which it knows nothing yet.
 mnesia_unknown_page_makes_nothing_forgotten() ->
@@ -271,8 +313,7 @@ mnesia_unknown_page_makes_nothing_forgotten() ->
         ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
         0 = call(A, livestash_agent_journal, overlooked, []),
         ?assertEqual(1, call(A, ets, info, [livestash_agent_journal, size])),
-        ok = call(A, livestash_agent_rank, learn, [call(B, livestash_agent_rank, births, [])]),
-        ?assertEqual(1, call(A, livestash_agent_journal, restore, [?MNESIA])),
+        ?assertEqual({1, ""}, call(A, livestash_agent_copies, pass, [mnesia, true])),
         ?assertEqual([New], tab(A, ?MNESIA))
     end).
 
@@ -515,6 +556,7 @@ reunited(Vms) -> lists:sum([maps:get(reunited_rows, call(Vm, livestash_agent_sta
 
 %% Users who stash: only the owner writes, and what they have written last is what they must find.
 count_up(Table, Keys) ->
+    livestash_agent_fixture:begins(self()),
     [{atomic, ok} = mnesia:transaction(fun() -> mnesia:write({Table, Key, self(), ?FAR, 0}) end) || Key <- Keys],
     count_up(Table, Keys, 1).
 
