@@ -495,9 +495,9 @@ func TestFrozenServer(t *testing.T) {
 	if waited := max(asked.Max, out.Durations["reconnect_service"].Max); waited < 1500 {
 		t.Errorf("nobody waited for longer than %.0f ms", waited)
 	}
-	// Who was held up catches up, as far as the client has the time.
-	if out.Cycles < 20*5*1000/200*2/3 && out.ClientDelay.P99 < 100 {
-		t.Errorf("%d cycles: the schedule was not kept up with", out.Cycles)
+	// Who was held up catches up, as far as the client and the server have the time: up to ten messages in a second.
+	if out.Cycles < 20*5*1000/200*2/3 && out.ClientDelay.P99 < 100 && asked.P50 < 10 {
+		t.Errorf("%d cycles, half of the answers within %.0f ms: the schedule was not kept up with", out.Cycles, asked.P50)
 	}
 	// It is the server that was late.
 	if out.ClientDelay.Count == 0 || out.ClientDelay.P99 > due.P95 {

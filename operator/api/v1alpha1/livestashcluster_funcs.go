@@ -29,7 +29,7 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionClustered: every BEAM node sees every other.
 	ConditionClustered = "Clustered"
-	// ConditionStoreReady: the adapter's store answers on every pod.
+	// ConditionStoreReady: the adapter's store answers on every pod, but for those that stop or started less than 30 seconds ago.
 	ConditionStoreReady = "StoreReady"
 	// ConditionAgentHealthy: the agent answers on every pod that serves.
 	ConditionAgentHealthy = "AgentHealthy"

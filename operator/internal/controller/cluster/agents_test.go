@@ -24,6 +24,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/observe"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
 
@@ -93,6 +94,13 @@ func fleetOf(size int, change func([]member)) observation {
 		change(members)
 	}
 	return newObservation(set, members, said)
+}
+
+// running is the status of an application that started then.
+func running(since time.Time) []corev1.ContainerStatus {
+	return []corev1.ContainerStatus{{
+		Name: fleet.AppContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
+	}}
 }
 
 // wellAmong is what an agent says when all is well in a fleet of that size.
@@ -184,6 +192,42 @@ func TestAgentConditions(t *testing.T) {
 			}),
 			want: map[string]string{"StoreReady": "False StoreNotReady", "Clustered": "True AllConnected"},
 			says: map[string]string{"StoreReady": "shop-1: The table is not loaded."},
+		},
+		"a pod has just started and has not asked its store": {
+			replicas: 2,
+			seen: fleetOf(2, func(m []member) {
+				m[1].Status.ContainerStatuses = running(said.Add(-5 * time.Second))
+				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis has not been asked yet."}
+			}),
+			want: map[string]string{"StoreReady": "True StoreAnswers"},
+		},
+		"a pod has started and does not get its store": {
+			replicas: 2,
+			seen: fleetOf(2, func(m []member) {
+				m[1].Status.ContainerStatuses = running(said.Add(-time.Minute))
+				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis refuses the password."}
+			}),
+			want: map[string]string{"StoreReady": "False StoreNotReady"},
+			says: map[string]string{"StoreReady": "shop-1: Redis refuses the password."},
+		},
+		"all pods have just started": {
+			replicas: 2,
+			seen: fleetOf(2, func(m []member) {
+				for i := range m {
+					m[i].Status.ContainerStatuses = running(said)
+					m[i].Status.Conditions, m[i].answer.Status.Store = nil, agentclient.Store{Reason: "Redis has not been asked yet."}
+				}
+			}),
+			want: map[string]string{"StoreReady": "False StoreNotReady"},
+			says: map[string]string{"StoreReady": "shop-0: Redis has not been asked yet."},
+		},
+		"a pod that stops has lost its table": {
+			replicas: 2,
+			seen: fleetOf(2, func(m []member) {
+				m[1].DeletionTimestamp = ptr.To(metav1.NewTime(said))
+				m[1].answer.Status.Store = agentclient.Store{Reason: "The table is gone."}
+			}),
+			want: map[string]string{"StoreReady": "True StoreAnswers"},
 		},
 		"no agent": {
 			replicas: 2, change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Agent.Enabled = ptr.To(false) },

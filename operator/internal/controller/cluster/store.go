@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +48,12 @@ func masterUnknown(c *v1alpha1.LiveStashCluster, pods []corev1.Pod) string {
 	return "redis-operator has not yet told which pod is the master: it looks every 30 seconds while all pods are ready, and its log tells what hinders it"
 }
 
+// starting is whether the pod's application began less than storeGrace ago and does not serve yet.
+func (m *member) starting(now time.Time) bool {
+	app := appStatus(m.Pod)
+	return app != nil && app.State.Running != nil && now.Sub(app.State.Running.StartedAt.Time) < storeGrace && !podReady(m.Pod)
+}
+
 // redisStatus is status.redis of a fleet that uses this one. Nil with other adapters.
 func redisStatus(c *v1alpha1.LiveStashCluster, address string) *v1alpha1.RedisStatus {
 	status := &v1alpha1.RedisStatus{Address: address}
@@ -66,10 +73,13 @@ func redisStatus(c *v1alpha1.LiveStashCluster, address string) *v1alpha1.RedisSt
 	return status
 }
 
-// storeReady: the adapter's store answers on every pod.
+// storeGrace is how long after its start a pod may be without the store: its agent tells before the application has connected.
+const storeGrace = 30 * time.Second
+
+// storeReady: the adapter's store answers on every pod. Of one that stops or has just started that is not asked while another's does.
 func storeReady(c *v1alpha1.LiveStashCluster, seen *observation) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionStoreReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStoreNotReady}
-	var gaps []string
+	var gaps, passing []string
 	asked, answered := 0, 0
 	for i := range seen.members {
 		m := &seen.members[i]
@@ -78,11 +88,16 @@ func storeReady(c *v1alpha1.LiveStashCluster, seen *observation) metav1.Conditio
 		}
 		switch {
 		case m.answer.Err != nil || m.answer.At.IsZero():
-		case !m.answer.Status.Store.Ready:
-			gaps = append(gaps, m.Name+": "+m.answer.Status.Store.Reason)
-		default:
+		case m.answer.Status.Store.Ready:
 			answered++
+		case m.terminating(), m.starting(seen.now):
+			passing = append(passing, m.Name+": "+m.answer.Status.Store.Reason)
+		default:
+			gaps = append(gaps, m.Name+": "+m.answer.Status.Store.Reason)
 		}
+	}
+	if answered == 0 {
+		gaps = append(gaps, passing...)
 	}
 	switch {
 	case len(gaps) > 0:
