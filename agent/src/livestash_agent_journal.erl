@@ -139,12 +139,18 @@ handle_info({mnesia_table_event, {write, Row, _Activity}}, #state{table = Table}
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% A user who has moved to another node is that node's.
+%% A user who has moved to another node is that node's. But a page of before that still lives there moves the time of what it finds on,
+%% and that is all it had written itself, as long as the copies differ.
 write(Row, State) ->
     Key = element(2, Row),
     case livestash_agent_row:owner(Row) of
-        Owner when is_pid(Owner), node(Owner) =:= node() -> note({Key, written, term_to_binary(Row, [{compressed, 1}])}, State);
-        _ -> drop(Key, State)
+        Owner when is_pid(Owner), node(Owner) =:= node() ->
+            note({Key, written, term_to_binary(Row, [{compressed, 1}])}, State);
+        _ ->
+            case known_better(ets:lookup(?MODULE, Key), Row) of
+                true -> State;
+                false -> drop(Key, State)
+            end
     end.
 
 note(Entry, #state{bytes = Bytes} = State) ->

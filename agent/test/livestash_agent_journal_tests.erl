@@ -11,7 +11,7 @@ all_test_() ->
     {foreach, fun start/0, fun livestash_agent_fixture:kill/1, [
         {"stashes of the published size", {timeout, 60, fun published_size/0}},
         {"what there is no room for", {timeout, 60, fun no_room/0}},
-        {"what other nodes' users write", {timeout, 60, fun moved/0}},
+        {"what the younger pages of other nodes write", {timeout, 60, fun moved/0}},
         {"what was deleted, and when", fun deleted/0}
     ]}.
 
@@ -53,10 +53,20 @@ moved() ->
     {ok, Peer, Node} = peer:start_link(Options),
     Other = peer:call(Peer, erlang, self, []),
     ?assertEqual(Node, node(Other)),
+    {ok, Rank} = livestash_agent_rank:start_link(),
+    unlink(Rank),
+    livestash_agent_rank:learn([{self(), 2}, {Other, 1}]),
     write(1, self(), here),
     write(1, Other, there),
     ?assertEqual(0, livestash_agent_journal:overlooked()),
+    ?assertMatch([{1, written, _}], ets:lookup(livestash_agent_journal, 1)),
+    %% Of a page that is younger than this node's.
+    Younger = peer:call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
+    livestash_agent_rank:learn([{Younger, 3}]),
+    write(1, Younger, there),
+    ?assertEqual(0, livestash_agent_journal:overlooked()),
     ?assertEqual([], ets:lookup(livestash_agent_journal, 1)),
+    livestash_agent_fixture:kill(Rank),
     peer:stop(Peer).
 
 deleted() ->

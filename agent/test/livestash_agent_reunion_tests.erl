@@ -28,6 +28,7 @@ all_test_() ->
         fun draining_node_neither_drops_nor_keeps/0,
         fun crashed_server_compares_again/0,
         fun mnesia_lingering_page_loses_to_the_last_one/0,
+        fun mnesia_lingering_page_moves_its_time_on_before_all_is_whole/0,
         fun mnesia_copies_become_one/0,
         fun mnesia_deleted_stash_stays_deleted/0,
         fun mnesia_deletion_is_older_than_the_owner/0,
@@ -81,6 +82,20 @@ mnesia_lingering_page_loses_to_the_last_one() ->
         write(A, setelement(4, stash(1, Old, again), ?FAR + 60)),
         heal([A], [B, C]),
         eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Last], [Last], [Last]] end)
+    end).
+
+%% The old page still lives, sees what it wrote itself, and writes that with a new time to all nodes.
+mnesia_lingering_page_moves_its_time_on_before_all_is_whole() ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
+        Old = owner(A),
+        write(A, stash(1, Old, first)),
+        split([A], [B, C]),
+        Last = stash(1, owner(B), last),
+        write(B, Last),
+        heal([A], [B, C]),
+        write(A, setelement(4, stash(1, Old, first), ?FAR + 60)),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Last], [Last], [Last]] end),
+        eventually(fun() -> lists:all(fun whole/1, Vms) end)
     end).
 
 ets_rows_without_owner() ->
