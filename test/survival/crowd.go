@@ -99,3 +99,17 @@ func (s *subject) reached(ctx context.Context, phase crowd.Phase) error {
 	}
 	return err
 }
+
+// restash waits until every session that stashes every now and then has stashed once more.
+func (s *subject) restash(ctx context.Context) error {
+	if err := s.Order(ctx, "restash", nil); err != nil {
+		return err
+	}
+	return fleet.Eventually(ctx, s.patience()+2*s.options.stashEvery, func(ctx context.Context) error {
+		report, err := s.ask(ctx)
+		if err == nil && report.Outdated > 0 {
+			err = fmt.Errorf("%d sessions have not stashed since the store is back", report.Outdated)
+		}
+		return err
+	})
+}

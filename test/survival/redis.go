@@ -71,20 +71,6 @@ func (s *subject) withoutRedis(ctx context.Context, takeAway func(pod string) er
 	return s.restash(ctx)
 }
 
-// restash waits until every session that stashes every now and then has stashed once more.
-func (s *subject) restash(ctx context.Context) error {
-	if err := s.Order(ctx, "restash", nil); err != nil {
-		return err
-	}
-	return fleet.Eventually(ctx, s.patience()+2*s.options.stashEvery, func(ctx context.Context) error {
-		report, err := s.ask(ctx)
-		if err == nil && report.Outdated > 0 {
-			err = fmt.Errorf("%d sessions have not stashed since Redis is back", report.Outdated)
-		}
-		return err
-	})
-}
-
 // redisRestarted is the verdict on an event that restarts Redis. Without persistence it comes back empty: lost are those who
 // do not stash again.
 func redisRestarted(o options) func(string, crowd.Report) string {
