@@ -2,6 +2,7 @@ package show
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,6 +22,10 @@ type Benchmark struct {
 	Verdict  v1alpha1.BenchmarkVerdict     `json:"verdict,omitempty"`
 	TimeLeft *metav1.Duration              `json:"timeLeft,omitempty"`
 	Runs     []v1alpha1.BenchmarkRunStatus `json:"runs,omitempty"`
+	// Knees are what spec.matrix.seek has found, and Against is what came out of spec.thresholds.against. Empty without them, and while
+	// runs are to come.
+	Knees   []v1alpha1.BenchmarkKneeStatus   `json:"knees,omitempty"`
+	Against *v1alpha1.BenchmarkAgainstStatus `json:"against,omitempty"`
 	// Comparison is what came out of spec.compareWith. Nil without one, and while runs are to come.
 	Comparison *v1alpha1.BenchmarkComparisonStatus `json:"comparison,omitempty"`
 }
@@ -28,7 +33,7 @@ type Benchmark struct {
 // BenchmarkOf is that of a LiveStashBenchmark.
 func BenchmarkOf(b *v1alpha1.LiveStashBenchmark) Benchmark {
 	s := b.Status
-	return Benchmark{Name: b.Name, Phase: s.Phase, Progress: s.Progress, Verdict: s.Verdict, TimeLeft: s.TimeLeft, Runs: s.Runs, Comparison: s.Comparison}
+	return Benchmark{Name: b.Name, Phase: s.Phase, Progress: s.Progress, Verdict: s.Verdict, TimeLeft: s.TimeLeft, Runs: s.Runs, Knees: s.Knees, Against: s.Against, Comparison: s.Comparison}
 }
 
 // Line is how far it is, on one line.
@@ -67,12 +72,29 @@ func (b Benchmark) Write(w io.Writer, paint text.Paint) error {
 		}
 		table.Add(append(cells, text.Plain(run.Message))...)
 	}
-	if err := table.Write(w, paint); err != nil || b.Comparison == nil {
+	if err := table.Write(w, paint); err != nil {
 		return err
 	}
-	said := cmp.Or(b.Comparison.Message, "Compared with "+b.Comparison.ConfigMap+": all limits hold.")
-	_, err := fmt.Fprintf(w, "%s: %s\n", b.Comparison.Verdict, text.Safe(said))
-	return err
+	return b.writeOutcome(w)
+}
+
+// writeOutcome is what the runs came to together, a line each.
+func (b Benchmark) writeOutcome(w io.Writer) error {
+	say := func(v v1alpha1.BenchmarkVerdict, said string) error {
+		_, err := fmt.Fprintf(w, "%s: %s\n", v, text.Safe(said))
+		return err
+	}
+	var errs []error
+	for _, knee := range b.Knees {
+		errs = append(errs, say(knee.Verdict, cmp.Or(knee.Message, fmt.Sprintf("%s carries %d", knee.Variant, knee.Size))))
+	}
+	if a := b.Against; a != nil {
+		errs = append(errs, say(a.Verdict, cmp.Or(a.Message, "Held against "+a.Baseline+": all limits hold.")))
+	}
+	if c := b.Comparison; c != nil {
+		errs = append(errs, say(c.Verdict, cmp.Or(c.Message, "Compared with "+c.ConfigMap+": all limits hold.")))
+	}
+	return errors.Join(errs...)
 }
 
 // rate is what is due a second; empty where nothing is.

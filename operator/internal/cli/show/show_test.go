@@ -138,6 +138,16 @@ func TestGoldens(t *testing.T) {
 				{Name: "api-02-none", Adapter: "None", Users: 100, Rate: 9000, Verdict: v1alpha1.VerdictErrored, PerSecond: "4601.9", Message: "The client was the bottleneck"},
 			}}}).Write(w, p)
 		},
+		"benchmark-knees": func(w io.Writer, p text.Paint) error {
+			return BenchmarkOf(&v1alpha1.LiveStashBenchmark{Status: v1alpha1.LiveStashBenchmarkStatus{
+				Runs: []v1alpha1.BenchmarkRunStatus{{Name: "chat-01-phoenix", Variant: "phoenix", Users: 500, Verdict: v1alpha1.VerdictPassed, PerSecond: "250"}},
+				Knees: []v1alpha1.BenchmarkKneeStatus{
+					{Variant: "phoenix", Size: 1000, AtLeast: true, Verdict: v1alpha1.VerdictPassed, Message: "phoenix: at least 1000 users: there was no larger step"},
+					{Variant: "rails", Size: 0, Verdict: v1alpha1.VerdictFailed, Message: "rails: less than 500 users: delivery p95 2s > 1s"},
+				},
+				Against: &v1alpha1.BenchmarkAgainstStatus{Baseline: "phoenix", Verdict: v1alpha1.VerdictPassed},
+			}}).Write(w, p)
+		},
 		"benchmark-compared": func(w io.Writer, p text.Paint) error {
 			b := &v1alpha1.LiveStashBenchmark{Status: v1alpha1.LiveStashBenchmarkStatus{
 				Comparison: &v1alpha1.BenchmarkComparisonStatus{ConfigMap: "main-report", Verdict: v1alpha1.VerdictPassed},
