@@ -23,8 +23,8 @@
 -define(CHUNK, 200).
 -define(RETRIES, 10).
 
-%% bytes: of all entries. overlooked: what there was no room for.
--record(state, {table = none :: atom(), bytes = 0 :: integer(), overlooked = 0 :: non_neg_integer()}).
+%% bytes: of all entries. overlooked: what there was no room for. asked: the pages of other nodes whose births were asked for.
+-record(state, {table = none :: atom(), bytes = 0 :: integer(), overlooked = 0 :: non_neg_integer(), asked = #{} :: #{pid() => asked}}).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -148,10 +148,21 @@ write(Row, State) ->
             note({Key, written, term_to_binary(Row, [{compressed, 1}])}, State);
         _ ->
             case known_better(ets:lookup(?MODULE, Key), Row) of
-                true -> State;
+                true -> ask(stranger(Row), State);
                 false -> drop(Key, State)
             end
     end.
+
+%% It may be the younger page, and its node may be gone when that is to be known. In a process of its own: a node may be frozen.
+ask([Page], #state{asked = Asked} = State) when not is_map_key(Page, Asked) ->
+    spawn(fun() -> catch livestash_agent_rank:learn([{Page, birth(Page)}]) end),
+    State#state{asked = Asked#{Page => asked}};
+ask(_Known, State) ->
+    State.
+
+birth(Page) ->
+    [Birth] = livestash_agent_remote:call(node(Page), livestash_agent_rank, births, [[Page]]),
+    Birth.
 
 note(Entry, #state{bytes = Bytes} = State) ->
     More = Bytes + bytes(Entry) - known_bytes(element(1, Entry)),

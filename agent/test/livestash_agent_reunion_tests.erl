@@ -29,6 +29,7 @@ all_test_() ->
         fun crashed_server_compares_again/0,
         fun mnesia_lingering_page_loses_to_the_last_one/0,
         fun mnesia_lingering_page_moves_its_time_on_before_all_is_whole/0,
+        fun mnesia_user_who_moved_to_a_node_that_is_gone/0,
         fun mnesia_copies_become_one/0,
         fun mnesia_deleted_stash_stays_deleted/0,
         fun mnesia_deletion_is_older_than_the_owner/0,
@@ -96,6 +97,21 @@ mnesia_lingering_page_moves_its_time_on_before_all_is_whole() ->
         write(A, setelement(4, stash(1, Old, first), ?FAR + 60)),
         eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Last], [Last], [Last]] end),
         eventually(fun() -> lists:all(fun whole/1, Vms) end)
+    end).
+
+%% The user moves on to a third node, which goes before the split is over: nobody is left who could be asked for the last page.
+mnesia_user_who_moved_to_a_node_that_is_gone() ->
+    with_mnesia(3, fun([A, B, C]) ->
+        write(A, stash(1, owner(A), first)),
+        split([A], [B]),
+        Last = stash(1, owner(C), last),
+        write(C, Last),
+        eventually(fun() -> {tab(A, ?MNESIA), tab(B, ?MNESIA)} =:= {[Last], [Last]} end),
+        eventually(fun() -> call(A, livestash_agent_rank, birth, [element(3, Last)]) > 0 end),
+        stop(C),
+        heal([A], [B]),
+        eventually(fun() -> whole(A) andalso whole(B) end),
+        ?assertEqual({[Last], [Last]}, {tab(A, ?MNESIA), tab(B, ?MNESIA)})
     end).
 
 ets_rows_without_owner() ->
