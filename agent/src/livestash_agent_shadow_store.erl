@@ -83,12 +83,16 @@ take(Sender, Token, Changes) ->
 goodbye(Sender) ->
     gen_server:call(?MODULE, {goodbye, Sender}, infinity).
 
-%% Another node has newer versions of these stashes: their users have come back there.
+%% Another node has newer versions of these stashes, or this one: their users have come back there. What is of the same page stays,
+%% whatever it ranks by now: its page may have ended since, or a node that stops may have given it to this one.
 -spec overtaken([{Key :: term(), livestash_agent_rank:version(), livestash_agent_rank:rank()}]) -> ok.
 overtaken(Newer) ->
     ok = gen_server:call(?MODULE, {overtaken, [{Key, Version} || {Key, Version, _Rank} <- Newer]}, infinity),
-    Better = [{Key, Rank} || {Key, _Version, Rank} <- Newer],
-    lists:foreach(fun({_Kind, Table}) -> livestash_agent_intake:give_way(Table, Better) end, tables()).
+    Better = fun(Table) -> [{Key, Rank} || {Key, {Page, _, _}, Rank} <- Newer, not has_of(Page, Key, Table)] end,
+    lists:foreach(fun(Table) -> livestash_agent_intake:give_way(Table, Better(Table)) end, [Table || {_Kind, Table} <- tables()]).
+
+has_of(Page, Key, Table) ->
+    lists:any(fun(Row) -> livestash_agent_row:owner(Row) =:= Page end, ets:lookup(Table, Key)).
 
 %% Which version this node has of each of the keys, be it as a copy or, since a promotion, as its own.
 -spec stamps([Key :: term()]) -> [livestash_agent_shadow_index:stamp()].

@@ -31,6 +31,7 @@ all_test_() ->
             {"who moved is not brought back", fun moved/0},
             {"who moved long ago is not brought back", fun moved_unnoticed/0},
             {"who was quicker is not overtaken", fun quicker/0},
+            {"who leaves as soon as they are back has a stash", fun leaves_at_once/0},
             {"who found nothing can stash, when a copy comes later", fun() -> anew(before) end},
             {"and when it comes in the same moment", fun() -> anew(later) end},
             {"who found nothing and leaves finds the copy later", fun() -> anew(ends) end},
@@ -175,6 +176,21 @@ quicker() ->
     timer:sleep(1000),
     ?assertEqual(Anew, {lists:sort(values_of([B])), values_of([C])}),
     shut([B, C]).
+
+%% A page that comes says at all nodes that nobody has a better version, its own included. By the time that is heard it may have ended.
+leaves_at_once() ->
+    [A, B] = Vms = start_all(2, #{}),
+    [call(Vm, sys, suspend, [?STORE]) || Vm <- Vms],
+    Key = call(A, ?MODULE, write, [user, 1]),
+    call(A, livestash_agent_shadow_marks, arrived, [[Key]]),
+    timer:sleep(500),
+    [{state, Key, Page, _, _, _}] = call(A, ets, lookup, [?TABLE, Key]),
+    true = call(A, erlang, exit, [Page, kill]),
+    [call(Vm, sys, resume, [?STORE]) || Vm <- Vms],
+    covered(Vms),
+    timer:sleep(500),
+    ?assertEqual([{Key, 1}], values_of(Vms)),
+    shut([A, B]).
 
 %% A user's page has looked and found nothing: the copy is taken over only then. LiveStash would refuse what the page stashes, because
 %% the stash is another page's. It says that it has found nothing before or after that.
