@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A JSON API, closed and with a rate, and chat rooms over two pods and two runners, each on a fresh fleet: answers and deliveries are counted,
+// A JSON API, closed, with a rate and sought to its knee, and chat rooms over two pods and two runners, each on a fresh fleet: answers and deliveries are counted,
 // and the report has what they cost.
 func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 	s := newSpace(t, "benchmark-stashless")
@@ -19,6 +19,8 @@ parallelism: 2
 		runs                 int
 		// least is how many answers or messages there must be, and heard how often a message is.
 		least, heard int64
+		// knee is the size of the last step of a search, which carries more.
+		knee int32
 	}{
 		"requests": {
 			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 15s}, {rate: 20, connections: 4, duration: 15s}]}",
@@ -28,12 +30,19 @@ parallelism: 2
 			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 20s}]}",
 			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
 		},
+		"knee": {
+			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, connections: 4, duration: 15s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}",
+			duration: "request", says: "carries ≥ ", runs: 2, least: 50, knee: 15,
+		},
 	} {
 		s.benchmark(name, target+c.spec)
 		now := s.finished(name, 8*time.Minute)
 		if now.Verdict != "Passed" || len(now.Runs) != c.runs {
 			t.Errorf("%s ended with %+v", name, now)
 			continue
+		}
+		if c.knee > 0 && (len(now.Knees) != 1 || now.Knees[0].Size != c.knee || !now.Knees[0].AtLeast || now.Knees[0].Verdict != "Passed") {
+			t.Errorf("%s: the knees are %+v", name, now.Knees)
 		}
 		r := s.reported(now.Report.ConfigMap)
 		for place, run := range r.Runs {

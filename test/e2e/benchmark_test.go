@@ -28,6 +28,11 @@ type benchmarked struct {
 		Second   string `json:"perSecond"`
 		P95      string `json:"answerP95"`
 	} `json:"runs"`
+	Knees []struct {
+		Size    int32  `json:"size"`
+		AtLeast bool   `json:"atLeast"`
+		Verdict string `json:"verdict"`
+	} `json:"knees"`
 	Report struct {
 		ConfigMap string `json:"configMap"`
 	} `json:"report"`
