@@ -117,31 +117,42 @@ func ended(folder string) bool {
 	return strings.Contains(string(status), ") Z ")
 }
 
-// namespacesOf returns the network and mount namespaces that processes with the sign are in, besides the test's own.
-func namespacesOf(t *testing.T, sign string) map[string]bool {
+// namespacesOf returns the network and mount namespaces that processes with the sign are in, besides the test's own, each held open: a
+// namespace that has ended gives its number to another one, of another cluster say.
+func namespacesOf(t *testing.T, sign string) map[string]*os.File {
 	t.Helper()
-	found := map[string]bool{}
+	found := map[string]*os.File{}
 	for _, process := range processesWith(t, sign) {
 		pid, _, _ := strings.Cut(process, " ")
 		for _, kind := range []string{"net", "mnt"} {
-			namespace, err := os.Readlink(filepath.Join("/proc", pid, "ns", kind))
+			link := filepath.Join("/proc", pid, "ns", kind)
+			namespace, err := os.Readlink(link)
 			own, _ := os.Readlink(filepath.Join("/proc/self/ns", kind))
-			if err == nil && namespace != own {
-				found[namespace] = true
+			if err != nil || namespace == own || found[namespace] != nil {
+				continue
 			}
+			held, err := os.Open(link)
+			if err != nil {
+				continue
+			}
+			t.Cleanup(func() { _ = held.Close() })
+			found[namespace] = held
 		}
 	}
 	return found
 }
 
-// mustBeGone fails when any process is still in one of the namespaces.
-func mustBeGone(t *testing.T, namespaces map[string]bool) {
+// mustBeGone fails when any process is still in one of the namespaces, and lets go of them.
+func mustBeGone(t *testing.T, namespaces map[string]*os.File) {
 	t.Helper()
 	for _, link := range paths(t, "/proc/[0-9]*/ns/*") {
 		// A process may end while it is looked at.
-		if namespace, err := os.Readlink(link); err == nil && namespaces[namespace] {
+		if namespace, err := os.Readlink(link); err == nil && namespaces[namespace] != nil && !ended(filepath.Dir(filepath.Dir(link))) {
 			t.Errorf("%s is still in the cluster's namespace %s", link, namespace)
 		}
+	}
+	for _, held := range namespaces {
+		_ = held.Close()
 	}
 }
 
