@@ -15,6 +15,7 @@ func migrating(step, expression string) string {
 // A command of the release runs before the first pod of a new template. When it fails, users stay where they are, and its last lines
 // say why.
 func TestCommandBeforeARollout(t *testing.T) {
+	t.Parallel()
 	const good = `IO.puts("migrated " <> System.fetch_env!("STEP"))`
 	s := newSpace(t, "before")
 	s.apply(migrating("one", good))

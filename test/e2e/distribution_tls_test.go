@@ -9,6 +9,7 @@ import (
 
 // The nodes of a fleet talk to each other over TLS when it starts, when it grows, and when its certificate is a new one.
 func TestDistributionTLS(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "tls")
 	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}")
 	s.settled()

@@ -160,6 +160,7 @@ func TestReconnect(t *testing.T) {
 
 // A rollout that got stuck on a broken image goes on when the image is mended, with nobody deleting pods.
 func TestStuckRolloutHeals(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "stuck")
 	s.apply("adapter: None")
 	s.settled()
@@ -226,6 +227,7 @@ func TestBadInput(t *testing.T) {
 
 // A fleet whose Secret is missing is not half-made, says so, and gets on when the Secret appears.
 func TestMissingSecretHeals(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "secret")
 	s.apply("adapter: None\nreplicas: 1\nclustering: {cookie: {secretRef: {name: mine, key: cookie}}}")
 	s.eventually(time.Minute, func() error {

@@ -247,6 +247,7 @@ func TestPluginCrashdump(t *testing.T) {
 
 // The verbs around load tests: one is run, watched, and its report fetched.
 func TestPluginBench(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "plugin-bench")
 	s.apply("adapter: ETS\nreplicas: 2\nttl: 10s")
 	s.settled()

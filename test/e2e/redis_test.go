@@ -13,6 +13,7 @@ import (
 // The Redis that the operator runs: what it holds outlives a restart, a new password reaches everybody without a gap, and a
 // fleet that goes over to another Redis never uses two.
 func TestManagedRedis(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "redis")
 	s.apply("adapter: Redis\nredis: {managed: {memory: 128Mi, persistence: {size: 100Mi}}}")
 	s.settled()
@@ -59,6 +60,7 @@ func TestManagedRedis(t *testing.T) {
 
 // A managed Redis without a volume keeps what it holds when it is changed; what a deleted pod costs is told.
 func TestRedisWithoutAVolume(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "redis-memory")
 	s.apply("adapter: Redis\nreplicas: 1\nredis: {managed: {memory: 64Mi}}")
 	s.settled()

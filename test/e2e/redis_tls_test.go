@@ -10,6 +10,7 @@ import (
 // A managed Redis with TLS speaks nothing else: the fleet, the exporter, the operator and a server that takes its place talk to it so. It
 // shows a new certificate without a restart.
 func TestManagedRedisTLS(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "redis-tls")
 	const spec = "adapter: Redis\nreplicas: 2\nredis: {managed: {memory: %s, tls: {enabled: true}}}"
 	s.apply(fmt.Sprintf(spec, "64Mi"))

@@ -10,6 +10,7 @@ import (
 
 // What no session goes on without outlives a fleet that says so, and nothing else of it does. The next fleet of that name has it.
 func TestWhatOutlivesAFleet(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "retain")
 	isUp := func() {
 		t.Helper()

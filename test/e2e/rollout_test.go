@@ -71,6 +71,7 @@ func (s space) rolledOut() rolloutStatus {
 // A fleet of one pod gets a second one for the time of a rollout, which takes the stashes over and gives them back. Who asks
 // how many pods there are, as an autoscaler does, hears of one.
 func TestOnePodLosesNothing(t *testing.T) {
+	t.Parallel()
 	for _, adapter := range []string{"ETS", "Mnesia"} {
 		t.Run(adapter, func(t *testing.T) {
 			s := newSpace(t, "one-pod-"+strings.ToLower(adapter))
@@ -117,6 +118,7 @@ func TestOnePodLosesNothing(t *testing.T) {
 
 // Without room for another pod the rollout waits, says in the quota's words what it waits for, and loses nothing.
 func TestQuotaWithoutRoomForTheSurgePod(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "quota")
 	s.must("", "create", "quota", "tight", "--hard=pods=1")
 	s.apply("adapter: ETS\nreplicas: 1")
@@ -144,6 +146,7 @@ func TestQuotaWithoutRoomForTheSurgePod(t *testing.T) {
 
 // A template that is taken back in the middle of its rollout: both are told as they were, and the good pods stay.
 func TestRolloutIsTakenBack(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "back")
 	s.apply("adapter: ETS\nreplicas: 3")
 	s.settled()
@@ -179,6 +182,7 @@ func TestRolloutIsTakenBack(t *testing.T) {
 
 // kubectl's own restart goes the operator's way: one pod after the other.
 func TestKubectlRolloutRestart(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "kubectl-restart")
 	s.apply("adapter: ETS\nreplicas: 2")
 	s.settled()
@@ -194,6 +198,7 @@ func TestKubectlRolloutRestart(t *testing.T) {
 // Objects of others are neither changed nor deleted, and what does not hang on them goes on. When they are gone, the
 // operator gets on by itself.
 func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "others")
 	s.must("", "create", "serviceaccount", "shop")
 	before := s.must("", "get", "serviceaccount", "shop", "-o", "json")
@@ -221,6 +226,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 
 // A change of the ports serves throughout: whoever has the old port is reached and asked under it.
 func TestPortsChangeWhileItServes(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "ports")
 	s.apply("adapter: ETS\nreplicas: 2")
 	s.settled()

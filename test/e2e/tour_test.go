@@ -17,6 +17,7 @@ import (
 
 // The page that `make demo` ends with answers, and a visitor sees on it what it is there for.
 func TestTour(t *testing.T) {
+	t.Parallel()
 	if _, err := chromium.Program(); err != nil {
 		if os.Getenv("BROWSER_NEEDED") != "" {
 			t.Fatal(err)
