@@ -61,18 +61,18 @@ overlooked() ->
 -spec restore(atom(), Births :: fun(([pid()]) -> #{pid() => Birth :: integer()})) -> non_neg_integer().
 restore(Table, Births) ->
     Strangers = fun
-        ({Key, written, _Packed}, Pages) -> [Page || Row <- ets:lookup(Table, Key), Page <- stranger(Row)] ++ Pages;
+        ({Key, written, _Packed, _Owner}, Pages) -> [Page || Row <- ets:lookup(Table, Key), Page <- stranger(Row)] ++ Pages;
         (_Deleted, Pages) -> Pages
     end,
     Asked = Births(lists:usort(ets:foldl(Strangers, [], ?MODULE))),
     livestash_agent_rank:learn(maps:to_list(Asked)),
     Worse = fun
-        ({Key, written, Packed}, Keys) -> [Key || gives_way(ets:lookup(Table, Key), binary_to_term(Packed), Asked)] ++ Keys;
+        ({Key, written, Packed, _Owner}, Keys) -> [Key || gives_way(ets:lookup(Table, Key), binary_to_term(Packed), Asked)] ++ Keys;
         (_Deleted, Keys) -> Keys
     end,
     lists:sum([restore(Table, Key, ets:lookup(?MODULE, Key), Asked) || Key <- ets:foldl(Worse, [], ?MODULE)]).
 
-restore(Table, Key, [{Key, written, Packed}], Asked) ->
+restore(Table, Key, [{Key, written, Packed, _Owner}], Asked) ->
     Row = binary_to_term(Packed),
     Repair = fun() ->
         case gives_way(mnesia:read(Table, Key, write), Row, Asked) of
@@ -139,19 +139,19 @@ handle_info({mnesia_table_event, {write, Row, _Activity}}, #state{table = Table}
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% A user who has moved to another node is that node's. But a page of before that still lives there moves the time of what it finds on,
-%% and that is all it had written itself, as long as the copies differ.
+%% A user who has moved to another node is that node's. But a page of before that still lives, here or there, moves the time of what it
+%% finds on, and that may be what it had written itself, as long as the copies differ.
 write(Row, State) ->
     Key = element(2, Row),
-    case livestash_agent_row:owner(Row) of
-        Owner when is_pid(Owner), node(Owner) =:= node() ->
-            note({Key, written, term_to_binary(Row, [{compressed, 1}])}, State);
-        _ ->
-            case known_better(ets:lookup(?MODULE, Key), Row) of
-                true -> ask(stranger(Row), State);
-                false -> drop(Key, State)
-            end
+    Owner = livestash_agent_row:owner(Row),
+    case of_another_page(ets:lookup(?MODULE, Key), Owner) andalso known_better(ets:lookup(?MODULE, Key), Row) of
+        true -> ask(stranger(Row), State);
+        false when is_pid(Owner), node(Owner) =:= node() -> note({Key, written, term_to_binary(Row, [{compressed, 1}]), Owner}, State);
+        false -> drop(Key, State)
     end.
+
+of_another_page([{_Key, written, _Packed, Known}], Owner) -> Known =/= Owner;
+of_another_page(_NotWritten, _Owner) -> false.
 
 %% It may be the younger page, and its node may be gone when that is to be known. In a process of its own: a node may be frozen.
 ask([Page], #state{asked = Asked} = State) when not is_map_key(Page, Asked) ->
@@ -183,7 +183,7 @@ drop(Key, #state{bytes = Bytes} = State) ->
 known_bytes(Key) ->
     lists:sum([bytes(Entry) || Entry <- ets:lookup(?MODULE, Key)]).
 
-bytes({_Key, written, Packed}) -> ?ENTRY + byte_size(Packed);
+bytes({_Key, written, Packed, _Owner}) -> ?ENTRY + byte_size(Packed);
 bytes({_Key, deleted, _At}) -> ?ENTRY.
 
 most_bytes(#state{table = Table}) ->
@@ -225,7 +225,7 @@ write_all({Rows, Continuation}, State) ->
     write_all(ets:select(Continuation), lists:foldl(fun write/2, State, Unknown)).
 
 %% A copy that this node was made to take may be older than what it remembers.
-known_better([{_Key, written, Packed}], Row) -> worse([Row], binary_to_term(Packed));
+known_better([{_Key, written, Packed, _Owner}], Row) -> worse([Row], binary_to_term(Packed));
 known_better(_Other, _Row) -> false.
 
 %% LiveStash's own default where the fleet does not say.

@@ -59,7 +59,7 @@ moved() ->
     write(1, self(), here),
     write(1, Other, there),
     ?assertEqual(0, livestash_agent_journal:overlooked()),
-    ?assertMatch([{1, written, _}], ets:lookup(livestash_agent_journal, 1)),
+    ?assertMatch([{1, written, _, _}], ets:lookup(livestash_agent_journal, 1)),
     %% Of a page that is younger than this node's.
     Younger = peer:call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
     livestash_agent_rank:learn([{Younger, 3}]),
