@@ -7,7 +7,7 @@
 -module(livestash_agent_shadow_marks).
 
 -export([new/0, attach/0, handle/4, mark/1, arrived/1, take/1]).
--export([found_nothing/1, begins_anew/1, forget_ended/0]).
+-export([found_nothing/1, looked/1, begins_anew/1, forget_ended/0]).
 
 %% Where pages stash. What a page does elsewhere, in handle_info without rendering, is found by
 %% livestash_agent_shadow_scan.
@@ -52,9 +52,12 @@ saw(#{id := Id, secret := Secret, stash_fingerprint := Fingerprint} = Context) w
     case get(?MODULE) of
         {Id, Fingerprint, _Key} ->
             ok;
-        {Id, found_nothing, _Key} when Fingerprint =:= nil ->
+        {Id, found_nothing, Key} when Fingerprint =:= nil ->
+            _ = put(?MODULE, {Id, begun_anew, Key}),
+            looked(Key);
+        {Id, begun_anew, _Key} when Fingerprint =:= nil ->
             ok;
-        {Id, found_nothing, Key} ->
+        {Id, Anew, Key} when Anew =:= found_nothing; Anew =:= begun_anew ->
             _ = put(?MODULE, {Id, Fingerprint, Key}),
             ok = stashes(Key),
             arrived([Key]);
@@ -91,6 +94,16 @@ found_nothing(Key) ->
         ok
     catch
         error:badarg -> ok
+    end.
+
+%% The page goes on, so it will not look for its stash any more. A copy that was taken over after it had looked makes way now: LiveStash
+%% would refuse what the page stashes next, and this may be the last time that it stashes.
+-spec looked(Key :: term()) -> ok.
+looked(Key) ->
+    try
+        livestash_agent_shadow_promotion:give_back(Key)
+    catch
+        error:_ -> ok
     end.
 
 stashes(Key) ->

@@ -4,7 +4,7 @@
 %% afterwards, not before, so that nobody waits for it.
 -module(livestash_agent_shadow_promotion).
 
--export([run/1]).
+-export([run/1, give_back/1]).
 
 %% Stashes that are taken at once by each of so many processes: more than cores, so that one works while another waits for
 %% the table.
@@ -30,6 +30,13 @@ run({Node, _} = Sender) ->
     ok = livestash_agent_shadow:complete(),
     timer:sleep(?SAYS),
     [settle_anew(Copy, Table, Sender) || {Table, Rows} <- Taken, Copy <- Rows],
+    ok.
+
+%% Under the key of a page of this node that has looked and found nothing, the copy becomes one again if it was taken over since.
+-spec give_back(Key :: term()) -> ok.
+give_back(Key) ->
+    Tables = [Table || {ets, Table} <- livestash_agent_store:tables()],
+    [settle_anew(Copy, Table, Sender) || {Copy, Sender} <- livestash_agent_shadow_store:held(Key), Table <- Tables],
     ok.
 
 latest_first(Copies) ->
@@ -112,6 +119,8 @@ take({Key, {_, _, Stamp} = Version}, Table, Sender, Known) ->
             Took = livestash_agent_intake:took(livestash_agent_intake:adopt(Table, Row, Known)),
             [livestash_agent_shadow_index:promoted(Key, Stamp) || Took],
             [livestash_agent_shadow_store:forget(Key, Sender, Version) || not Took],
+            %% The page may have said so between the question and the row.
+            _ = Took andalso livestash_agent_shadow_marks:begins_anew(Key) andalso give_back(Key),
             Took
     end.
 

@@ -11,7 +11,7 @@
 
 -export([start_link/0, new/0, size/0]).
 %% For promotions.
--export([versions_of/1, find/3, forget/3, cede/3]).
+-export([versions_of/1, held/1, find/3, forget/3, cede/3]).
 %% Called by peers.
 -export([hello/0, take/3, goodbye/1, overtaken/1, stamps/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
@@ -109,6 +109,11 @@ stamp(Key) ->
 -spec versions_of(sender()) -> [{Key :: term(), livestash_agent_rank:version()}].
 versions_of(Sender) ->
     ets:select(?MODULE, [{#shadow{key = '$1', sender = Sender, version = '$2', _ = '_'}, [], [{{'$1', '$2'}}]}]).
+
+%% The copy of that stash, and who has sent it, or nothing.
+-spec held(Key :: term()) -> [{{Key :: term(), livestash_agent_rank:version()}, sender()}].
+held(Key) ->
+    [{{Key, Version}, Sender} || #shadow{version = Version, sender = Sender} <- ets:lookup(?MODULE, Key)].
 
 %% The stash as a row, if the copy is still that version.
 -spec find(Key :: term(), sender(), livestash_agent_rank:version()) -> tuple() | none.

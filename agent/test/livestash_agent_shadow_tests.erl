@@ -34,6 +34,7 @@ all_test_() ->
             {"who leaves as soon as they are back has a stash", fun leaves_at_once/0},
             {"who found nothing can stash, when a copy comes later", fun() -> anew(before) end},
             {"and when it comes in the same moment", fun() -> anew(later) end},
+            {"and when the page stashes at once, and never again", fun() -> anew(once) end},
             {"who found nothing and leaves finds the copy later", fun() -> anew(ends) end},
             {"what was deleted stays deleted", fun deleted/0},
             {"a page that lives on costs no payload", fun lives_on/0},
@@ -201,13 +202,17 @@ anew(When) ->
     call(B, sys, suspend, [?STORE]),
     kill(A),
     Page = call(B, ?MODULE, look, [Key]),
-    [say(Page, B) || When =/= later],
+    IsLater = lists:member(When, [later, once]),
+    [say(Page, B) || not IsLater],
     call(B, sys, resume, [?STORE]),
     eventually(fun() -> call(B, erlang, nodes, []) =:= [] end),
-    [eventually(fun() -> keys(B) =:= [Key] end) || When =:= later],
-    [say(Page, B) || When =:= later],
+    [eventually(fun() -> keys(B) =:= [Key] end) || IsLater],
+    [say(Page, B) || IsLater],
+    [?assertEqual(stored, call(B, ?MODULE, tell_page, [Page, {stash, 2}])) || When =:= once],
     timer:sleep(1500),
     case When of
+        once ->
+            ?assertEqual([{Key, 2}], values_of([B]));
         %% It ends without a stash: the copy is taken over after all.
         ends ->
             ?assertEqual([], values_of([B])),
@@ -632,6 +637,7 @@ found_nothing(Key) ->
     receive
         {From, say} ->
             ok = livestash_agent_shadow_marks:found_nothing(Key),
+            ok = livestash_agent_shadow_marks:looked(Key),
             From ! {self(), said};
         %% As LiveStash does: only who has the stash may write it.
         {From, {stash, Value}} ->

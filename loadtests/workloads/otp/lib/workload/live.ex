@@ -26,6 +26,7 @@ defmodule Workload.Live do
         {state, events} = mount(adapter, params, join.socket)
         :telemetry.execute([:phoenix, :live_view, :mount, :stop], %{}, %{socket: socket(state)})
         rendered = with_events(Page.rendered(view(state)), events)
+        :telemetry.execute([:phoenix, :live_view, :render, :stop], %{}, %{socket: socket(state)})
         Channel.answer(join, {:ok, %{liveview_version: "1.2.10", rendered: rendered}})
         {:noreply, state}
 
