@@ -79,26 +79,7 @@ const storeGrace = 30 * time.Second
 // storeReady: the adapter's store answers on every pod. Of one that stops or has just started that is not asked while another's does.
 func storeReady(c *v1alpha1.LiveStashCluster, seen *observation) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionStoreReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStoreNotReady}
-	var gaps, passing []string
-	asked, answered := 0, 0
-	for i := range seen.members {
-		m := &seen.members[i]
-		if m.Status.PodIP != "" {
-			asked++
-		}
-		switch {
-		case m.answer.Err != nil || m.answer.At.IsZero():
-		case m.answer.Status.Store.Ready:
-			answered++
-		case m.terminating(), m.starting(seen.now):
-			passing = append(passing, m.Name+": "+m.answer.Status.Store.Reason)
-		default:
-			gaps = append(gaps, m.Name+": "+m.answer.Status.Store.Reason)
-		}
-	}
-	if answered == 0 {
-		gaps = append(gaps, passing...)
-	}
+	asked, answered, gaps := askedStores(seen)
 	switch {
 	case len(gaps) > 0:
 		condition.Message = few(gaps)
@@ -119,4 +100,28 @@ func storeReady(c *v1alpha1.LiveStashCluster, seen *observation) metav1.Conditio
 		}
 	}
 	return condition
+}
+
+// askedStores is how many pods are asked whether they have the store, of how many it answers, and what those say that lack it.
+func askedStores(seen *observation) (asked, answered int, gaps []string) {
+	var passing []string
+	for i := range seen.members {
+		m := &seen.members[i]
+		if m.Status.PodIP != "" {
+			asked++
+		}
+		switch {
+		case m.answer.Err != nil || m.answer.At.IsZero():
+		case m.answer.Status.Store.Ready:
+			answered++
+		case m.terminating(), m.starting(seen.now):
+			passing = append(passing, m.Name+": "+m.answer.Status.Store.Reason)
+		default:
+			gaps = append(gaps, m.Name+": "+m.answer.Status.Store.Reason)
+		}
+	}
+	if answered == 0 {
+		gaps = append(gaps, passing...)
+	}
+	return asked, answered, gaps
 }
