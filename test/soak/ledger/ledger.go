@@ -92,7 +92,7 @@ type Return struct {
 	// Origin is the node that had the version that was found, or a later one of before the user found nothing; empty when that is not
 	// known, or nothing was found.
 	Origin string `json:"origin"`
-	// Tabs are the nodes that had the last versions of the user's other tabs, when there were any.
+	// Tabs are the nodes that had the last versions of the user's other tabs, when there were any: others than that of Last.
 	Tabs []string `json:"tabs,omitempty"`
 	// First is the pod that the user asked first, if it was one by its name: it may have had the state, and taken too long to say so.
 	First string `json:"first"`
@@ -172,6 +172,7 @@ func (l *Ledger) ofTab(r *Return) {
 	}
 	for _, other := range slices.Backward(l.others) {
 		if has(other.recent, r.Version) {
+			r.Tabs = append(r.Tabs, r.Last.Node)
 			r.Last, r.Origin, r.Missing = other.last, other.last.Node, after(other.recent, r.Version)
 			return
 		}

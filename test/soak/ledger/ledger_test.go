@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,6 +192,9 @@ func TestAnotherTabsOldVersion(t *testing.T) {
 	got := l.Found(found, Stash{Version: 13, Node: "c", At: at(30)})
 	if got.Verdict != Stale || got.Last.Node != "b" || got.Last.Version != 14 || got.Origin != "b" || !got.Missing.Equal(at(14)) {
 		t.Errorf("the return is %+v", got)
+	}
+	if !slices.Contains(got.Tabs, "a") {
+		t.Errorf("of the tabs %v one was on a", got.Tabs)
 	}
 }
 
