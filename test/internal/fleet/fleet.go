@@ -37,6 +37,8 @@ const (
 
 	// SettleTime bounds how long a fleet may take for one event.
 	SettleTime = 10 * time.Minute
+	// answerTime is how long a pod's agent may take to answer.
+	answerTime = 5 * time.Second
 )
 
 // Adapters by their names in the API, with those in the page's path.
@@ -425,8 +427,10 @@ type Peers struct {
 	Missing   int `json:"missing"`
 }
 
-// PeersOf asks the agent of a pod.
+// PeersOf asks the agent of a pod, which has some seconds to answer: one question that is lost must not take all of the time.
 func (f *Fleet) PeersOf(ctx context.Context, pod string) (Peers, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	var s struct {
 		Peers Peers `json:"peers"`
 	}
