@@ -224,12 +224,12 @@ func TestPluginCrashdump(t *testing.T) {
 	s.apply("adapter: ETS\nreplicas: 1\nbeam: {crashDumps: {keep: 1, maxSize: 2Mi}}")
 	s.settled()
 	s.plugin("crashdump", "shop-0", "-")
-	for _, slogan := range []string{"the first of the test", "the second of the test"} {
+	for i, slogan := range []string{"the first of the test", "the second of the test"} {
 		// The answer to who asks for that is an end of the connection.
 		out, err := s.livestash("rpc", "shop", `:erlang.halt(~c"`+slogan+`")`)
 		t.Logf("%v\n%s", err, out)
-		s.plugin("crashdump", "shop-0", "erl_crash-", slogan)
-		s.settled()
+		s.plugin("crashdump", fmt.Sprintf("shop-0   %d ", i+1), "erl_crash-", slogan)
+		s.must("", "wait", "--for=condition=Ready", "--timeout=60s", "pod/shop-0")
 	}
 	if out, err := s.livestash("crashdump"); err != nil || strings.Contains(out, "the first") {
 		t.Errorf("after a second crash: %v\n%s", err, out)
