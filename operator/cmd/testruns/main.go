@@ -1,4 +1,4 @@
-// Command testruns writes manifests/testruns: the published matrix as plain TestRuns, for those who use k6-operator without
+// Command testruns writes manifests/testruns: the published tests as plain TestRuns, for those who use k6-operator without
 // this operator.
 package main
 
@@ -23,13 +23,11 @@ const (
 	// fleet stands for the name of the user's LiveStashCluster, with two pods, in the namespace of the TestRun.
 	fleet = "my-fleet"
 
-	scenario = "/loadtests/k6/scenarios/visits.js"
+	readme = `# The published tests as TestRuns
 
-	readme = `# The published matrix as TestRuns
-
-One TestRun of [k6-operator](https://github.com/grafana/k6-operator) for each of the 35 cells of LiveStash's published test. Their
-fleet is the LiveStashCluster ` + "`" + fleet + "`" + ` in the same namespace, with two pods: put the name of yours in its place. Its adapter and TTL must
-be those of the file.
+One TestRun of [k6-operator](https://github.com/grafana/k6-operator) for each of the 35 cells of LiveStash's published test, from 01 to 35, and one for
+each load of the [other published tests](../../docs/benchmarks.md#other-published-tests) after them. Their fleet is the LiveStashCluster
+` + "`" + fleet + "`" + ` in the same namespace, with two pods: put the name of yours in its place. Up to 35 its adapter and TTL must be those of the file.
 
 ` + "```" + `
 sed 's/` + fleet + `/shop/g' manifests/testruns/01-1000-users-1m-none.yaml | kubectl apply -f -
@@ -37,7 +35,7 @@ kubectl logs -l k6_cr=livestash-01-none,runner=true --tail=40
 ` + "```" + `
 
 A TestRun that has ` + "`finished`" + ` has not passed for that: look at the exit code of each runner (99: a threshold failed). With several
-runners each speaks of its own users only. A LiveStashBenchmark does all that by itself, and merges the runners:
+runners each speaks of its own users only. A LiveStashBenchmark does all that by itself, merges the runners, and runs the rivals too:
 [how to](../../docs/how-to/benchmark.md).
 
 Written by hack/generate. Delete a TestRun before it is applied again.
@@ -48,9 +46,10 @@ func main() {
 	images := images{}
 	flag.StringVar(&images.runner, "image", "", "Image with k6 and the scenarios.")
 	flag.StringVar(&images.starter, "starter-image", "", "Image with sh and curl, with which k6-operator starts the runners.")
+	samples := flag.String("samples", "", "Folder with the LiveStashBenchmarks of the other published tests.")
 	out := flag.String("out", "", "Folder to write to.")
 	flag.Parse()
-	if err := write(*out, images); err != nil {
+	if err := write(*out, *samples, images); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -58,8 +57,8 @@ func main() {
 
 type images struct{ runner, starter string }
 
-func write(folder string, images images) error {
-	files, err := render(images)
+func write(folder, samples string, images images) error {
+	files, err := render(samples, images)
 	if err != nil {
 		return err
 	}
@@ -75,24 +74,77 @@ func write(folder string, images images) error {
 }
 
 // render is the files' text by their names.
-func render(images images) (map[string][]byte, error) {
+func render(samples string, images images) (map[string][]byte, error) {
 	files := map[string][]byte{"README.md": []byte(readme)}
 	matrix := &v1alpha1.LiveStashBenchmark{
 		ObjectMeta: metav1.ObjectMeta{Name: "livestash"},
 		Spec:       v1alpha1.LiveStashBenchmarkSpec{Preset: v1alpha1.PresetLiveStash2026, Scenario: v1alpha1.ScenarioVisits},
 	}
-	for i, run := range loadtest.Plan(matrix) {
-		text, err := yaml.Marshal(testRun(run, images))
-		if err != nil {
-			return nil, fmt.Errorf("writing TestRun %s: %w", run.Name, err)
-		}
+	runs := loadtest.Plan(matrix)
+	for i, run := range runs {
 		ttl := strings.TrimSuffix(run.TTL.String(), "0s")
 		adapter := run.Name[strings.LastIndex(run.Name, "-")+1:]
-		head := fmt.Sprintf("# %d users for %s, adapter %s, TTL %s, against the LiveStashCluster %s: README.md says how to use it.\n",
-			run.Users, run.Duration, run.Adapter, ttl, fleet)
-		files[fmt.Sprintf("%02d-%d-users-%s-%s.yaml", i+1, run.Users, ttl, adapter)] = append([]byte(head), text...)
+		name := fmt.Sprintf("%02d-%d-users-%s-%s.yaml", i+1, run.Users, ttl, adapter)
+		head := fmt.Sprintf("%d users for %s, adapter %s, TTL %s", run.Users, run.Duration, run.Adapter, ttl)
+		if err := add(files, name, head, run, images); err != nil {
+			return nil, err
+		}
+	}
+	others, err := otherTests(samples)
+	if err != nil {
+		return nil, err
+	}
+	for i, run := range others {
+		name := fmt.Sprintf("%02d-%s.yaml", len(runs)+i+1, run.Name)
+		head := fmt.Sprintf("%s for %s, %s", run.Load(), run.Duration, loadtest.ScenarioOf(run.Scenario).Asked(run))
+		if err := add(files, name, head, run, images); err != nil {
+			return nil, err
+		}
 	}
 	return files, nil
+}
+
+func add(files map[string][]byte, name, head string, run loadtest.Run, images images) error {
+	text, err := yaml.Marshal(testRun(run, images))
+	if err != nil {
+		return fmt.Errorf("writing TestRun %s: %w", run.Name, err)
+	}
+	files[name] = append(fmt.Appendf(nil, "# %s, against the LiveStashCluster %s: README.md says how to use it.\n", head, fleet), text...)
+	return nil
+}
+
+// otherTests are the loads of the other published tests, once each, as their samples have them for the fleet. Of one that seeks a knee it is the
+// first step, and the chat's is there for both sizes of a message.
+func otherTests(samples string) ([]loadtest.Run, error) {
+	var found []loadtest.Run
+	for _, name := range []string{"json-api", "fullsweep", "chat-100k", "channels-vs-cable"} {
+		text, err := os.ReadFile(filepath.Join(samples, "livestashbenchmark_"+name+".yaml")) //nolint:gosec // a file of the repository
+		if err != nil {
+			return nil, fmt.Errorf("reading a published test: %w", err)
+		}
+		benchmark := &v1alpha1.LiveStashBenchmark{}
+		if err := yaml.UnmarshalStrict(text, benchmark); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		found = append(found, loads(benchmark, "")...)
+		if name == "chat-100k" {
+			benchmark.Spec.Rooms.Bytes = 10 * 1024
+			found = append(found, loads(benchmark, "-10kb")...)
+		}
+	}
+	return found, nil
+}
+
+func loads(benchmark *v1alpha1.LiveStashBenchmark, suffix string) []loadtest.Run {
+	var found []loadtest.Run
+	for _, run := range loadtest.Plan(benchmark) {
+		if run.Warmup || run.Round > 1 || run.Step > 0 || run.Server != nil || run.Patch != nil {
+			continue
+		}
+		run.Name = fmt.Sprintf("%s-%d%s", benchmark.Name, run.Users, suffix)
+		found = append(found, run)
+	}
+	return found
 }
 
 // testRun is what the operator itself would ask k6-operator for, without what ties it to a LiveStashBenchmark.
@@ -107,7 +159,7 @@ func testRun(run loadtest.Run, images images) client.Object {
 		Image:        images.runner,
 		StarterImage: images.starter,
 		Runners:      run.Runners,
-		Script:       runner.Script{File: scenario},
+		Script:       runner.Script{File: loadtest.ScenarioOf(run.Scenario).Script()},
 		Env:          run.Options(run.Name, bases, limits),
 	})
 	object.SetOwnerReferences(nil)

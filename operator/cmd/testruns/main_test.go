@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,9 +18,11 @@ import (
 
 var ours = images{"ghcr.io/livestash-dev/livestash-k6:0.1.0", "starter"}
 
+const samples = "../../../config/samples"
+
 func rendered(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
-	files, err := render(ours)
+	files, err := render(samples, ours)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +43,14 @@ func rendered(t *testing.T) map[string]*unstructured.Unstructured {
 // TestEveryCellIsThere: one TestRun for each, that names its load, and that belongs to nobody.
 func TestEveryCellIsThere(t *testing.T) {
 	runs := rendered(t)
-	if len(runs) != 35 {
-		t.Errorf("%d TestRuns, want 35", len(runs))
+	if len(runs) != 35+len(others) {
+		t.Errorf("%d TestRuns, want %d", len(runs), 35+len(others))
 	}
 	names := map[string]bool{}
 	for file, run := range runs {
+		if file > "36" {
+			continue
+		}
 		names[run.GetName()] = true
 		if len(run.GetOwnerReferences()) > 0 || run.GetNamespace() != "" {
 			t.Errorf("%s belongs to somebody: %v in %q", file, run.GetOwnerReferences(), run.GetNamespace())
@@ -77,6 +83,46 @@ func TestEveryCellIsThere(t *testing.T) {
 		if largest[name] != want {
 			t.Errorf("%s=%s, want %s", name, largest[name], want)
 		}
+	}
+}
+
+// others are the files of the other published tests, with what tells their loads.
+var others = map[string]map[string]string{
+	"36-json-api-12.yaml":           {"CONNECTIONS": "12", "REQUEST_PATH": "/api/sum", "DURATION": "60s", "RUNNERS": "1", "MAX_FAILED": "0.01"},
+	"37-json-api-100.yaml":          {"CONNECTIONS": "100", "RATE": "0"},
+	"38-fullsweep-1000.yaml":        {"USERS": "1000", "ROOM_SIZE": "25", "SPEAKERS": "5", "EVERY": "2s-10s", "BYTES": "10240", "RUNNERS": "1"},
+	"39-chat-100k-100000.yaml":      {"USERS": "100000", "BYTES": "1024", "RUNNERS": "6", "RAMP": "180s", "DURATION": "420s"},
+	"40-chat-100k-100000-10kb.yaml": {"USERS": "100000", "BYTES": "10240", "RUNNERS": "6"},
+	"41-channels-vs-cable-250.yaml": {"USERS": "250", "ROOM_SIZE": "50", "SPEAKERS": "50", "PROTOCOL": "phoenix", "RUNNERS": "1"},
+}
+
+// TestTheOtherTestsAreThere: one TestRun for each of their loads, with its own script, under a name that no other has.
+func TestTheOtherTestsAreThere(t *testing.T) {
+	runs := rendered(t)
+	names := map[string]bool{}
+	for file, want := range others {
+		run := runs[file]
+		if run == nil {
+			t.Errorf("there is no %s", file)
+			continue
+		}
+		names[run.GetName()] = true
+		got := options(t, run)
+		for name, value := range want {
+			if got[name] != value {
+				t.Errorf("%s: %s=%s, want %s", file, name, got[name], value)
+			}
+		}
+		script, _, err := unstructured.NestedString(run.Object, "spec", "script", "localFile")
+		if err != nil || strings.HasSuffix(script, "/requests.js") != (got["CONNECTIONS"] != "") || strings.HasSuffix(script, "/rooms.js") != (got["USERS"] != "") {
+			t.Errorf("%s runs %q, %v", file, script, err)
+		}
+		if parallelism, _, err := unstructured.NestedFieldNoCopy(run.Object, "spec", "parallelism"); err != nil || fmt.Sprint(parallelism) != got["RUNNERS"] {
+			t.Errorf("%s: parallelism %v, RUNNERS=%s, %v", file, parallelism, got["RUNNERS"], err)
+		}
+	}
+	if len(names) != len(others) {
+		t.Errorf("%d names, want %d", len(names), len(others))
 	}
 }
 
