@@ -37,6 +37,7 @@ var quietOnes = []string{
 	"livestash_cluster_largest_stash_bytes", "livestash_cluster_max_stash_bytes",
 	"livestash_cluster_upgrade_started_timestamp_seconds",
 	"k6_connect_failed_total", "k6_dropped_total", "k6_error_total", "k6_late_recovered_rate", "k6_not_found_total", "k6_unfinished_total", "k6_wrong_count_total",
+	"k6_duplicates_total", "k6_late_deliveries_total", "k6_misdelivered_total", "k6_wrong_total",
 }
 
 // The dashboards and the alerts on a real Prometheus that scrapes two real fleets, one of them in a rollout, while a load test
@@ -49,8 +50,10 @@ func TestObservability(t *testing.T) {
 	s.settled()
 	s.must("", "wait", "lsc/cart", "--for=condition=Available", "--for=condition=Progressing=false", "--timeout=3m")
 
-	s.observedLoad("reconnect", "shop", "ets", "60s")
-	s.observedLoad("visits", "cart", "redis", "10s")
+	s.observedLoad("reconnect", "shop", "ets", "30", "{name: TTL, value: 60s}", "{name: RAMP, value: 10s}")
+	s.observedLoad("visits", "cart", "redis", "30", "{name: TTL, value: 10s}", "{name: RAMP, value: 10s}")
+	s.observedLoad("requests", "cart", "", "", "{name: CONNECTIONS, value: \"2\"}", "{name: RATE, value: \"10\"}")
+	s.observedLoad("rooms", "cart", "", "20", "{name: ROOM_SIZE, value: \"10\"}", "{name: EVERY, value: 5s}", "{name: RAMP, value: 5s}")
 	// Who has not stashed yet has nothing to come back to, and a rollout would be told to have lost that.
 	time.Sleep(15 * time.Second)
 	s.apply("adapter: ETS\nreplicas: 2\nclustering: {tls: {enabled: true}}\nshadow: {enabled: true}\nresources: {limits: {memory: 512Mi}}\nenv: [{name: ROLLED, value: \"1\"}]")
@@ -61,7 +64,7 @@ func TestObservability(t *testing.T) {
 		return nil
 	})
 	s.settled()
-	for _, name := range []string{"reconnect", "visits"} {
+	for _, name := range []string{"reconnect", "visits", "requests", "rooms"} {
 		s.eventually(4*time.Minute, func() error {
 			if state := s.must("", "get", "job", name, "-o", "jsonpath={.status.succeeded}{.status.failed}"); strings.Trim(state, "0") == "" {
 				return fmt.Errorf("the load test %s is still running", name)
@@ -91,23 +94,20 @@ func TestObservability(t *testing.T) {
 	})
 }
 
-// observedLoad starts a scenario against a fleet as a Job that writes what it measures to Prometheus.
-func (s space) observedLoad(scenario, fleet, adapter, ttl string) {
+// observedLoad starts a scenario against a fleet as a Job that writes what it measures to Prometheus, with options of its own.
+func (s space) observedLoad(scenario, fleet, adapter, users string, options ...string) {
 	s.t.Helper()
 	job, err := os.ReadFile(filepath.Join(repository(), "loadtests", "k6", "job.yaml"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	more := fmt.Sprintf(`env:
-        - {name: TESTID, value: e2e}
-        - {name: TTL, value: %s}
-        - {name: RAMP, value: 10s}
-        - {name: K6_PROMETHEUS_RW_SERVER_URL, value: "http://prometheus:9090/api/v1/write"}
-        - {name: K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM, value: "true"}
-        - {name: K6_PROMETHEUS_RW_PUSH_INTERVAL, value: 2s}
-`, ttl)
+	options = append(options, "{name: TESTID, value: e2e}",
+		`{name: K6_PROMETHEUS_RW_SERVER_URL, value: "http://prometheus:9090/api/v1/write"}`,
+		`{name: K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM, value: "true"}`,
+		"{name: K6_PROMETHEUS_RW_PUSH_INTERVAL, value: 2s}")
 	fill := strings.NewReplacer("@REGISTRY@", registry, "@VERSION@", version, "@FLEET@", fleet, "@ADAPTER@", adapter,
-		"@USERS@", "30", "@DURATION@", "60s", "name: reconnect", "name: "+scenario, "env:\n", more,
+		"@USERS@", users, "@DURATION@", "60s", "name: reconnect", "name: "+scenario,
+		"env:\n", "env:\n        - "+strings.Join(options, "\n        - ")+"\n",
 		"scenarios/reconnect.js", "--out, experimental-prometheus-rw, scenarios/"+scenario+".js")
 	s.must(fill.Replace(string(job)), "apply", "-f", "-")
 }
