@@ -63,15 +63,20 @@ func (c *Cluster) Raw(ctx context.Context, path string) ([]byte, error) {
 func Eventually(ctx context.Context, within time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	var reason error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return nil
 		}
+		// A question that the end of the time has cut says nothing.
+		if reason == nil || ctx.Err() == nil {
+			reason = err
+		}
 		select {
 		case <-time.After(pollEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", within, err)
+			return fmt.Errorf("after %s: %w", within, reason)
 		}
 	}
 }
