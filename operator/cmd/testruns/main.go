@@ -118,7 +118,7 @@ func add(files map[string][]byte, name, head string, run loadtest.Run, images im
 func otherTests(samples string) ([]loadtest.Run, error) {
 	var found []loadtest.Run
 	for _, name := range []string{"json-api", "fullsweep", "chat-100k", "channels-vs-cable"} {
-		text, err := os.ReadFile(filepath.Join(samples, "livestashbenchmark_"+name+".yaml")) //nolint:gosec // a file of the repository
+		text, err := os.ReadFile(filepath.Join(samples, "livestashbenchmark_"+name+".yaml"))
 		if err != nil {
 			return nil, fmt.Errorf("reading a published test: %w", err)
 		}
