@@ -36,6 +36,7 @@ all_test_() ->
         fun mnesia_unknown_page_is_not_overwritten/0,
         fun mnesia_unknown_page_makes_nothing_forgotten/0,
         fun mnesia_page_of_which_nobody_knows_is_overwritten/0,
+        fun mnesia_pages_of_which_nobody_knows_become_one/0,
         fun mnesia_restores_nothing_before_all_have_answered/0,
         fun mnesia_expired_stash_is_not_brought_back/0,
         fun mnesia_users_go_on/0,
@@ -312,6 +313,19 @@ mnesia_page_of_which_nobody_knows_is_overwritten() ->
         true = call(A, ets, insert, [?MNESIA, stash(1, stranger(B), old)]),
         ?assertEqual({1, ""}, call(A, livestash_agent_copies, pass, [mnesia, true])),
         ?assertEqual([New], tab(A, ?MNESIA))
+    end).
+
+%% Neither node may take its own page for better: they would write it again and again.
+mnesia_pages_of_which_nobody_knows_become_one() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        [ok = call(Vm, livestash_agent_journal, remember, [?MNESIA]) || Vm <- Vms],
+        Here = stash(1, stranger(A), here),
+        [write(Vm, Row) || {Vm, Row} <- [{A, Here}, {B, stash(1, stranger(B), there)}]],
+        eventually(fun() -> call(B, ets, info, [livestash_agent_journal, size]) =:= 1 end),
+        Pass = fun(Vm) -> call(Vm, livestash_agent_copies, pass, [mnesia, true]) end,
+        [Pass(Vm) || Vm <- Vms],
+        ?assertEqual([{0, ""}, {0, ""}], [Pass(Vm) || Vm <- Vms]),
+        ?assertEqual([[Here], [Here]], [tab(Vm, ?MNESIA) || Vm <- Vms])
     end).
 
 %% The page that the table has may be the younger one, as its node will say. Until then nothing is restored, and that is told.
