@@ -105,7 +105,7 @@ compare(Kind, {Table, Nodes}) ->
     {Earlier, [_Self | Later]} = lists:splitwith(fun(Node) -> Node =/= node() end, Nodes),
     true = ets:safe_fixtable(Table, true),
     try
-        Keys = [{'_', [], [{element, ets:info(Table, keypos), '$_'}]}],
+        Keys = livestash_agent_row:elements([ets:info(Table, keypos)], []),
         walk({Kind, Table, Earlier, Later}, ets:select(Table, Keys, ?CHUNK), {0, ""})
     after
         ets:safe_fixtable(Table, false)

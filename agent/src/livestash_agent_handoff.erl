@@ -174,7 +174,7 @@ end_pages(Pages) ->
 classes(_Table, none) ->
     [all];
 classes(Table, Position) ->
-    Counts = count_untils(ets:select(Table, [{'_', [], [{element, Position, '$_'}]}], ?CHUNK), #{}),
+    Counts = count_untils(ets:select(Table, livestash_agent_row:elements([Position], []), ?CHUNK), #{}),
     Share = 1 + lists:sum(maps:values(Counts)) div ?CLASSES,
     bounds(lists:reverse(lists:sort(maps:to_list(Counts))), Share, 0, none).
 
@@ -205,7 +205,7 @@ pass(#pass{table = Table} = Pass, Classes) ->
     end.
 
 walk(Class, #pass{table = Table, key_position = Position, until_position = Until} = Pass) ->
-    Keys = [{'_', guards(Class, Until), [{element, Position, '$_'}]}],
+    Keys = livestash_agent_row:elements([Position], guards(Class, Until)),
     walk_on(ets:select(Table, Keys, ?CHUNK), Pass).
 
 guards(all, _Until) ->

@@ -165,7 +165,7 @@ owners(Table) ->
         {[Row], _} ->
             case livestash_agent_row:owner_position(Row) of
                 none -> [];
-                Position -> [{'_', [], [{element, Position, '$_'}]}]
+                Position -> livestash_agent_row:elements([Position], [])
             end;
         '$end_of_table' ->
             []

@@ -4,11 +4,14 @@
 -module(livestash_agent_row).
 
 -export([owner/1, owner_position/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, number/1]).
--export([identity/2, same/3, exactly/2, delete/2]).
+-export([identity/2, same/3, exactly/2, elements/2, delete/2]).
 
 -export_type([identity/0]).
 
 -type identity() :: {Key :: term(), Version :: pid() | non_neg_integer()}.
+
+%% Elements of the longest row that is looked into: one of LiveStash's has six.
+-define(MAX_ARITY, 16).
 
 %% The page whose stash a row is.
 -spec owner(tuple()) -> pid() | none.
@@ -90,6 +93,31 @@ same({Key, Version}, Row, KeyPosition) ->
 -spec exactly(tuple(), pos_integer()) -> ets:match_spec().
 exactly(Row, KeyPosition) ->
     matching(Row, KeyPosition, [{'=:=', '$_', {const, Row}}]).
+
+%% A match specification for what all rows to which the guards apply have at these positions: a term for one, a tuple for several, with none
+%% where the position is none. There is a pattern for each length that a row may have, because an element of '$_' is taken from a copy of the
+%% whole row: a chunk of large stashes would end a process that may only have so much memory.
+-spec elements([pos_integer() | none, ...], Guards :: [term()]) -> ets:match_spec().
+elements(Positions, Guards) ->
+    Variables = lists:zip(Positions, lists:sublist(['$1', '$2'], length(Positions))),
+    Least = lists:max([Position || Position <- Positions, is_integer(Position)]),
+    [{wanted(Variables, Arity), Guards, [told(Variables)]} || Arity <- lists:seq(Least, ?MAX_ARITY)].
+
+wanted(Variables, Arity) ->
+    Set = fun
+        ({none, _Variable}, Pattern) -> Pattern;
+        ({Position, Variable}, Pattern) -> setelement(Position, Pattern, Variable)
+    end,
+    lists:foldl(Set, erlang:make_tuple(Arity, '_'), Variables).
+
+told([{_Position, Variable}]) ->
+    Variable;
+told(Several) ->
+    Tell = fun
+        ({none, _Variable}) -> none;
+        ({_Position, Variable}) -> Variable
+    end,
+    {list_to_tuple(lists:map(Tell, Several))}.
 
 %% The pattern has the key, so that no other row is looked at. All else is compared as constants, because atoms such as '_'
 %% in a row would be wildcards in a pattern.

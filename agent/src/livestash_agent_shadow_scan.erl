@@ -21,16 +21,12 @@ run(Table, Copies, Rest) ->
 
 %% Keys and the ends of their time.
 rows(Table) ->
-    Key = {element, ets:info(Table, keypos), '$_'},
-    case ets:match_object(Table, '_', 1) of
-        {[Row], _} ->
-            case livestash_agent_row:until_position(Row) of
-                none -> [{'_', [], [{{Key, none}}]}];
-                Position -> [{'_', [], [{{Key, {element, Position, '$_'}}}]}]
-            end;
-        '$end_of_table' ->
-            [{'_', [], [{{Key, none}}]}]
-    end.
+    Until =
+        case ets:match_object(Table, '_', 1) of
+            {[Row], _} -> livestash_agent_row:until_position(Row);
+            '$end_of_table' -> none
+        end,
+    livestash_agent_row:elements([ets:info(Table, keypos), Until], []).
 
 walk(Table, Specification, Look, Rest) ->
     true = ets:safe_fixtable(Table, true),

@@ -26,7 +26,8 @@ vms_test_() ->
         {"pages say when they begin", {timeout, 60, fun says_so/0}},
         {"also when the numbers of processes are used again", {timeout, 60, fun many_processes/0}},
         {"that goes along with the stash", {timeout, 60, fun travels/0}},
-        {"what is not needed is forgotten, and nothing else", {timeout, 60, fun forgotten/0}}
+        {"what is not needed is forgotten, and nothing else", {timeout, 60, fun forgotten/0}},
+        {"nor when stashes are large", {timeout, 60, fun large_stashes/0}}
     ].
 
 start() ->
@@ -137,6 +138,23 @@ forgotten() ->
     ?assertEqual(Pages, Known()),
     Sweep(),
     ?assertEqual([Living, Stashed], Known()),
+    ?F:stop(Vm).
+
+%% 1,500 stashes of 24 kB are more than a process of the agent may have on its heap.
+large_stashes() ->
+    Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end),
+    true = ?F:call(Vm, ?F, make_table, []),
+    Page = ?F:ended_page(Vm),
+    ?F:call(Vm, fun() -> [ets:insert(?TABLE, {state, N, Page, 1000, #{all => lists:seq(1, 1500)}, undefined}) || N <- lists:seq(1, 1500)] end),
+    Sweeper = ?F:call(Vm, erlang, whereis, [?RANK]),
+    ?F:call(Vm, fun() ->
+        [ets:update_element(?RANK, Known, {3, Since - 120000}) || {Known, _, Since} <- ets:tab2list(?RANK)],
+        ?RANK ! sweep,
+        catch sys:get_state(?RANK)
+    end),
+    ?assertEqual(Sweeper, ?F:call(Vm, erlang, whereis, [?RANK])),
+    ?assertMatch([Birth] when Birth > 0, ?F:call(Vm, ?RANK, births, [[Page]])),
     ?F:stop(Vm).
 
 row(Page, Until) ->
