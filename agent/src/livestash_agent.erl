@@ -74,6 +74,7 @@ stop(_State) ->
 
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
+    ok = livestash_agent_rank:new(),
     _ = livestash_agent_shadow:is_on() andalso livestash_agent_shadow:new(),
     {ok, {#{strategy => one_for_one, intensity => 5, period => 60}, [
         #{id => Module, start => {Module, start_link, []}}

@@ -16,7 +16,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, attach/0, handle/4, rank/1, birth/1, version/2, is_newer/2, learn/1]).
+-export([start_link/0, new/0, attach/0, handle/4, rank/1, birth/1, version/2, is_newer/2, learn/1]).
 %% Called by peers.
 -export([births/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
@@ -39,6 +39,12 @@
 -spec start_link() -> {ok, pid()}.
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% Makes the table of births, which the calling process owns: pages say only once when they begin, so it outlives the process that forgets.
+-spec new() -> ok.
+new() ->
+    ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}, {read_concurrency, true}]),
+    ok.
 
 %% Listens, when telemetry is there. Attaching a second time changes nothing.
 -spec attach() -> ok.
@@ -122,7 +128,7 @@ init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     %% It only forgets; whoever asks looks into the table.
     process_flag(priority, low),
-    ?MODULE = ets:new(?MODULE, [named_table, public, {write_concurrency, true}, {read_concurrency, true}]),
+    ets:whereis(?MODULE) =/= undefined orelse new(),
     ok = attach(),
     {ok, sweep_later()}.
 

@@ -27,7 +27,8 @@ vms_test_() ->
         {"also when the numbers of processes are used again", {timeout, 60, fun many_processes/0}},
         {"that goes along with the stash", {timeout, 60, fun travels/0}},
         {"what is not needed is forgotten, and nothing else", {timeout, 60, fun forgotten/0}},
-        {"nor when stashes are large", {timeout, 60, fun large_stashes/0}}
+        {"nor when stashes are large", {timeout, 60, fun large_stashes/0}},
+        {"nor with the process that forgets", {timeout, 60, fun crashes/0}}
     ].
 
 start() ->
@@ -144,7 +145,7 @@ forgotten() ->
 large_stashes() ->
     Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
     ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end),
-    true = ?F:call(Vm, ?F, make_table, []),
+    true = ?F:call(Vm, fun() -> ?F:make_table() end),
     Page = ?F:ended_page(Vm),
     ?F:call(Vm, fun() -> [ets:insert(?TABLE, {state, N, Page, 1000, #{all => lists:seq(1, 1500)}, undefined}) || N <- lists:seq(1, 1500)] end),
     Sweeper = ?F:call(Vm, erlang, whereis, [?RANK]),
@@ -155,6 +156,17 @@ large_stashes() ->
     end),
     ?assertEqual(Sweeper, ?F:call(Vm, erlang, whereis, [?RANK])),
     ?assertMatch([Birth] when Birth > 0, ?F:call(Vm, ?RANK, births, [[Page]])),
+    ?F:stop(Vm).
+
+crashes() ->
+    Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end),
+    Before = ?F:page(Vm),
+    Sweeper = ?F:call(Vm, erlang, whereis, [?RANK]),
+    true = ?F:call(Vm, erlang, exit, [Sweeper, kill]),
+    ?F:eventually(fun() -> not lists:member(?F:call(Vm, erlang, whereis, [?RANK]), [undefined, Sweeper]) end),
+    Births = ?F:call(Vm, ?RANK, births, [[Before, ?F:page(Vm)]]),
+    ?assertEqual([], [Birth || Birth <- Births, Birth =:= 0]),
     ?F:stop(Vm).
 
 row(Page, Until) ->
