@@ -101,22 +101,7 @@ stranger(Row) ->
 %% Whether what the table has under a key is worse than the row that this node's user wrote.
 worse([], Row) -> livestash_agent_row:until(Row) >= os:system_time(second);
 worse([Row], Row) -> false;
-worse([Current], Row) ->
-    {Birth, Until, Alive, _} = livestash_agent_rank:rank(Current),
-    {RowsBirth, RowsUntil, RowsAlive, _} = livestash_agent_rank:rank(Row),
-    case {home(Current), home(Row)} of
-        {Node, Node} -> {Birth, Until, Alive} < {RowsBirth, RowsUntil, RowsAlive};
-        {Node, RowsNode} when {Birth, Until} =:= {RowsBirth, RowsUntil} -> RowsNode < Node;
-        _ -> {Birth, Until} < {RowsBirth, RowsUntil}
-    end.
-
-%% Only there is known whether the page lives. Nodes that each took their own for better would write it again for ever, where nobody knows when
-%% the pages were started: all nodes have to say the same of two nodes' pages.
-home(Row) ->
-    case livestash_agent_row:owner(Row) of
-        Owner when is_pid(Owner) -> node(Owner);
-        none -> node()
-    end.
+worse([Current], Row) -> livestash_agent_rank:is_better(Row, Current).
 
 -spec init([]) -> {ok, #state{}}.
 init([]) ->

@@ -16,7 +16,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, new/0, attach/0, handle/4, rank/1, birth/1, version/2, is_newer/2, learn/1]).
+-export([start_link/0, new/0, attach/0, handle/4, rank/1, is_better/2, birth/1, version/2, is_newer/2, learn/1]).
 %% Called by peers.
 -export([births/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
@@ -72,6 +72,25 @@ rank(Row) ->
     case is_pid(Owner) of
         true -> {birth(Owner), Until, alive(Owner), node(Owner) =:= node()};
         false -> {0, Until, false, false}
+    end.
+
+%% Whether the first of two rows is the user's, as every node says it. Only on its page's node is known whether the page lives, so that decides
+%% between pages of one node alone: nodes that each took their own for better, where nobody knows when the pages were started, would write it again for
+%% ever. Of equal ones that of the lowest node is.
+-spec is_better(tuple(), tuple()) -> boolean().
+is_better(Row, Other) ->
+    {Birth, Until, Alive, _} = rank(Row),
+    {OthersBirth, OthersUntil, OtherAlive, _} = rank(Other),
+    case {home(Row), home(Other)} of
+        {Node, Node} -> {Birth, Until, Alive} > {OthersBirth, OthersUntil, OtherAlive};
+        {Node, OthersNode} when {Birth, Until} =:= {OthersBirth, OthersUntil} -> Node < OthersNode;
+        _ -> {Birth, Until} > {OthersBirth, OthersUntil}
+    end.
+
+home(Row) ->
+    case livestash_agent_row:owner(Row) of
+        none -> node();
+        Owner -> node(Owner)
     end.
 
 %% Of the row as it is now on this node.
