@@ -71,7 +71,7 @@ whole(#{splits := Splits, compared := Splits}) ->
 whole(#{passes := Passes, trouble := Trouble}) when Passes >= ?MAX_PASSES ->
     {false, ["Copies of stashes may differ after a network split, and comparing them was given up: ", Trouble]};
 whole(#{passes := Passes, rows := Rows, trouble := Trouble}) when Passes > 0 ->
-    So = io_lib:format("Copies of stashes may differ after a network split; being repaired: ~b so far. ~ts", [Rows, Trouble]),
-    {false, string:trim(So, trailing)};
+    So = ["Copies of stashes may differ after a network split; being repaired: ", integer_to_list(Rows), " so far."],
+    {false, So ++ [[" ", Trouble] || Trouble =/= ""]};
 whole(_Comparison) ->
     {false, "Copies of stashes may differ after a network split; being compared."}.

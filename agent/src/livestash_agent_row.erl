@@ -10,8 +10,8 @@
 
 -type identity() :: {Key :: term(), Version :: pid() | non_neg_integer()}.
 
-%% Elements of the longest row that is looked into: one of LiveStash's has six.
--define(MAX_ARITY, 16).
+%% Elements of the longest row that is usual: LiveStash's have five and six.
+-define(USUAL, 8).
 
 %% The page whose stash a row is.
 -spec owner(tuple()) -> pid() | none.
@@ -95,29 +95,24 @@ exactly(Row, KeyPosition) ->
     matching(Row, KeyPosition, [{'=:=', '$_', {const, Row}}]).
 
 %% A match specification for what all rows to which the guards apply have at these positions: a term for one, a tuple for several, with none
-%% where the position is none. There is a pattern for each length that a row may have, because an element of '$_' is taken from a copy of the
-%% whole row: a chunk of large stashes would end a process that may only have so much memory.
+%% where the position is none. An element of '$_' is taken from a copy of the whole row, and a chunk of large stashes would end a process that may
+%% only have so much memory. So there is a pattern for each usual length, and only longer rows are copied.
 -spec elements([pos_integer() | none, ...], Guards :: [term()]) -> ets:match_spec().
 elements(Positions, Guards) ->
     Variables = lists:zip(Positions, lists:sublist(['$1', '$2'], length(Positions))),
     Least = lists:max([Position || Position <- Positions, is_integer(Position)]),
-    [{wanted(Variables, Arity), Guards, [told(Variables)]} || Arity <- lists:seq(Least, ?MAX_ARITY)].
+    [{pattern(Variables, Arity), Guards, [body([value(Each, Variable) || {Each, Variable} <- Variables])]} || Arity <- lists:seq(Least, ?USUAL)] ++
+        [{'_', Guards, [body([value(Each, {element, Each, '$_'}) || Each <- Positions])]}].
 
-wanted(Variables, Arity) ->
-    Set = fun
-        ({none, _Variable}, Pattern) -> Pattern;
-        ({Position, Variable}, Pattern) -> setelement(Position, Pattern, Variable)
-    end,
-    lists:foldl(Set, erlang:make_tuple(Arity, '_'), Variables).
+pattern(Variables, Arity) ->
+    Set = fun({Position, Variable}, Pattern) -> setelement(Position, Pattern, Variable) end,
+    lists:foldl(Set, erlang:make_tuple(Arity, '_'), [Each || {Position, _} = Each <- Variables, Position =/= none]).
 
-told([{_Position, Variable}]) ->
-    Variable;
-told(Several) ->
-    Tell = fun
-        ({none, _Variable}) -> none;
-        ({_Position, Variable}) -> Variable
-    end,
-    {list_to_tuple(lists:map(Tell, Several))}.
+value(none, _Value) -> none;
+value(_Position, Value) -> Value.
+
+body([Value]) -> Value;
+body(Values) -> {list_to_tuple(Values)}.
 
 %% The pattern has the key, so that no other row is looked at. All else is compared as constants, because atoms such as '_'
 %% in a row would be wildcards in a pattern.

@@ -117,14 +117,7 @@ travels() ->
 forgotten() ->
     Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
     ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end),
-    Sweep = fun() ->
-        ?F:call(Vm, fun() ->
-            %% As if all were known for two minutes.
-            [ets:update_element(?RANK, Page, {3, Since - 120000}) || {Page, _, Since} <- ets:tab2list(?RANK)],
-            ?RANK ! sweep,
-            sys:get_state(?RANK)
-        end)
-    end,
+    Sweep = fun() -> sweep(Vm) end,
     [Living, Stashed, Gone] = Pages = [?F:page(Vm), ?F:ended_page(Vm), ?F:ended_page(Vm)],
     Known = fun() -> [Page || {Page, Birth} <- lists:zip(Pages, ?F:call(Vm, ?RANK, births, [Pages])), Birth > 0] end,
     %% Without LiveStash's table nobody knows who is needed.
@@ -141,6 +134,14 @@ forgotten() ->
     ?assertEqual([Living, Stashed], Known()),
     ?F:stop(Vm).
 
+%% As if all were known for two minutes.
+sweep(Vm) ->
+    ?F:call(Vm, fun() ->
+        [ets:update_element(?RANK, Page, {3, Since - 120000}) || {Page, _, Since} <- ets:tab2list(?RANK)],
+        ?RANK ! sweep,
+        try sys:get_state(?RANK) catch exit:_ -> ended end
+    end).
+
 %% 1,500 stashes of 24 kB are more than a process of the agent may have on its heap.
 large_stashes() ->
     Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "ets"}}),
@@ -149,11 +150,7 @@ large_stashes() ->
     Page = ?F:ended_page(Vm),
     ?F:call(Vm, fun() -> [ets:insert(?TABLE, {state, N, Page, 1000, #{all => lists:seq(1, 1500)}, undefined}) || N <- lists:seq(1, 1500)] end),
     Sweeper = ?F:call(Vm, erlang, whereis, [?RANK]),
-    ?F:call(Vm, fun() ->
-        [ets:update_element(?RANK, Known, {3, Since - 120000}) || {Known, _, Since} <- ets:tab2list(?RANK)],
-        ?RANK ! sweep,
-        try sys:get_state(?RANK) catch exit:_ -> ended end
-    end),
+    sweep(Vm),
     ?assertEqual(Sweeper, ?F:call(Vm, erlang, whereis, [?RANK])),
     ?assertMatch([Birth] when Birth > 0, ?F:call(Vm, ?RANK, births, [[Page]])),
     ?F:stop(Vm).
