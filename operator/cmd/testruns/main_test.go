@@ -48,13 +48,13 @@ func TestEveryCellIsThere(t *testing.T) {
 	}
 	names := map[string]bool{}
 	for file, run := range runs {
-		if file > "36" {
-			continue
-		}
-		names[run.GetName()] = true
 		if len(run.GetOwnerReferences()) > 0 || run.GetNamespace() != "" {
 			t.Errorf("%s belongs to somebody: %v in %q", file, run.GetOwnerReferences(), run.GetNamespace())
 		}
+		if others[file] != nil {
+			continue
+		}
+		names[run.GetName()] = true
 		option := options(t, run)
 		parallelism, _, err := unstructured.NestedFieldNoCopy(run.Object, "spec", "parallelism")
 		if err != nil {
