@@ -214,8 +214,9 @@ twice(Vms, Times) ->
 keys(Vm) ->
     [element(2, Row) || Row <- ?F:call(Vm, ets, tab2list, [?TABLE])].
 
-%% Rows of pages that have ended.
+%% Rows of pages that have ended. None began in the same millisecond as a page before: of two such ones the living one is the user's.
 fill(Count, Seed) ->
+    timer:sleep(2),
     Keys = [{Seed, away, Number} || Number <- lists:seq(1, Count)],
     [ets:insert(?TABLE, {state, Key, ?F:begins(spawn(fun() -> ok end)), until(), #{value => away}, nil}) || Key <- Keys],
     Keys.
