@@ -22,10 +22,10 @@ version() ->
     {ok, Version} = application:get_key(livestash_agent, vsn),
     Version.
 
-%% What a process of the agent may use, in words (16 MiB): beyond that it ends, without a report.
+%% What a process of the agent may use, in words (16 MiB): beyond that it ends, and the VM writes to the log how much it had.
 -spec max_heap_size() -> map().
 max_heap_size() ->
-    #{size => 2097152, kill => true, error_logger => false}.
+    #{size => 2097152, kill => true, error_logger => true}.
 
 start_application() ->
     try

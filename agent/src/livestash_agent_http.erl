@@ -99,10 +99,10 @@ ended(Connections) ->
         Connections
     end.
 
+%% Anybody may open a connection, and none may fill the log.
 serve(Socket, MayStay) ->
-    {Pid, _Monitor} = spawn_opt(fun() -> connection(MayStay) end, [
-        monitor, {max_heap_size, livestash_agent:max_heap_size()}
-    ]),
+    Silently = (livestash_agent:max_heap_size())#{error_logger := false},
+    {Pid, _Monitor} = spawn_opt(fun() -> connection(MayStay) end, [monitor, {max_heap_size, Silently}]),
     case gen_tcp:controlling_process(Socket, Pid) of
         ok -> Pid ! {socket, Socket};
         {error, _Closed} -> exit(Pid, kill)

@@ -25,6 +25,7 @@ boot_test_() ->
         fun damaged_module_does_not_stop_the_boot/0,
         fun taken_port_costs_only_http/0,
         fun crash_is_survived/0,
+        fun whoever_needs_too_much_memory_says_so/0,
         fun crash_loop_ends_with_one_line_and_the_vm_lives/0
     ]].
 
@@ -205,6 +206,16 @@ taken_port_costs_only_http() ->
     ?assert(is_pid(call(Vm, erlang, whereis, [livestash_agent_mesh]))),
     ok = gen_tcp:close(Taken),
     eventually(fun() -> answers(Vm) end),
+    stop(Vm).
+
+%% Else it is missing, begins anew without what it knew, and nobody knows why.
+whoever_needs_too_much_memory_says_so() ->
+    Log = log_file(),
+    Vm = start(#{log => "warning", flags => logged_to(Log)}),
+    eventually(fun() -> answers(Vm) end),
+    _ = call(Vm, fun() -> catch sys:replace_state(livestash_agent_rank, fun(_) -> lists:seq(1, 4000000) end) end),
+    eventually(fun() -> length(lines_with("maximum heap size reached", Log)) =:= 1 end),
+    eventually(fun() -> is_pid(call(Vm, erlang, whereis, [livestash_agent_rank])) end),
     stop(Vm).
 
 crash_is_survived() ->
