@@ -71,7 +71,7 @@ test: ## Run every test, the end-to-end tests on the local cluster included.
 	@hack/test-all
 
 .PHONY: test-needs
-test-needs: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash survival-image operator $(BIN)/promtool $(BIN)/k6
+test-needs: $(CLUSTER_NEEDS) prometheus-image nginx-image kubectl-livestash survival-image operator $(BIN)/promtool $(BIN)/k6
 	@$(STEP) deps-browser "A browser, and a proxy" hack/deps browser proxy
 	@$(STEP) deps-agent "Packages for the agent" hack/deps agent
 
@@ -168,7 +168,7 @@ test-localcluster: local-cluster-binaries ## The local cluster itself: up, down,
 	@$(STEP) test-localcluster "Test the local cluster" bash -c 'cd test/localcluster && go test -count=1 -v -tags=integration -timeout 20m ./internal/... ./integration'
 
 .PHONY: test-e2e
-test-e2e: $(CLUSTER_NEEDS) prometheus-image kubectl-livestash ## End-to-end tests (CLUSTER=local, kind or current).
+test-e2e: $(CLUSTER_NEEDS) prometheus-image nginx-image kubectl-livestash ## End-to-end tests (CLUSTER=local, kind or current).
 	@command -v chromium chromium-browser google-chrome >/dev/null || $(STEP) deps-browser "A browser for the tour" hack/deps browser
 	@BROWSER_NEEDED=1 hack/test-e2e
 
@@ -272,6 +272,10 @@ redis-images: image-builder ## Build what stands in for the images of Redis and 
 prometheus-image: $(BIN)/prometheus image-builder ## Build the image of the Prometheus that the end-to-end tests ask.
 	@mkdir -p $(DIST)/prometheus && cp -u $(BIN)/prometheus $(DIST)/prometheus/
 	@$(STEP) image-prometheus "Image of Prometheus" hack/images/build $(DIST)/prometheus test/images/prometheus/Dockerfile $(REGISTRY)/livestash-test-prometheus:$(VERSION) $(DIST)/livestash-test-prometheus.tar
+
+.PHONY: nginx-image
+nginx-image: image-builder ## Build the image of the proxy that the end-to-end tests put before a fleet.
+	@$(STEP) image-nginx "Image of nginx" hack/images/build test/images/nginx test/images/nginx/Dockerfile $(REGISTRY)/livestash-test-nginx:$(VERSION) $(DIST)/livestash-test-nginx.tar
 
 .PHONY: survival-image
 survival-image: $(DIST)/survival/survival-client image-builder ## Build the image that holds the sessions of `make survival` and the users of `make soak`.

@@ -223,6 +223,30 @@ matrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}`, registry, ver
 	}
 }
 
+// Users reach a fresh fleet through an nginx alone, which comes before them and goes with the fleet.
+func TestBenchmarkThroughAProxy(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "benchmark-proxy")
+	s.benchmark("proxied", fmt.Sprintf(`scenario: Reconnect
+routing: Proxy
+proxy: {image: "%s/livestash-test-nginx:%s"}
+target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
+thresholds: {%s}
+matrix: {adapters: [ETS], runs: [{users: 20, ttl: 30s, ramp: 3s, duration: 20s}]}`, registry, version, registry, version, patient))
+	now := s.finished("proxied", 5*time.Minute)
+	if now.Verdict != "Passed" {
+		t.Fatalf("it ended with %+v", now)
+	}
+	run := s.reported(now.Report.ConfigMap).Runs[0]
+	t.Logf("%d returns, p95 %.1f ms", run.Counts.Recovered, run.Durations["reconnect"].P95)
+	if run.Counts.Recovered < 20 || run.Counts.Error != 0 {
+		t.Errorf("%+v", run)
+	}
+	if left := s.must("", "get", "statefulset,service,networkpolicy,pod", "-o", "name"); strings.Contains(left, "proxied") {
+		t.Errorf("there are still %s", left)
+	}
+}
+
 // A deploy, a pod that is deleted and one pod more, while users are there all the time: nobody loses anything, and the report tells what each
 // took. The same once more, held against the first, with a warm-up: a gate that is closed by a limit that nobody can keep.
 func TestBenchmarkOfADeploy(t *testing.T) {

@@ -61,7 +61,9 @@ type LiveStashBenchmarkList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.target.template) || !has(self.payload)",message="payload is what the pods of a fresh fleet are told to stash, so it needs target.template: remove payload, and set STASH_PAYLOAD_KEYS in the env of the fleet that exists",fieldPath=".payload"
 // +kubebuilder:validation:XValidation:rule="(self.scenario == 'Script') == has(self.script)",message="script and scenario Script go together: set both for a script of your own, or neither",fieldPath=".script"
 // +kubebuilder:validation:XValidation:rule="!has(self.events) || has(self.target.template)",message="events are for a fresh fleet in each run: set target.template; nothing is done to a fleet that has users of its own",fieldPath=".events"
-// +kubebuilder:validation:XValidation:rule="!has(self.events) || self.routing == 'Service'",message="events need routing: Service: they take pods away and bring others, and RoundRobin sends users to the pods by their names",fieldPath=".events"
+// +kubebuilder:validation:XValidation:rule="!has(self.events) || self.routing == 'Service'",message="events need routing: Service: they take pods away and bring others, and RoundRobin and Proxy send users to the pods that were there at the start",fieldPath=".events"
+// +kubebuilder:validation:XValidation:rule="(self.routing == 'Proxy') == has(self.proxy)",message="routing: Proxy and proxy go together: set both, for example proxy: {image: docker.io/nginxinc/nginx-unprivileged:1.29-alpine}, or neither",fieldPath=".proxy"
+// +kubebuilder:validation:XValidation:rule="!has(self.proxy) || !has(self.target.url)",message="proxy stands in front of pods, and target.url is reached as it is: remove routing and proxy, or set target.template or target.clusterRef",fieldPath=".proxy"
 // +kubebuilder:validation:XValidation:rule="!has(self.events) || has(self.matrix) && self.scale == 1",message="events need a matrix and no scale: their times are not scaled, because a fleet takes as long as it takes",fieldPath=".events"
 // +kubebuilder:validation:XValidation:rule="has(self.matrix) && self.matrix.runs.exists(r, !has(r.ttl)) || !has(self.events) || !has(self.matrix) || !self.events.all(e, e.at.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && e.within.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$')) || !self.matrix.runs.all(r, r.ttl.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$') && (!has(r.duration) || r.duration.matches('^([0-9]{1,7}(s|m)|[0-9]{1,5}h)+$'))) || self.events.all(e, self.matrix.runs.all(r, duration(e.at) + duration(e.within) <= (has(r.duration) ? duration(r.duration) : duration(r.ttl) + duration(r.ttl) + duration(r.ttl))))",message="an event must be over before the run is: at + within must be at most the duration of every run (default 3 x ttl); make at or within shorter, or duration longer",fieldPath=".events"
 // +kubebuilder:validation:XValidation:rule="has(self.events) || !has(self.thresholds.p99) || !has(self.thresholds.p99.reconnectDuring) && !has(self.thresholds.p99.reconnectOutside)",message="thresholds.p99.reconnectDuring and reconnectOutside are measured around events only: set events, or set thresholds.p99.reconnect",fieldPath=".thresholds"
@@ -146,11 +148,16 @@ type LiveStashBenchmarkSpec struct {
 	Events []BenchmarkEvent `json:"events,omitempty"`
 
 	// routing is how users reach the pods. RoundRobin: each connection goes to the next pod by its own name, so that every
-	// reconnect lands on another pod than before: the worst case, and what the published test's proxy did.
-	// Service: through the fleet's client Service. Not read with target.url. Default RoundRobin.
+	// reconnect lands on another pod than before: the worst case. Service: through the fleet's client Service. Proxy: through an nginx, as in
+	// the published test: see proxy. Not read with target.url. Default RoundRobin.
 	// +kubebuilder:default=RoundRobin
 	// +optional
 	Routing BenchmarkRouting `json:"routing,omitempty"`
+
+	// proxy is the nginx in front of the pods, with routing Proxy, which needs it. It is made anew for each run and removed after it, and gives each
+	// connection to the pod that has the fewest (least_conn, as in the published test). Default: none.
+	// +optional
+	Proxy *BenchmarkProxy `json:"proxy,omitempty"`
 
 	// parallelism is the number of k6 runners that share the users of a run. A runner has file descriptors for 19,500
 	// users. Default: as many as that needs, so one up to 19,500 users and two for 25,000.
@@ -289,7 +296,7 @@ const (
 
 // BenchmarkRouting is how users reach the pods.
 //
-// +kubebuilder:validation:Enum=RoundRobin;Service
+// +kubebuilder:validation:Enum=RoundRobin;Service;Proxy
 type BenchmarkRouting string
 
 // The ways to the pods.
@@ -298,7 +305,25 @@ const (
 	RoutingRoundRobin BenchmarkRouting = "RoundRobin"
 	// RoutingService: through the fleet's client Service.
 	RoutingService BenchmarkRouting = "Service"
+	// RoutingProxy: through an nginx.
+	RoutingProxy BenchmarkRouting = "Proxy"
 )
+
+// BenchmarkProxy is an nginx that the operator runs for each run of a benchmark, in one pod beside those of target.template: its imagePullPolicy, its
+// imagePullSecrets, and the nodeSelector and tolerations of its podTemplate are the proxy's, too.
+type BenchmarkProxy struct {
+	// image with nginx 1.20 or later, and a sh, which runs as user 65534 without a file system that can be written: for example
+	// docker.io/nginxinc/nginx-unprivileged:1.29-alpine.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[!-~]+$')",message="proxy.image must be the reference of an nginx image in ASCII and without spaces, for example docker.io/nginxinc/nginx-unprivileged:1.29-alpine"
+	// +required
+	Image string `json:"image"`
+
+	// resources are the requests and limits of nginx. Default: requests of 100m of CPU and 128Mi of memory, and no limits.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+}
 
 // BenchmarkRunner is what runs k6.
 //

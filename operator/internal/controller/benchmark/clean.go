@@ -65,13 +65,11 @@ func (r *Reconciler) remove(ctx context.Context, p *pass) (gone bool, err error)
 			objects = append(objects, ours)
 		}
 	}
-	if p.run.Server != nil {
-		ours, err := r.ownServer(ctx, p)
-		if err != nil {
-			return false, err
-		}
-		objects = append(objects, ours...)
+	servers, err := r.ownServers(ctx, p)
+	if err != nil {
+		return false, err
 	}
+	objects = append(objects, servers...)
 	left := 0
 	for _, object := range objects {
 		found, err := r.delete(ctx, object)
@@ -83,7 +81,7 @@ func (r *Reconciler) remove(ctx context.Context, p *pass) (gone bool, err error)
 		}
 	}
 	pods, err := r.podsLeft(ctx, p)
-	if p.run.Server != nil && left+pods > 0 {
+	if (p.run.Server != nil || p.benchmark.Spec.Proxy != nil) && left+pods > 0 {
 		p.DueIn(time.Second) // nobody tells when what a server is made of is gone
 	}
 	return left+pods == 0, err
@@ -126,10 +124,12 @@ func (r *Reconciler) podsLeft(ctx context.Context, p *pass) (int, error) {
 		return 0, fmt.Errorf("listing runners: %w", err)
 	}
 	left := len(pods.Items)
-	if err := r.Tests.List(ctx, pods, namespace, client.MatchingLabels{rival.ServerLabel: p.row.Name}); err != nil {
-		return 0, fmt.Errorf("listing the server's pods: %w", err)
+	for _, server := range []string{p.row.Name, rival.ProxyName(p.row.Name)} {
+		if err := r.Tests.List(ctx, pods, namespace, client.MatchingLabels{rival.ServerLabel: server}); err != nil {
+			return 0, fmt.Errorf("listing the pods of server %s: %w", server, err)
+		}
+		left += len(pods.Items)
 	}
-	left += len(pods.Items)
 	if p.benchmark.Spec.Target.Template != nil {
 		if err := r.List(ctx, pods, namespace, client.MatchingLabels{render.ClusterLabel: p.row.Name}); err != nil {
 			return 0, fmt.Errorf("listing the fleet's pods: %w", err)
@@ -139,8 +139,8 @@ func (r *Reconciler) podsLeft(ctx context.Context, p *pass) (int, error) {
 	return left, nil
 }
 
-// since is how long ago it was first asked about the name.
-func (r *Reconciler) since(asked *sync.Map, name string) time.Duration {
-	first, _ := asked.LoadOrStore(name, r.Clock.Now())
+// since is how long ago it was first asked about what.
+func (r *Reconciler) since(asked *sync.Map, what any) time.Duration {
+	first, _ := asked.LoadOrStore(what, r.Clock.Now())
 	return r.Clock.Since(first.(time.Time))
 }

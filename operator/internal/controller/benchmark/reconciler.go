@@ -80,8 +80,9 @@ type Reconciler struct {
 	turns sync.Mutex
 	// recordings are the samples of the runs that are under way.
 	recordings recordings
-	// cooling is since when the fleets of runs are gone, troubled since when a runner of a test has ended too early.
-	cooling, troubled sync.Map
+	// cooling is since when the fleets of runs are gone, troubled since when a runner of a test has ended too early, starting since when a
+	// server is awaited.
+	cooling, troubled, starting sync.Map
 	// mistakes are those of users, for the log.
 	mistakes reconcile.Mistakes
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
-// restarts are the pods of the fleet, and of its own Redis, that are not what they were when k6 began, each in words. What they say of
+// restarts are the pods of the fleet, of its own Redis, and of the proxy in front of it, that are not what they were when k6 began, each in words. What they say of
 // themselves is enough for that, so an operator that was away meanwhile has missed nothing. Read from the API server: the cache leaves
 // out when containers ended.
 func (r *Reconciler) restarts(ctx context.Context, p *pass) ([]string, error) {
@@ -23,18 +23,28 @@ func (r *Reconciler) restarts(ctx context.Context, p *pass) ([]string, error) {
 	if p.cluster == nil && p.server == nil || since == nil {
 		return nil, nil
 	}
-	var label client.MatchingLabels
-	var wanted int32
+	var places []client.MatchingLabels
+	wanted := 0
+	expect := func(label, name string, pods int32) {
+		places, wanted = append(places, client.MatchingLabels{label: name}), wanted+int(pods)
+	}
 	if p.server != nil {
-		label, wanted = client.MatchingLabels{rival.ServerLabel: p.server.Name}, p.run.Server.Replicas
+		expect(rival.ServerLabel, p.server.Name, p.run.Server.Replicas)
 	} else {
-		label, wanted = client.MatchingLabels{render.ClusterLabel: p.cluster.Name}, p.cluster.DesiredReplicas()
+		expect(render.ClusterLabel, p.cluster.Name, p.cluster.DesiredReplicas())
 	}
-	pods := &corev1.PodList{}
-	if err := r.Live.List(ctx, pods, client.InNamespace(p.benchmark.Namespace), label); err != nil {
-		return nil, fmt.Errorf("listing the target's pods: %w", err)
+	if p.benchmark.Spec.Proxy != nil {
+		expect(rival.ServerLabel, rival.ProxyName(p.row.Name), 1)
 	}
-	return restartedSince(pods.Items, int(wanted), since.Time, p.row.Events), nil
+	var all []corev1.Pod
+	for _, labels := range places {
+		pods := &corev1.PodList{}
+		if err := r.Live.List(ctx, pods, client.InNamespace(p.benchmark.Namespace), labels); err != nil {
+			return nil, fmt.Errorf("listing the target's pods: %w", err)
+		}
+		all = append(all, pods.Items...)
+	}
+	return restartedSince(all, wanted, since.Time, p.row.Events), nil
 }
 
 // restartedSince are those of a fleet's pods that were made, or had a container end, at that time or later, in the order of their names,

@@ -64,59 +64,100 @@ func placeOf(template v1alpha1.BenchmarkClusterSpec) (rival.Place, error) {
 	}, nil
 }
 
+// proxyOf is what stands in front of the servers of a run.
+func (r *Reconciler) proxyOf(b *v1alpha1.LiveStashBenchmark, run loadtest.Run, servers []string) (rival.Rival, error) {
+	base := rival.Rival{Name: run.Name, Namespace: b.Namespace, Labels: labelsOf(b), Owner: ownerReference(b), ClusterDomain: r.ClusterDomain}
+	if b.Spec.Target.Template != nil {
+		place, err := placeOf(b.Spec.Target.Template.Spec)
+		if err != nil {
+			return base, err
+		}
+		base.Place = place
+	}
+	return rival.Proxy(base, *b.Spec.Proxy, servers), nil
+}
+
 // tryServer asks the API server for the server of a run, as tryTemplate does for fleets.
 func (r *Reconciler) tryServer(ctx context.Context, p *pass, run loadtest.Run) error {
 	wanted, err := r.serverOf(p.benchmark, run)
+	return r.try(ctx, p, wanted, err, "server for "+run.Compared())
+}
+
+// tryProxy does the same for what stands in front of it.
+func (r *Reconciler) tryProxy(ctx context.Context, p *pass, run loadtest.Run) error {
+	wanted, err := r.proxyOf(p.benchmark, run, nil)
+	return r.try(ctx, p, wanted, err, "proxy")
+}
+
+func (r *Reconciler) try(ctx context.Context, p *pass, wanted rival.Rival, err error, what string) error {
 	if err != nil {
-		return r.giveUp(p, fmt.Sprintf("There is no server for %s: %s", run.Compared(), err))
+		return r.giveUp(p, fmt.Sprintf("There is no %s: %s", what, err))
 	}
 	for _, object := range wanted.Objects() {
 		err := r.Create(ctx, object, client.DryRunAll)
 		if sentence := refusal(err); sentence != "" {
-			return r.giveUp(p, fmt.Sprintf("There is no server for %s: %s", run.Compared(), sentence))
+			return r.giveUp(p, fmt.Sprintf("There is no %s: %s", what, sentence))
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("trying the server of %s: %w", run.Compared(), err)
+			return fmt.Errorf("trying the %s: %w", what, err)
 		}
 	}
 	return nil
 }
 
 // findServer makes the server of the run, and waits until all of its pods are ready.
-func (r *Reconciler) findServer(ctx context.Context, p *pass) error {
+func (r *Reconciler) findServer(ctx context.Context, p *pass) (reason, serves string, err error) {
 	wanted, err := r.serverOf(p.benchmark, *p.run)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	p.bases = wanted.URLs()
-	set := &appsv1.StatefulSet{}
+	p.server, serves, err = r.bringUp(ctx, p, wanted, "server")
+	return reasonServes, serves, err
+}
+
+// findProxy does the same with the proxy in front of the servers, which it takes from the users.
+func (r *Reconciler) findProxy(ctx context.Context, p *pass) (reason, serves string, err error) {
+	wanted, err := r.proxyOf(p.benchmark, *p.run, p.bases)
+	if err != nil {
+		return "", "", err
+	}
+	p.bases = wanted.URLs()
+	_, serves, err = r.bringUp(ctx, p, wanted, "proxy")
+	return reasonServes, serves, err
+}
+
+// bringUp makes what is wanted, and waits until all of its pods are ready. Of a run that is under way it says nothing more: what happens to it then
+// is measured.
+func (r *Reconciler) bringUp(ctx context.Context, p *pass, wanted rival.Rival, what string) (set *appsv1.StatefulSet, serves string, err error) {
+	set = &appsv1.StatefulSet{}
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: wanted.Namespace, Name: wanted.Name}, set)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("looking up the server %s: %w", wanted.Name, err)
+		return nil, "", fmt.Errorf("looking up the %s %s: %w", what, wanted.Name, err)
 	}
 	isThere := err == nil && set.DeletionTimestamp.IsZero()
 	switch {
 	case p.seen.Over() && !isThere:
-		return nil
+		return nil, "", nil
 	case p.seen.Made && !isThere:
-		return r.end(ctx, p, loadtest.Errored(fmt.Sprintf("The server %s was deleted while the run went on.", wanted.Name)))
+		return nil, "", r.end(ctx, p, loadtest.Errored(fmt.Sprintf("The %s %s was deleted while the run went on.", what, wanted.Name)))
 	case p.seen.Made:
-		p.server = set
-		return nil // it was ready; what happens to it now is measured
+		return set, "", nil
 	}
-	if err := r.makeServer(ctx, p, wanted); err != nil {
-		return err
+	if err := r.makeServer(ctx, p, wanted, what); err != nil {
+		return nil, "", err
 	}
 	if !isThere {
-		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, "the server was asked for")
+		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, fmt.Sprintf("the %s was asked for", what))
 		p.DueIn(time.Second)
-		return p.wait("%s: its server is being made", p.row.Name)
+		return nil, "", p.wait("%s: its %s is being made", p.row.Name, what)
 	}
-	return r.awaitServer(ctx, p, set)
+	serves, err = r.awaitServer(ctx, p, set, wanted, what)
+	return set, serves, err
 }
 
-// makeServer makes what the server is made of, unless it is there.
-func (r *Reconciler) makeServer(ctx context.Context, p *pass, wanted rival.Rival) error {
+// makeServer makes what is wanted, unless it is there.
+func (r *Reconciler) makeServer(ctx context.Context, p *pass, wanted rival.Rival, what string) error {
 	_, err := r.applier().All(ctx, p.benchmark, wanted.Objects())
 	var taken *apply.ConflictError
 	switch sentence := refusal(err); {
@@ -125,16 +166,16 @@ func (r *Reconciler) makeServer(ctx context.Context, p *pass, wanted rival.Rival
 	case sentence != "":
 		return r.end(ctx, p, loadtest.Errored(sentence))
 	case err != nil:
-		return fmt.Errorf("making the server %s: %w", wanted.Name, err)
+		return fmt.Errorf("making the %s %s: %w", what, wanted.Name, err)
 	}
 	return nil
 }
 
-// awaitServer waits until all pods of the server are ready, and not for ever.
-func (r *Reconciler) awaitServer(ctx context.Context, p *pass, set *appsv1.StatefulSet) error {
+// awaitServer waits until all pods are ready, and not for ever. It returns that they are, in words.
+func (r *Reconciler) awaitServer(ctx context.Context, p *pass, set *appsv1.StatefulSet, wanted rival.Rival, what string) (serves string, err error) {
 	pods, err := r.serverPods(ctx, set)
 	if err != nil {
-		return err
+		return "", err
 	}
 	ready, hindrance := 0, ""
 	for i := range pods {
@@ -144,23 +185,27 @@ func (r *Reconciler) awaitServer(ctx context.Context, p *pass, set *appsv1.State
 			hindrance = cmp.Or(hindrance, hindranceOf(&pods[i]))
 		}
 	}
-	if ready == int(p.run.Server.Replicas) {
-		p.server = set
-		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionTrue, reasonServes, fmt.Sprintf("all pods of the server %s are ready", set.Name))
-		return nil
+	if ready == int(wanted.Server.Replicas) {
+		r.starting.Delete(set.UID)
+		return fmt.Sprintf("all pods of the %s %s are ready", what, set.Name), nil
 	}
-	missing := fmt.Sprintf("%d of %d pods are ready", ready, p.run.Server.Replicas)
+	missing := fmt.Sprintf("%d of %d pods are ready", ready, wanted.Server.Replicas)
 	if hindrance != "" {
 		missing += "; " + hindrance
 	}
-	left := serverStart - r.Clock.Since(p.row.StartedAt.Time)
+	left := serverStart - r.since(&r.starting, set.UID)
 	if left <= 0 {
-		return r.end(ctx, p, loadtest.Errored(fmt.Sprintf("The server of %s was not ready within %s: %s. It is ready when it listens on port %d, which it is told as PORT.",
-			p.run.Compared(), serverStart, missing, p.run.Server.Port)))
+		r.starting.Delete(set.UID)
+		told := ", which it is told as PORT"
+		if len(wanted.Command) > 0 {
+			told = ""
+		}
+		return "", r.end(ctx, p, loadtest.Errored(fmt.Sprintf("The %s of %s was not ready within %s: %s. It is ready when it listens on port %d%s.",
+			what, p.run.Compared(), serverStart, missing, wanted.Server.Port, told)))
 	}
 	p.DueIn(left)
 	r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, missing)
-	return p.wait("%s: waiting for the server %s: %s", p.row.Name, set.Name, missing)
+	return "", p.wait("%s: waiting for the %s %s: %s", p.row.Name, what, set.Name, missing)
 }
 
 // hindranceOf says why a pod of a server is not ready. Empty: nobody knows yet.
@@ -202,14 +247,25 @@ func (r *Reconciler) askServer(ctx context.Context, set *appsv1.StatefulSet) (*r
 	}), nil
 }
 
-// ownServer is what the server of the run is made of, as far as it is there and not somebody else's.
-func (r *Reconciler) ownServer(ctx context.Context, p *pass) ([]client.Object, error) {
-	wanted, err := r.serverOf(p.benchmark, *p.run)
-	if err != nil {
-		return nil, err
+// ownServers are what the server of the run, and what stands in front of it, are made of, as far as it is there and not somebody else's.
+func (r *Reconciler) ownServers(ctx context.Context, p *pass) ([]client.Object, error) {
+	var objects []client.Object
+	if p.run.Server != nil {
+		server, err := r.serverOf(p.benchmark, *p.run)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, server.Objects()...)
+	}
+	if p.benchmark.Spec.Proxy != nil {
+		proxy, err := r.proxyOf(p.benchmark, *p.run, nil)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, proxy.Objects()...)
 	}
 	var own []client.Object
-	for _, object := range wanted.Objects() {
+	for _, object := range objects {
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(object), object)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("looking up %T %s: %w", object, object.GetName(), err)

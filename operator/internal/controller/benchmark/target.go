@@ -47,7 +47,15 @@ func (r *Reconciler) checkDeadlines(_ context.Context, p *pass) error {
 // tryTemplate asks the API server for each variant's fleet before anything is started: what it refuses would be refused hours
 // later otherwise.
 func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
-	if p.benchmark.Spec.Target.Template == nil || p.benchmark.Status.StartedAt != nil {
+	if p.benchmark.Status.StartedAt != nil {
+		return nil
+	}
+	if p.benchmark.Spec.Proxy != nil {
+		if err := r.tryProxy(ctx, p, p.runs[0]); err != nil {
+			return err
+		}
+	}
+	if p.benchmark.Spec.Target.Template == nil {
 		return nil
 	}
 	tried := map[string]bool{}
@@ -183,32 +191,39 @@ func ownerReference(b *v1alpha1.LiveStashBenchmark) metav1.OwnerReference {
 	return *metav1.NewControllerRef(b, v1alpha1.GroupVersion.WithKind("LiveStashBenchmark"))
 }
 
-// findTarget finds the servers of the run, or makes them, and waits until they are ready.
+// findTarget finds the servers of the run, or makes them, and what stands in front of them, and waits until they are ready.
 func (r *Reconciler) findTarget(ctx context.Context, p *pass) error {
+	reason, serves, err := r.findServers(ctx, p)
+	if err == nil && p.benchmark.Spec.Proxy != nil {
+		reason, serves, err = r.findProxy(ctx, p)
+	}
+	if err == nil && serves != "" {
+		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionTrue, reason, serves)
+	}
+	return err
+}
+
+// findServers returns why the target is taken for ready; nothing of a run that is under way: what happens to its servers then is measured.
+func (r *Reconciler) findServers(ctx context.Context, p *pass) (reason, serves string, err error) {
 	target := p.benchmark.Spec.Target
 	if target.URL != "" {
 		p.bases = []string{target.URL}
-		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionTrue, reasonBelieved, "the URL is believed; the runners look whether it gives the page")
-		return nil
+		return reasonBelieved, "the URL is believed; the runners look whether it gives the page", nil
 	}
 	if p.run.Server != nil {
 		return r.findServer(ctx, p)
 	}
-	if err := r.findCluster(ctx, p); err != nil {
-		return err
-	}
-	if p.seen.Made {
-		return nil // it was ready; what happens to it now is measured
+	if err := r.findCluster(ctx, p); err != nil || p.seen.Made {
+		return "", "", err
 	}
 	if problem := mismatch(p); problem != "" {
-		return r.end(ctx, p, loadtest.Errored(problem))
+		return "", "", r.end(ctx, p, loadtest.Errored(problem))
 	}
 	if missing := unready(p.cluster); missing != "" {
 		r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, missing)
-		return p.wait("%s: waiting for LiveStashCluster %s: %s", p.row.Name, p.cluster.Name, missing)
+		return "", "", p.wait("%s: waiting for LiveStashCluster %s: %s", p.row.Name, p.cluster.Name, missing)
 	}
-	r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionTrue, reasonServes, fmt.Sprintf("LiveStashCluster %s is available, clustered, and its store is ready", p.cluster.Name))
-	return nil
+	return reasonServes, fmt.Sprintf("LiveStashCluster %s is available, clustered, and its store is ready", p.cluster.Name), nil
 }
 
 func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {

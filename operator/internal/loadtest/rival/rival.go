@@ -1,5 +1,5 @@
-// Package rival renders a server that is measured beside fleets and is none: a StatefulSet, a Service and a NetworkPolicy for one run. It is
-// pure: nothing here talks to anybody.
+// Package rival renders what a run needs beside fleets: a server that is measured in place of one, and the proxy in front of either. Each is a
+// StatefulSet, a Service and a NetworkPolicy. It is pure: nothing here talks to anybody.
 package rival
 
 import (
@@ -47,7 +47,9 @@ type Rival struct {
 	Server v1alpha1.BenchmarkServer
 	// Place is where its pods are, and how they are pulled: those of the fleets beside it.
 	Place Place
-	// UsageImage holds the program that counts: the operator's own. RedisImage is that of a Redis.
+	// Command is what the server's container runs. Empty: what the image says.
+	Command []string
+	// UsageImage holds the program that counts: the operator's own. Empty: what the server uses is not counted. RedisImage is that of a Redis.
 	UsageImage, RedisImage string
 	// ByPod is whether users reach the pods by their names, and not through the Service.
 	ByPod bool
@@ -106,18 +108,23 @@ func (r Rival) service() *corev1.Service {
 
 // networkPolicy opens the server's port to all, as that of a fleet is, and what the pod tells of itself to the operator.
 func (r Rival) networkPolicy() *networkingv1.NetworkPolicy {
+	open := []networkingv1.NetworkPolicyIngressRule{{Ports: render.PolicyPorts(r.Server.Port)}}
+	if r.isCounted() {
+		open = append(open, networkingv1.NetworkPolicyIngressRule{
+			Ports: render.PolicyPorts(UsagePort), From: render.ReadersOnly(render.Inputs{OperatorNamespace: r.OperatorNamespace}),
+		})
+	}
 	return &networkingv1.NetworkPolicy{
 		TypeMeta: render.NetworkPolicyType, ObjectMeta: r.meta(),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: r.selector()},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress: []networkingv1.NetworkPolicyIngressRule{
-				{Ports: render.PolicyPorts(r.Server.Port)},
-				{Ports: render.PolicyPorts(UsagePort), From: render.ReadersOnly(render.Inputs{OperatorNamespace: r.OperatorNamespace})},
-			},
+			Ingress:     open,
 		},
 	}
 }
+
+func (r Rival) isCounted() bool { return r.UsageImage != "" }
 
 // statefulSet and not a Deployment: its pods are its own without a ReplicaSet between, and the operator has the rights for it anyway.
 func (r Rival) statefulSet() *appsv1.StatefulSet {
@@ -125,7 +132,9 @@ func (r Rival) statefulSet() *appsv1.StatefulSet {
 	if r.Server.Redis != nil {
 		containers = append(containers, r.redis())
 	}
-	containers = append(containers, r.usage(len(containers)+1))
+	if r.isCounted() {
+		containers = append(containers, r.usage(len(containers)+1))
+	}
 	return &appsv1.StatefulSet{
 		TypeMeta: render.StatefulSetType, ObjectMeta: r.meta(),
 		Spec: appsv1.StatefulSetSpec{
@@ -139,7 +148,7 @@ func (r Rival) statefulSet() *appsv1.StatefulSet {
 					AutomountServiceAccountToken: ptr.To(false),
 					EnableServiceLinks:           ptr.To(false),
 					// So that one container can see the control groups of the others.
-					ShareProcessNamespace: ptr.To(true),
+					ShareProcessNamespace: ptr.To(r.isCounted()),
 					SecurityContext: &corev1.PodSecurityContext{
 						RunAsNonRoot:   ptr.To(true),
 						RunAsUser:      ptr.To(r.Server.RunAsUser),
@@ -171,6 +180,7 @@ func (r Rival) server() corev1.Container {
 		Name:            ServerContainer,
 		Image:           r.Server.Image,
 		ImagePullPolicy: r.Place.PullPolicy,
+		Command:         r.Command,
 		Env:             env,
 		Ports:           []corev1.ContainerPort{{Name: httpPort, ContainerPort: r.Server.Port, Protocol: corev1.ProtocolTCP}},
 		Resources:       r.resources(),

@@ -69,3 +69,17 @@ func TestResources(t *testing.T) {
 		}
 	}
 }
+
+// What stands in front of servers: one pod without a second container, whose configuration names them all.
+func TestRenderedProxy(t *testing.T) {
+	run := rival.Rival{
+		Name: "front-01-ets", Namespace: "shop", Labels: map[string]string{"livestash.dev/benchmark": "front"},
+		Owner: metav1.OwnerReference{Kind: "LiveStashBenchmark", Name: "front"}, ClusterDomain: "cluster.local",
+		Place: rival.Place{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}},
+	}
+	proxy := rival.Proxy(run, v1alpha1.BenchmarkProxy{Image: "nginx"}, []string{"http://shop-0.shop-nodes.shop.svc.cluster.local:4000", "http://shop-1.shop-nodes.shop.svc.cluster.local:4000"})
+	rendertest.CompareGolden(t, "proxy", proxy.Objects()...)
+	if diff := cmp.Diff([]string{"http://front-01-ets-proxy.shop.svc.cluster.local:8080"}, proxy.URLs()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
