@@ -29,8 +29,8 @@ type podLog struct {
 	since   time.Time
 	// grace is how long the pods may take to stop.
 	grace time.Duration
-	// stopping are the pods that were told to stop, once each.
-	stopping map[types.UID]bool
+	// stopping are the pods that were told to stop, by their places in moves.
+	stopping map[types.UID]int
 	restarts map[types.UID]int32
 	moves    []eventlog.Move
 	// ends are sentences on applications that ended while their pod went on.
@@ -39,7 +39,7 @@ type podLog struct {
 
 // watchPods keeps a log until the context ends.
 func (s *soak) watchPods(ctx context.Context) (*podLog, error) {
-	l := &podLog{ready: map[string]bool{}, stopping: map[types.UID]bool{}, restarts: map[types.UID]int32{}}
+	l := &podLog{ready: map[string]bool{}, stopping: map[types.UID]int{}, restarts: map[types.UID]int32{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(s.Cluster, 0, informers.WithNamespace(s.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = fleet.Selector }))
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -76,14 +76,24 @@ func (l *podLog) see(object any, gone bool) {
 	}
 	l.grace = time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	l.noteOutage(time.Now())
-	if leaving && !l.stopping[pod.UID] {
-		l.stopping[pod.UID] = true
-		l.moves = append(l.moves, eventlog.Move{Pod: pod.Name, At: time.Now()})
-	}
+	l.noteMove(pod, leaving, gone, time.Now())
 	app, err := fleet.Container(pod, fleet.AppContainer)
 	if err == nil && app.RestartCount > l.restarts[pod.UID] {
 		l.restarts[pod.UID] = app.RestartCount
 		l.ends = append(l.ends, fmt.Sprintf("%s the application of %s ended: %s", time.Now().Format("15:04:05"), pod.Name, why(app)))
+	}
+}
+
+// noteMove notes when a pod was told to stop, and when it was gone.
+func (l *podLog) noteMove(pod *corev1.Pod, leaving, gone bool, now time.Time) {
+	place, known := l.stopping[pod.UID]
+	if leaving && !known {
+		place = len(l.moves)
+		l.stopping[pod.UID] = place
+		l.moves = append(l.moves, eventlog.Move{Pod: pod.Name, At: now})
+	}
+	if gone {
+		l.moves[place].End = now
 	}
 }
 

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/livestash-dev/livestash/test/internal/browser"
@@ -194,5 +198,31 @@ func TestNamed(t *testing.T) {
 	}
 	if names := (&podLog{}).named([]int{1}); len(names) != 1 || names[0] == "" {
 		t.Errorf("without pods the names are %q", names)
+	}
+}
+
+// A pod that was told to stop may serve on for long, and its stashes are on the move until it is gone.
+func TestWhenPodsMove(t *testing.T) {
+	l := &podLog{ready: map[string]bool{}, stopping: map[types.UID]int{}, restarts: map[types.UID]int32{}}
+	pod := func(uid types.UID, told bool) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shop-" + string(uid), UID: uid}}
+		if told {
+			p.DeletionTimestamp = &metav1.Time{}
+		}
+		return p
+	}
+	l.see(pod("0", false), false)
+	l.see(pod("1", true), false)
+	l.see(pod("2", true), false)
+	l.see(pod("1", true), false)
+	l.see(pod("1", true), true)
+	// Of one that vanished no more is known than that.
+	l.see(pod("3", false), true)
+	var said []string
+	for _, m := range l.moves {
+		said = append(said, fmt.Sprintf("%s %t %t", m.Pod, m.End.IsZero(), m.End.Before(m.At)))
+	}
+	if want := []string{"shop-1 false false", "shop-2 true true", "shop-3 false false"}; !slices.Equal(said, want) {
+		t.Errorf("moved are %v, want %v", said, want)
 	}
 }

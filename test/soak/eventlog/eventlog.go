@@ -47,7 +47,13 @@ func (e Event) String() string {
 // Move is a pod that was told to stop. What it had is somewhere else afterwards.
 type Move struct {
 	Pod string
-	At  time.Time
+	// At is when it was told, End when it was gone; zero: it is still there. The last pod of a fleet serves until another one is back.
+	At, End time.Time
+}
+
+// hit is whether what the pod had at a time has moved.
+func (m Move) hit(pod string, since time.Time) bool {
+	return m.Pod == pod && (m.End.IsZero() || m.End.After(since.Add(-around)))
 }
 
 // Outage is a time in which no pod was ready.
@@ -226,7 +232,7 @@ func (l *Log) parted(e Event, r ledger.Return) bool {
 // stranded is whether a pod stopped while it, or those that it would have handed its states to, could not be reached.
 func (l *Log) stranded(e Event, r ledger.Return) bool {
 	return l.Adapter == "ETS" && slices.ContainsFunc(l.Moves, func(m Move) bool {
-		return m.Pod == Pod(r.Last.Node) && m.At.After(r.Last.At.Add(-around)) && e.Start.Before(r.At) &&
+		return m.hit(Pod(r.Last.Node), r.Last.At) && e.Start.Before(r.At) &&
 			e.Start.Before(m.At.Add(drain)) && e.End.Add(meshed).After(m.At)
 	})
 }
@@ -240,7 +246,7 @@ func (l *Log) moved(e Event, r ledger.Return) bool {
 // movedFrom is the same for a pod that had a state at a time.
 func (l *Log) movedFrom(pod string, e Event, since time.Time) bool {
 	return slices.ContainsFunc(l.Moves, func(m Move) bool {
-		return m.Pod == pod && m.At.After(since.Add(-around)) && m.At.Before(e.End.Add(around))
+		return m.hit(pod, since) && m.At.Before(e.End.Add(around))
 	})
 }
 

@@ -11,6 +11,9 @@ import (
 
 func at(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 
+// stopped is a pod that was told to stop, and was gone at once.
+func stopped(pod string, when int) []Move { return []Move{{Pod: pod, At: at(when), End: at(when)}} }
+
 func node(pod string) string { return "shop@" + pod + ".shop-nodes.soak.svc.cluster.local" }
 
 // With copies in other pods a killed pod may take with it what was younger than the copies have to be, and nothing else.
@@ -91,9 +94,9 @@ func TestAFormerState(t *testing.T) {
 		"it was on a pod that was cut off":     {split, node("shop-0"), nil, true},
 		"it was on another one":                {split, node("shop-2"), nil, false},
 		"nobody knows where it was":            {split, "", nil, false},
-		"it moved during the split":            {split, node("shop-2"), []Move{{Pod: "shop-2", At: at(70)}}, true},
+		"it moved during the split":            {split, node("shop-2"), stopped("shop-2", 70), true},
 		"the split was over for a long time":   {Event{Kind: schedule.Split, Pods: split.Pods, Start: at(20), End: at(60)}, node("shop-0"), nil, false},
-		"it was handed over before the split":  {split, node("shop-2"), []Move{{Pod: "shop-2", At: at(30)}}, false},
+		"it was handed over before the split":  {split, node("shop-2"), stopped("shop-2", 30), false},
 		"graceful events do not count as ever": {Event{Kind: schedule.Delete, Pods: []string{"shop-0"}, Start: at(90), End: at(90)}, node("shop-0"), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +118,6 @@ func TestExplain(t *testing.T) {
 		return Event{Kind: kind, Pods: pods, Start: at(start), End: at(end)}
 	}
 	alone := func(e Event) Event { e.Alone = true; return e }
-	moved := func(pod string, when int) []Move { return []Move{{Pod: pod, At: at(when)}} }
 	for name, c := range map[string]struct {
 		adapter    string
 		persistent bool
@@ -133,11 +135,13 @@ func TestExplain(t *testing.T) {
 		"killed before the user stashed there":         {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 5, 5, "shop-1")},
 		"killed after the user was back":               {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 110, 110, "shop-1")},
 		"stale is not a matter of a kill":              {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Kill, 50, 50, "shop-1")},
-		"moved, and killed where it may have been":     {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-1", 30), explained: true},
-		"moved only after the other one was killed":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-1", 70)},
-		"moved before the user stashed there":          {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-1", 5)},
-		"another pod moved":                            {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: moved("shop-2", 30)},
-		"moved, and nothing else":                      {adapter: "ETS", verdict: ledger.Lost, moves: moved("shop-1", 30)},
+		"moved, and killed where it may have been":     {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: stopped("shop-1", 30), explained: true},
+		"moved only after the other one was killed":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: stopped("shop-1", 70)},
+		"moved before the user stashed there":          {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: stopped("shop-1", 5)},
+		"told to stop before, and served on":           {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: []Move{{Pod: "shop-1", At: at(5), End: at(30)}}, explained: true},
+		"told to stop before, and still there":         {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: []Move{{Pod: "shop-1", At: at(5)}}, explained: true},
+		"another pod moved":                            {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-0"), moves: stopped("shop-2", 30)},
+		"moved, and nothing else":                      {adapter: "ETS", verdict: ledger.Lost, moves: stopped("shop-1", 30)},
 		"lost while the pod that had it was frozen":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 90, 105, "shop-1"), explained: true},
 		"lost just after a split":                      {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Split, 30, 80, "shop-1", "shop-2"), explained: true},
 		"stale just after a split":                     {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Split, 30, 80, "shop-1", "shop-2"), explained: true},
@@ -145,10 +149,10 @@ func TestExplain(t *testing.T) {
 		"a split that was over before":                 {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Split, -90, -60, "shop-1", "shop-2")},
 		"the new page's pod was cut off long before":   {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.CutOff, -20, -5, "shop-2")},
 		"lost when a split was long over":              {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Split, 20, 50, "shop-1", "shop-2")},
-		"stopped while others were frozen":             {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 20, 40, "shop-0"), moves: moved("shop-1", 30), explained: true},
-		"stale is not a matter of stopping then":       {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Freeze, 20, 40, "shop-0"), moves: moved("shop-1", 30)},
-		"stopped for a while, others frozen meanwhile": {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 45, 50, "shop-0"), moves: moved("shop-1", 30), explained: true},
-		"stopped when others were no longer frozen":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 12, 20, "shop-0"), moves: moved("shop-1", 50)},
+		"stopped while others were frozen":             {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 20, 40, "shop-0"), moves: stopped("shop-1", 30), explained: true},
+		"stale is not a matter of stopping then":       {adapter: "ETS", verdict: ledger.Stale, event: event(schedule.Freeze, 20, 40, "shop-0"), moves: stopped("shop-1", 30)},
+		"stopped for a while, others frozen meanwhile": {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 45, 50, "shop-0"), moves: stopped("shop-1", 30), explained: true},
+		"stopped when others were no longer frozen":    {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Freeze, 12, 20, "shop-0"), moves: stopped("shop-1", 50)},
 		"a split of others":                            {adapter: "ETS", verdict: ledger.Lost, event: event(schedule.Split, 90, 120, "shop-0", "shop-3")},
 		"Mnesia has other copies":                      {adapter: "Mnesia", verdict: ledger.Lost, event: event(schedule.Kill, 50, 50, "shop-1")},
 		"but not when no other pod is ready":           {adapter: "Mnesia", verdict: ledger.Lost, event: alone(event(schedule.Kill, 50, 50, "shop-1")), explained: true},
@@ -196,7 +200,7 @@ func TestTheBestReason(t *testing.T) {
 		Verdict: ledger.Lost, At: at(100), Node: node("shop-2"),
 		Last: ledger.Stash{Version: 3, Node: node("shop-1"), At: at(10)},
 	}
-	log := Log{Adapter: "ETS", Moves: []Move{{Pod: "shop-1", At: at(70)}}}
+	log := Log{Adapter: "ETS", Moves: stopped("shop-1", 70)}
 	for _, c := range []struct {
 		event Event
 		want  string
