@@ -232,7 +232,7 @@ routing: Proxy
 proxy: {image: "%s/livestash-test-nginx:%s"}
 target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
 thresholds: {%s}
-matrix: {adapters: [ETS], runs: [{users: 20, ttl: 30s, ramp: 3s, duration: 20s}]}`, registry, version, registry, version, patient))
+matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 3s, duration: 20s}]}`, registry, version, registry, version, patient))
 	now := s.finished("proxied", 5*time.Minute)
 	if now.Verdict != "Passed" {
 		t.Fatalf("it ended with %+v", now)
