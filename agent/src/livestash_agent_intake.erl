@@ -33,13 +33,18 @@ adopt(Table, Row, Known) ->
 ranks(Table, Keys) ->
     [rank_of(ets:lookup(Table, Key)) || Key <- Keys].
 
-%% The same for whoever drops its own version when there is a better one: what a node that drains has, it does not keep.
+%% The same for whoever drops its own version when there is a better one. What a node that drains has, it does not keep, and it may have handed
+%% it over to the very node that asks. So only by its younger page it is better than another one.
 -spec kept_ranks(atom(), [term()]) -> [livestash_agent_rank:rank() | absent].
 kept_ranks(Table, Keys) ->
+    Ranks = ranks(Table, Keys),
     case livestash_agent_state:draining() of
-        true -> [absent || _ <- Keys];
-        false -> ranks(Table, Keys)
+        true -> [by_birth(Rank) || Rank <- Ranks];
+        false -> Ranks
     end.
+
+by_birth(absent) -> absent;
+by_birth({Birth, _Until, _Alive, _AtHome}) -> {Birth, 0, false, false}.
 
 rank_of([]) -> absent;
 rank_of([Row]) -> livestash_agent_rank:rank(Row).

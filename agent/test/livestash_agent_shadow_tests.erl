@@ -49,6 +49,7 @@ all_test_() ->
             {"what a frozen node takes over is as old as it was", fun frozen_holder/0},
             {"and so is what a node takes over that sees nobody", fun lonely_holder/0},
             {"a lonely node meets the user's next page", fun meets_the_younger/0},
+            {"the user's next page is on a node that drains", fun younger_one_drains/0},
             {"a holder that was cut off for a moment has copies", fun cut_off/0},
             {"what a machine takes with it is on another one", fun machines/0},
             {"what was reset after a move is not brought back", fun moved_and_reset/0},
@@ -401,6 +402,25 @@ meets_the_younger() ->
     Seen = [begin timer:sleep(50), lists:sort([Row || {Key, _} = Row <- values_of([C]), lists:member(Key, Held)]) end || _ <- lists:seq(1, 100)],
     ?assertEqual([[{Key, 2} || Key <- Held]], lists:usort(Seen)),
     shut(Vms).
+
+%% A user has gone from A to C, which drains, and A is killed before B, which has the copy of A's, has heard of that. What C has is still there until
+%% it has handed it over: a user who comes to B before that must not find what is older.
+younger_one_drains() ->
+    [A, B, C] = start_all(3, #{}),
+    call(A, ?MODULE, fill, [a, 60]),
+    covered([A]),
+    Held = lists:sort([Key || {Key, _, _} <- call(B, ?MODULE, copies, [])]),
+    ok = call(C, sys, suspend, [livestash_agent_shadow]),
+    ok = call(B, sys, suspend, [?STORE]),
+    [come_back(Key, C, 2) || Key <- Held],
+    call(C, livestash_agent_state, set_draining, [closing]),
+    kill(A),
+    eventually(fun() -> call(B, erlang, nodes, []) =:= [node_of(C)] end),
+    ok = call(B, sys, resume, [?STORE]),
+    eventually(fun() -> promoted(B) =:= length(Held) end),
+    eventually(fun() -> values_of([B]) =:= [] end),
+    ?assertEqual([{Key, 2} || Key <- Held], lists:sort([Row || {Key, _} = Row <- values_of([C]), lists:member(Key, Held)])),
+    shut([B, C]).
 
 %% Different cookies on both sides: whoever sees both would have them meet again.
 apart(Vm, Other) ->
