@@ -71,7 +71,14 @@ func readUsage(body []byte) (Metrics, error) {
 	return usage, usage.Check()
 }
 
-func newReader(body []byte) (reader, error) {
+// newReader reads metrics in Prometheus' text format. The parser panics on some texts, for example labels without a name of a metric before them, and
+// any pod may send such a one: outside of a reconcile, nobody else would catch that.
+func newReader(body []byte) (read reader, err error) {
+	defer func() {
+		if crash := recover(); crash != nil {
+			err = errors.New("it is not in Prometheus' text format")
+		}
+	}()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
 	return reader{families: families}, err

@@ -70,11 +70,12 @@ func TestBadMetrics(t *testing.T) {
 		code       int
 		body, says string
 	}{
-		"no figures":      {http.StatusOK, "", "it has no erlang_vm_process_count"},
-		"one is missing":  {http.StatusOK, strings.Replace(metricsText(t), `usage="ets"`, `usage="tables"`, 1), "it has no erlang_vm_memory_system_bytes_total[usage ets]"},
-		"no metrics":      {http.StatusOK, "<html>hello</html>", "text format parsing error"},
-		"another version": {http.StatusNotFound, "", "it answered 404 to /metrics"},
-		"endless":         {http.StatusOK, "a " + strings.Repeat("1", maxBody), "longer than"},
+		"no figures":            {http.StatusOK, "", "it has no erlang_vm_process_count"},
+		"one is missing":        {http.StatusOK, strings.Replace(metricsText(t), `usage="ets"`, `usage="tables"`, 1), "it has no erlang_vm_memory_system_bytes_total[usage ets]"},
+		"no metrics":            {http.StatusOK, "<html>hello</html>", "text format parsing error"},
+		"a crash of the parser": {http.StatusOK, "# HELP o e\n{n=\"\"} 1\n", "not in Prometheus' text format"},
+		"another version":       {http.StatusNotFound, "", "it answered 404 to /metrics"},
+		"endless":               {http.StatusOK, "a " + strings.Repeat("1", maxBody), "longer than"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
