@@ -2,7 +2,6 @@ package redisadmin
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"strconv"
 )
@@ -17,7 +16,7 @@ const (
 	mostHeader = 4 << 10
 )
 
-var errTooLong = errors.New("the server's answer is too long to be that of a Redis")
+const errTooLong sentence = "the server's answer is too long to be that of a Redis"
 
 // bounded is a connection to a server over which nothing comes that announces too much. It follows version 2 of Redis' protocol.
 type bounded struct {
@@ -70,9 +69,7 @@ func (b *bounded) announced() bool {
 		return true
 	case '$':
 		length, err := strconv.Atoi(string(line[1:]))
-		if length >= 0 {
-			b.payload = length + len("\r\n")
-		}
+		b.payload = max(0, length) // then comes an empty line
 		return err == nil && length <= mostAnswer
 	case '*':
 		length, err := strconv.Atoi(string(line[1:]))

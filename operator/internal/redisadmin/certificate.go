@@ -66,7 +66,7 @@ func (Client) Renew(ctx context.Context, login Login, file string, want []byte) 
 func showsCertificate(ctx context.Context, login Login, want []byte) (bool, error) {
 	connection, err := dial(ctx, "tcp", login.Address, login)
 	if err != nil {
-		return false, fmt.Errorf("looking at the certificate of Redis at %s: %w", login.Address, err)
+		return false, fmt.Errorf("looking at the certificate of Redis at %s: %w", login.Address, unquoted(err))
 	}
 	defer func() { _ = connection.Close() }()
 	secured, is := connection.(*tls.Conn)

@@ -2,7 +2,16 @@ package redisadmin
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"errors"
+	"io"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -148,5 +157,62 @@ func TestSilentTLS(t *testing.T) {
 	started := time.Now()
 	if _, err := dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
 		t.Errorf("after %s: %v", time.Since(started), err)
+	}
+}
+
+// shows is a server that shows a certificate, asks nothing and answers nothing, and says of each connection whether it was closed.
+func shows(t *testing.T, certificate tls.Certificate) (address string, closed <-chan bool) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	ends := make(chan bool, 8)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = connection.Close() }()
+				_ = tls.Server(connection, &tls.Config{Certificates: []tls.Certificate{certificate}}).Handshake()
+				_ = connection.SetReadDeadline(time.Now().Add(10 * time.Second))
+				_, err := io.Copy(io.Discard, connection)
+				ends <- !errors.Is(err, os.ErrDeadlineExceeded)
+			}()
+		}
+	}()
+	return listener.Addr().String(), ends
+}
+
+// Who answers need not be the fleet's server. What names a certificate has is not told, nor what Go cannot read of it.
+func TestCertificatesAreNotQuoted(t *testing.T) {
+	authority := newAuthority(t)
+	authorities := string(signed(t, authority, time.Now()).Authorities)
+	const mark = "marked"
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	made := func(template *x509.Certificate) tls.Certificate {
+		template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		text, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		must(t, err)
+		return tls.Certificate{Certificate: [][]byte{text}, PrivateKey: key}
+	}
+	unreadable, err := asn1.Marshal([]asn1.RawValue{{Class: asn1.ClassContextSpecific, Tag: 6, Bytes: []byte("http://[" + mark)}})
+	must(t, err)
+	for want, certificate := range map[string]tls.Certificate{
+		"another name":      made(&x509.Certificate{DNSNames: []string{mark + ".web.svc"}}),
+		"another authority": made(&x509.Certificate{DNSNames: []string{redisHost}, Subject: pkix.Name{CommonName: mark}}),
+		"does not answer":   made(&x509.Certificate{ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: unreadable}}}),
+	} {
+		address, _ := shows(t, certificate)
+		login := Login{Address: address, User: "operator", Authorities: authorities, Host: redisHost}
+		_, looking := New().Look(t.Context(), login)
+		_, renewing := New().Renew(t.Context(), login, "tls.crt", nil)
+		for _, err := range []error{looking, renewing} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), mark) {
+				t.Errorf("got %v, want that it says %q, and no name", err, want)
+			}
+		}
 	}
 }

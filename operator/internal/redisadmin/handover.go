@@ -145,10 +145,10 @@ func untilFollowing(ctx context.Context, client *redis.Client) error {
 		case seen.Follows != "":
 			return nil
 		default:
-			return errors.New("the other server had not all of its stashes in time, and the server has taken writes again")
+			return sentence("the other server had not all of its stashes in time, and the server has taken writes again")
 		}
 	}
-	return errors.New("it is not done after twice its time")
+	return sentence("it is not done after twice its time")
 }
 
 // sendAway closes the connections of all clients, who find the server that serves now when they come back.

@@ -116,30 +116,66 @@ func TestSetPasswordsFails(t *testing.T) {
 	}
 }
 
-// Redis repeats the arguments of a command that it does not know, or their beginning, for example in version 5, or with a command that was renamed.
+// Redis repeats the arguments of a command that it does not know, or their beginning, for example in version 5, or with a command that was
+// renamed. What is no Redis may repeat them in any way, the login too.
 func TestErrorsRepeatNoPassword(t *testing.T) {
-	repeats := func(line string) string {
+	for name, repeats := range map[string]func(command, arguments string) string{
+		"as Redis": func(command, arguments string) string {
+			return "-ERR unknown command '" + command + "', with args beginning with: " + arguments
+		},
+		"with another code":    func(_, arguments string) string { return "-NOPERM " + arguments },
+		"without a code":       func(_, arguments string) string { return "-" + arguments },
+		"as a code":            func(_, arguments string) string { return "-" + strings.ReplaceAll(arguments, " ", "_") },
+		"as what it has done":  func(_, arguments string) string { return "+" + arguments },
+		"as a number":          func(_, arguments string) string { return ":" + arguments },
+		"as a list's length":   func(_, arguments string) string { return "*" + arguments },
+		"as a text's length":   func(_, arguments string) string { return "$" + arguments },
+		"in another's version": func(_, arguments string) string { return "=" + arguments },
+	} {
+		for _, loginToo := range []bool{false, true} {
+			address, asked := server(t, func(line string) string {
+				command, arguments, _ := strings.Cut(line, " ")
+				switch {
+				case !loginToo && command == "hello":
+					return "*0\r\n"
+				case !loginToo && strings.Contains(line, "SETUSER operator"):
+					return "+OK\r\n"
+				}
+				return repeats(command, arguments[:min(len(arguments), 60)]) + "\r\n"
+			})
+			go func() {
+				for range asked { // nobody looks at them
+				}
+			}()
+			login := Login{Address: address, User: "operator", Password: "0perat0r"}
+			for doing, err := range map[string]error{
+				"following":         New().Follow(t.Context(), login, login, "s3cret-s3cret-s3cret-s3cret-s3cret"),
+				"setting passwords": New().SetPasswords(t.Context(), login, "livestash", []string{"s3cret"}),
+			} {
+				if err == nil {
+					if loginToo || name != "as what it has done" {
+						t.Errorf("repeated %s, %s: it is taken for a Redis", name, doing)
+					}
+					continue
+				}
+				if strings.Contains(err.Error(), "s3cr") || strings.Contains(err.Error(), "0per") {
+					t.Errorf("repeated %s, %s: got %v, want an error without what was sent", name, doing, err)
+				}
+			}
+		}
+	}
+}
+
+// What was refused, and what is the server's state, is told by the code of the answer, and by that alone.
+func TestCodesAreTold(t *testing.T) {
+	address, _ := server(t, func(line string) string {
 		if strings.HasPrefix(line, "hello ") {
 			return "*0\r\n"
 		}
-		if strings.Contains(line, "SETUSER operator") {
-			return "+OK\r\n"
-		}
-		name, arguments, _ := strings.Cut(line, " ")
-		return "-ERR unknown command '" + name + "', with args beginning with: " + arguments[:min(len(arguments), 60)] + "\r\n"
-	}
-	address, asked := server(t, repeats)
-	go func() {
-		for range asked { // nobody looks at them
-		}
-	}()
-	login := Login{Address: address, User: "operator", Password: "0perat0r"}
-	for doing, err := range map[string]error{
-		"following":         New().Follow(t.Context(), login, login, "s3cret-s3cret-s3cret-s3cret-s3cret"),
-		"setting passwords": New().SetPasswords(t.Context(), login, "livestash", []string{"s3cret"}),
-	} {
-		if err == nil || strings.Contains(err.Error(), "s3cr") || strings.Contains(err.Error(), "0per") {
-			t.Errorf("%s: got %v, want an error without what was sent", doing, err)
-		}
+		return "-NOPERM User operator has no permissions to run the 'acl|setuser' command\r\n"
+	})
+	want := "setting the passwords of user livestash in Redis at " + address + ": it answers NOPERM: see its log"
+	if err := New().SetPasswords(t.Context(), Login{Address: address, User: "operator"}, "livestash", nil); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
