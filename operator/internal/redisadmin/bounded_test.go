@@ -75,16 +75,21 @@ func TestBoundedFollows(t *testing.T) {
 // Each bound holds by itself: the library has some of its own, which may change.
 func TestBoundsOfAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
-		"a text":                 "$1048577\r\n",
-		"the elements":           "*1025\r\n",
-		"arrays in each other":   strings.Repeat("*1\r\n", mostElements+1),
-		"a line that goes on":    "+" + strings.Repeat("x", mostHeader+1),
-		"a line that ends":       "-" + strings.Repeat("x", mostHeader+1) + "\r\n",
-		"what is no length":      "$1e3\r\n",
-		"another version's kind": "_\r\n",
+		"a text":               "$1048577\r\n",
+		"the elements":         "*1025\r\n",
+		"arrays in each other": strings.Repeat("*1\r\n", mostElements+1),
+		"a line that goes on":  "+" + strings.Repeat("x", mostHeader+1),
+		"a line that ends":     "-" + strings.Repeat("x", mostHeader+1) + "\r\n",
+		"what is no length":    "$1e3\r\n",
+		"what is no count":     "*1e3\r\n",
 	} {
 		if (&bounded{}).follow([]byte(answer)) {
 			t.Errorf("%s: %.30q is in bounds", name, answer)
+		}
+	}
+	for kind := range byte(128) {
+		if known := strings.IndexByte("+-:$*", kind) >= 0; (&bounded{}).follow([]byte{kind, '1', '\r', '\n'}) != known {
+			t.Errorf("what begins with %q is known: %t", kind, !known)
 		}
 	}
 	for name, answer := range map[string]string{

@@ -185,6 +185,34 @@ func shows(t *testing.T, certificate tls.Certificate) (address string, closed <-
 	return listener.Addr().String(), ends
 }
 
+// Servers are looked at again and again. One that shows what it should is told nothing, and no connection stays open.
+func TestLookingAtCertificates(t *testing.T) {
+	leaf, other := signed(t, newAuthority(t), time.Now()), signed(t, newAuthority(t), time.Now())
+	pair, err := tls.X509KeyPair(leaf.Certificate, leaf.Key)
+	must(t, err)
+	address, closed := shows(t, pair)
+	isClosed := func() {
+		t.Helper()
+		if !<-closed {
+			t.Error("the connection stays open")
+		}
+	}
+	login := Login{Address: address, Authorities: string(leaf.Authorities), Host: redisHost}
+	if shows, err := New().Renew(t.Context(), login, "tls.crt", leaf.Certificate); !shows || err != nil {
+		t.Errorf("the server shows it: %t, %v", shows, err)
+	}
+	isClosed()
+	if shows, err := showsCertificate(t.Context(), login, []byte("no certificate")); shows || err != nil {
+		t.Errorf("it shows what is no certificate: %t, %v", shows, err)
+	}
+	isClosed()
+	login.Authorities = string(other.Authorities)
+	if shows, err := New().Renew(t.Context(), login, "tls.crt", leaf.Certificate); shows || err == nil {
+		t.Errorf("of another authority: %t, %v", shows, err)
+	}
+	isClosed()
+}
+
 // Who answers need not be the fleet's server. What names a certificate has is not told, nor what Go cannot read of it.
 func TestCertificatesAreNotQuoted(t *testing.T) {
 	authority := newAuthority(t)

@@ -2,13 +2,16 @@ package redisadmin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +33,7 @@ type realServer struct {
 	files  string
 	// certificate is what it starts with, if it is to speak TLS.
 	certificate pki.Leaf
+	process     *os.Process
 	stop        func()
 }
 
@@ -77,6 +81,7 @@ func (s *realServer) start(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	s.process = command.Process
 	s.stop = func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
@@ -87,11 +92,16 @@ func (s *realServer) start(t *testing.T) {
 
 // fleet is a client that logs in as the fleet's pods do.
 func (s *realServer) fleet(t *testing.T) *redis.Client {
+	return s.as(t, rendered.FleetUser, fleetPassword)
+}
+
+// as is a client that logs in as that user.
+func (s *realServer) as(t *testing.T, user, password string) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return dial(ctx, network, address, s.Login)
 		},
-		Addr: s.Address, Username: rendered.FleetUser, Password: fleetPassword, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
+		Addr: s.Address, Username: user, Password: password, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
 		DisableIdentity: true, Protocol: 2,
 	})
 	t.Cleanup(func() { _ = client.Close() })
@@ -195,8 +205,16 @@ func handOver(t *testing.T, old, fresh *realServer) {
 	if seen := fresh.look(t); !seen.InSync {
 		t.Errorf("told again to follow, it says %+v", seen)
 	}
+	idle, err := dial(t.Context(), "tcp", old.Address, old.Login)
+	must(t, err)
+	defer func() { _ = idle.Close() }()
 	w.address.Store(fresh)
 	must(t, admin.FailOver(t.Context(), old.Login))
+	// Whose connection stays would go on storing where nothing is taken any more.
+	must(t, idle.SetReadDeadline(time.Now().Add(10*time.Second)))
+	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a client of the old server is not sent away: %v", err)
+	}
 	time.Sleep(100 * time.Millisecond)
 	acknowledged := w.end()
 
@@ -243,15 +261,6 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 		}
 		return nil
 	})
-	// Whom the servers log in to each other as may copy, and nothing else.
-	copier := redis.NewClient(&redis.Options{Addr: old.Address, Username: replicationUser, Password: "s3cret", MaxRetries: -1, DisableIdentity: true, Protocol: 2})
-	defer func() { _ = copier.Close() }()
-	must(t, copier.Ping(t.Context()).Err())
-	for _, command := range [][]any{{"GET", "live_stash:a"}, {"SET", "live_stash:a", "2"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"ACL", "LIST"}} {
-		if err := copier.Do(t.Context(), command...).Err(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
-			t.Errorf("%v as the user that copies: %v", command, err)
-		}
-	}
 	old.stop()
 	old.files = t.TempDir()
 	old.start(t)
@@ -275,4 +284,93 @@ func TestNoHandOverToNobody(t *testing.T) {
 		t.Errorf("failing over says %v", err)
 	}
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
+}
+
+// For a hand-over, servers are told no more rights than it takes: nobody reads stashes by it, and the fleet does not say whose they are.
+func TestRightsOfAHandOver(t *testing.T) {
+	old, fresh := startServer(t, testAccess()), startServer(t, testAccess())
+	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
+	must(t, New().SetPrimary(t.Context(), old.Login, "old"))
+	must(t, New().Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
+	others := [][]any{{"GET", "live_stash:a"}, {"SET", "live_stash:a", "2"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"ACL", "LIST"}, {"FLUSHALL"}}
+	for _, server := range []*realServer{old, fresh} {
+		for user, may := range map[string]struct {
+			password string
+			not      [][]any
+		}{
+			replicationUser:       {"s3cret", others},
+			rendered.OperatorUser: {server.Password, others},
+			rendered.FleetUser:    {fleetPassword, [][]any{{"GET", primaryKey}, {"SET", primaryKey, "fleet"}, {"REPLICAOF", "NO", "ONE"}, {"ACL", "LIST"}}},
+		} {
+			client := server.as(t, user, may.password)
+			must(t, client.Ping(t.Context()).Err())
+			for _, command := range may.not {
+				if err := client.Do(t.Context(), command...).Err(); !redis.IsPermissionError(err) {
+					t.Errorf("%v as the user %s: %v", command, user, err)
+				}
+			}
+			if err := server.as(t, user, "another").Ping(t.Context()).Err(); !redis.IsAuthError(err) {
+				t.Errorf("with another password, the user %s gets %v", user, err)
+			}
+		}
+	}
+}
+
+// A full memory drops what ends some time, the first what ends soonest.
+func TestPrimaryDoesNotEnd(t *testing.T) {
+	server := startServer(t, testAccess())
+	must(t, New().SetPrimary(t.Context(), server.Login, "old"))
+	must(t, ask(t.Context(), server.Login, "", func(client *redis.Client) error {
+		ends, err := client.Do(t.Context(), "ACL", "SETUSER", server.User, "+ttl").Text()
+		if err == nil {
+			var left int64
+			left, err = client.Do(t.Context(), "TTL", primaryKey).Int64()
+			ends = fmt.Sprint(left)
+		}
+		if ends != "-1" {
+			t.Errorf("it ends in %s", ends)
+		}
+		return err
+	}))
+}
+
+// One that has not got every write takes nobody's place: the server takes writes again, in time or when it is told to.
+func TestFailOverIsGivenUp(t *testing.T) {
+	old, fresh := startServer(t, testAccess()), startServer(t, testAccess())
+	must(t, New().Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
+	eventually(t, func() error {
+		if seen := fresh.look(t); !seen.InSync {
+			return fmt.Errorf("the new server says %+v", seen)
+		}
+		return nil
+	})
+	must(t, fresh.process.Signal(syscall.SIGSTOP))
+	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
+	if err := New().FailOver(t.Context(), old.Login); err == nil || !strings.Contains(err.Error(), "has taken writes again") {
+		t.Errorf("failing over says %v", err)
+	}
+	must(t, old.fleet(t).Set(t.Context(), "live_stash:b", 1, time.Hour).Err())
+
+	must(t, ask(t.Context(), old.Login, "", func(client *redis.Client) error { return client.Do(t.Context(), "FAILOVER").Err() }))
+	if !old.look(t).FailingOver {
+		t.Error("the server does not say that it waits for the other one")
+	}
+	must(t, New().Abort(t.Context(), old.Login))
+	if seen := old.look(t); seen.FailingOver || seen.Follows != "" {
+		t.Errorf("told to give up, the server says %+v", seen)
+	}
+	must(t, old.fleet(t).Set(t.Context(), "live_stash:c", 1, time.Hour).Err())
+}
+
+// Who is to copy a server that does not answer keeps what there is, and goes on.
+func TestNobodyFollowsWhoDoesNotAnswer(t *testing.T) {
+	fresh := startServer(t, testAccess())
+	gone := fresh.Login
+	gone.Address = "127.0.0.1:1"
+	if err := New().Follow(t.Context(), fresh.Login, gone, "s3cret"); err == nil || !strings.Contains(err.Error(), gone.Address) {
+		t.Errorf("following says %v", err)
+	}
+	if seen := fresh.look(t); seen.Follows != "" {
+		t.Errorf("the server says %+v", seen)
+	}
 }

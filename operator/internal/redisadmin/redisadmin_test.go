@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
 // server keeps what it is asked, as lines, and answers each with what answer says of it.
@@ -177,5 +179,50 @@ func TestCodesAreTold(t *testing.T) {
 	want := "setting the passwords of user livestash in Redis at " + address + ": it answers NOPERM: see its log"
 	if err := New().SetPasswords(t.Context(), Login{Address: address, User: "operator"}, "livestash", nil); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// What a server says of itself may be anything, as long as it is a Redis that answers.
+func TestLook(t *testing.T) {
+	for name, test := range map[string]struct {
+		info, primary string
+		want          succession.Says
+	}{
+		"one that has all": {"role:master\r\nmaster_failover_state:no-failover\r\ndb0:keys=3,expires=2\r\n", "$3\r\nold\r\n", succession.Says{Primary: "old", Stashes: 2}},
+		"one that begins":  {"role:master\r\n", "$-1\r\n", succession.Says{}},
+		"one that loads":   {"role:master\r\n", "-LOADING Redis is loading the dataset in memory\r\n", succession.Says{}},
+		"no fail-over yet": {"role:slave\r\nmaster_host:shop\r\nmaster_link_status:down\r\n", "$-1\r\n", succession.Says{Follows: "shop"}},
+		"one that lies":    {"role:master\r\n", "$3\r\nold\r\n", succession.Says{Primary: "old"}},
+	} {
+		address, _ := server(t, func(line string) string {
+			switch command, _, _ := strings.Cut(line, " "); command {
+			case "hello":
+				return "*0\r\n"
+			case "INFO":
+				return fmt.Sprintf("$%d\r\n%s\r\n", len(test.info), test.info)
+			case "get":
+				return test.primary
+			}
+			return "+OK\r\n"
+		})
+		says, err := New().Look(t.Context(), Login{Address: address, User: "operator"})
+		if diff := cmp.Diff(test.want, says); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
+// A server that refuses the password is not taken for one that cannot be reached: nobody will ever log in to it again.
+func TestRefused(t *testing.T) {
+	real := startServer(t, testAccess())
+	login := real.Login
+	login.Password = "another"
+	if _, err := New().Look(t.Context(), login); !Refused(err) {
+		t.Errorf("it says %v", err)
+	}
+	for _, address := range []string{"127.0.0.1:1", says(t, "").Address} {
+		if _, err := New().Look(t.Context(), Login{Address: address}); err == nil || Refused(err) {
+			t.Errorf("nobody refuses, and it says %v", err)
+		}
 	}
 }
