@@ -40,7 +40,7 @@ func dial(ctx context.Context, network, address string, login Login) (net.Conn, 
 func (Client) Renew(ctx context.Context, login Login, file string, want []byte) (bool, error) {
 	shows, err := showsCertificate(ctx, login, want)
 	var invalid x509.CertificateInvalidError
-	if errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		// Nobody has renewed it in time. It is still that server, and has another one in its pod.
 		login.at = invalid.Cert.NotAfter
 		shows, err = showsCertificate(ctx, login, want)

@@ -113,6 +113,14 @@ func TestRenew(t *testing.T) {
 					t.Errorf("the server shows it: %t, %v", shows, err)
 				}
 			}
+			must(t, ask(t.Context(), server.Login, "", func(c *redis.Client) error {
+				must(t, c.Do(t.Context(), "ACL", "SETUSER", server.User, "+config|get").Err())
+				files, err := c.ConfigGet(t.Context(), "tls-*-file").Result()
+				if files["tls-cert-file"] != file || files["tls-ca-cert-file"] != server.files+"/ca.crt" {
+					t.Errorf("the server's files are %v", files)
+				}
+				return err
+			}))
 			if n, err := connected.Exists(t.Context(), "live_stash:a").Result(); n != 1 || err != nil {
 				t.Errorf("a connection that was open says %d, %v", n, err)
 			}
