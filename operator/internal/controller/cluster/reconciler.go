@@ -217,6 +217,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !cluster.DeletionTimestamp.IsZero() {
+		r.turns.end(req.NamespacedName) // it may be a while until it is gone
 		return ctrl.Result{}, nil
 	}
 	if err := r.takeBack(ctx, cluster); err != nil {

@@ -17,7 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // upgradingIndex finds the StatefulSets with upgradingAnnotation.
@@ -84,7 +87,15 @@ func (r *Reconciler) takeTurn(ctx context.Context, p *pass) error {
 	}
 	var fleets []types.NamespacedName
 	for i := range written.Items {
-		if fleet := fleetOfSet(&written.Items[i]); !slices.Contains(fleets, fleet) {
+		fleet := fleetOfSet(&written.Items[i])
+		if slices.Contains(fleets, fleet) {
+			continue
+		}
+		is, err := r.isUpgraded(ctx, fleet, &written.Items[i])
+		if err != nil {
+			return err
+		}
+		if is {
 			fleets = append(fleets, fleet)
 		}
 	}
@@ -98,6 +109,20 @@ func (r *Reconciler) takeTurn(ctx context.Context, p *pass) error {
 		p.upgrade.since = p.seen.now
 	}
 	return nil
+}
+
+// isUpgraded is whether that fleet is there to end its turn, and the StatefulSet is one that it looks at for that. Whoever may edit a
+// namespace may make others there with our annotation, by which all fleets would wait for ever.
+func (r *Reconciler) isUpgraded(ctx context.Context, name types.NamespacedName, set *appsv1.StatefulSet) (bool, error) {
+	fleet := &v1alpha1.LiveStashCluster{}
+	if err := r.Get(ctx, name, fleet); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("looking up the LiveStashCluster %s: %w", name, err)
+		}
+		return false, nil
+	}
+	known := set.Name == fleet.Name || set.Name == redis.Name(fleet) && store.ManagedRedis(fleet) != nil
+	return known && fleet.DeletionTimestamp.IsZero() && apply.Owns(fleet, set), nil
 }
 
 // findHoldUp notes which of the fleets that are being upgraded does not get on by itself, and why. Of another namespace neither the name is

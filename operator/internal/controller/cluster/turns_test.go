@@ -10,11 +10,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // Of a hundred fleets that ask again and again, all at once, one has its turn, and another one only when that one's has ended.
@@ -95,6 +97,62 @@ func TestUpgradeOfAFleetThatNeverGetsReady(t *testing.T) {
 		}
 		return nil
 	})
+	noTurnsAreLeft(t, clusters)
+}
+
+// Who may edit one namespace may make StatefulSets there, with whatever labels, owners and annotations, and so say that they are being upgraded.
+// That keeps nobody waiting: a turn is a fleet's that there is, and ends when its pods are as wanted.
+func TestTurnsOfNoFleet(t *testing.T) {
+	clusters, operator := installed("1", nil).fleetsOf(t, 3), immediate(1)
+	hers, leaving, others := clusters[0], clusters[1], clusters[2:]
+	operator.operate(t, hers)
+	rollsTo(t, hers, "b")
+	operator.operate(t, hers)
+	isUpToDate(t, hers, v1alpha1.ReasonTemplateCurrent)
+
+	mallory := suite.Tenant(t, connection, api.Scheme(), hers.Namespace)
+	upgrading := map[string]string{upgradingAnnotation: "2020-01-01T00:00:00Z"}
+	var forged []client.Object
+	for name, of := range map[string]string{"nobodys": "nobody", "second": "shop", "shop-redis": "shop"} {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: hers.Namespace, Name: name, Annotations: upgrading, Labels: map[string]string{render.ClusterLabel: of}}}
+		set.OwnerReferences = []metav1.OwnerReference{render.OwnerReference(hers)}
+		set.OwnerReferences[0].BlockOwnerDeletion = nil // for that she has no right
+		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+		set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
+		set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: "wolf"}}
+		suite.Must(t, mallory.Create(t.Context(), set))
+		forged = append(forged, set)
+	}
+	own := fleetSet(t, hers)
+	before := own.DeepCopy()
+	own.Annotations[upgradingAnnotation] = upgrading[upgradingAnnotation]
+	suite.Must(t, mallory.Patch(t.Context(), own, client.MergeFrom(before)))
+	for _, set := range append(forged, own) {
+		isKnown(t, set, &appsv1.StatefulSet{})
+	}
+	operator.operate(t, hers)
+	if since := fleetSet(t, hers).Annotations[upgradingAnnotation]; since != "" {
+		t.Errorf("her fleet is up to date, and is being upgraded since %s", since)
+	}
+
+	// One that is being deleted, and stays because somebody holds it, has no turn either.
+	leaving.Finalizers = []string{"mallory/stays"}
+	suite.Must(t, api.Update(t.Context(), leaving))
+	operator.operate(t, leaving)
+	isUpToDate(t, leaving, v1alpha1.ReasonUpgrading)
+	suite.Must(t, api.Delete(t.Context(), leaving))
+	suite.Must(t, get(t, leaving))
+	isKnown(t, leaving, &v1alpha1.LiveStashCluster{})
+	operator.look(t, leaving)
+
+	operator.operate(t, others...)
+	isUpToDate(t, others[0], v1alpha1.ReasonUpgrading)
+
+	leaving.Finalizers = nil
+	suite.Must(t, api.Update(t.Context(), leaving))
+	for _, set := range forged {
+		suite.Must(t, api.Delete(t.Context(), set))
+	}
 	noTurnsAreLeft(t, clusters)
 }
 

@@ -205,8 +205,11 @@ func (p *pass) settle(set *podSet) error {
 	if err != nil {
 		return err
 	}
-	if !p.upgrade.since.IsZero() {
+	switch {
+	case !p.upgrade.since.IsZero():
 		annotations[upgradingAnnotation] = p.upgrade.since.UTC().Format(time.RFC3339)
+	case set.live.Annotations[upgradingAnnotation] != "":
+		annotations[upgradingAnnotation] = "" // else it would stay if somebody else has written it
 	}
 	set.wanted.Annotations = render.Merged(set.wanted.Annotations, annotations)
 	if set.wanted.Name == p.cluster.Name {
