@@ -362,6 +362,27 @@ func TestFailOverIsGivenUp(t *testing.T) {
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:c", 1, time.Hour).Err())
 }
 
+// A server that is never done has not failed over, whatever it is that it waits for.
+func TestFailOverWithoutAnEnd(t *testing.T) {
+	const info = "role:master\r\nmaster_failover_state:waiting-for-sync\r\n"
+	address, asked := server(t, func(line string) string {
+		switch command, _, _ := strings.Cut(line, " "); command {
+		case "hello":
+			return "*0\r\n"
+		case "INFO":
+			return fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
+		}
+		return "+OK\r\n"
+	})
+	go func() {
+		for range asked { // nobody looks at them
+		}
+	}()
+	if err := New().FailOver(t.Context(), Login{Address: address, User: "operator"}); err == nil || !strings.Contains(err.Error(), "not done") {
+		t.Errorf("failing over says %v", err)
+	}
+}
+
 // Who is to copy a server that does not answer keeps what there is, and goes on.
 func TestNobodyFollowsWhoDoesNotAnswer(t *testing.T) {
 	fresh := startServer(t, testAccess())
