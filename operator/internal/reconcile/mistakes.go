@@ -40,7 +40,7 @@ func (m *Mistakes) Note(ctx context.Context, object types.NamespacedName, err er
 	}
 	reason, message := ReasonAndMessage(err)
 	if reason != v1alpha1.ReasonPaused && m.isNews(object, reason+message, now) {
-		log.FromContext(ctx).Info("Not as wanted", "reason", reason, "message", message)
+		log.FromContext(ctx).Info("Not as wanted", "reason", reason, "message", Shortened(message, MostMessage))
 	}
 }
 

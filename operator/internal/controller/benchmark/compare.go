@@ -17,6 +17,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 // checkComparison refuses to begin without the report that the figures are to be held against: hours later is too late.
@@ -127,7 +128,7 @@ func (r *Reconciler) tellComparison(b *v1alpha1.LiveStashBenchmark) {
 	if came.Verdict != v1alpha1.VerdictPassed {
 		kind = corev1.EventTypeWarning
 	}
-	r.Recorder.Eventf(b, nil, kind, "Comparison"+string(came.Verdict), "Compare", "%s", cmp.Or(came.Message, "all limits of compareWith hold"))
+	r.Recorder.Eventf(b, nil, kind, "Comparison"+string(came.Verdict), "Compare", "%s", reconcile.Shortened(cmp.Or(came.Message, "all limits of compareWith hold"), reconcile.MostNote))
 }
 
 // limitsOf are the limits that are set, by their names in the API, which are those of the figures in the report.

@@ -13,6 +13,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 // grace is how long the other runners may take to end when one has ended too early: most often they end for the same reason.
@@ -94,6 +95,7 @@ func ends(seen runner.Observation) []loadtest.RunnerEnd {
 // judged again, with the same outcome.
 func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement) error {
 	row := p.row
+	judged.Message = reconcile.Shortened(judged.Message, reconcile.MostMessage)
 	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
 	if result := judged.Result; result != nil {
 		loadtest.ScenarioOf(p.run.Scenario).Headline(*p.run, *result, !judged.ClientBound, row)
@@ -118,7 +120,7 @@ func (r *Reconciler) giveUp(p *pass, sentence string) error {
 	for i := range p.benchmark.Status.Runs {
 		row := &p.benchmark.Status.Runs[i]
 		row.Phase, row.StartedAt, row.FinishedAt = v1alpha1.RunFinished, now, now
-		row.Verdict, row.Message = v1alpha1.VerdictErrored, loadtest.Errored(sentence).Message
+		row.Verdict, row.Message = v1alpha1.VerdictErrored, reconcile.Shortened(loadtest.Errored(sentence).Message, reconcile.MostMessage)
 	}
 	r.tellVerdict(p.benchmark, p.row)
 	p.DueIn(0)
@@ -130,5 +132,6 @@ func (r *Reconciler) tellVerdict(b *v1alpha1.LiveStashBenchmark, row *v1alpha1.B
 	if row.Verdict != v1alpha1.VerdictPassed {
 		kind = corev1.EventTypeWarning
 	}
-	r.Recorder.Eventf(b, nil, kind, "Run"+string(row.Verdict), "Judge", "%s: %s", row.Name, cmp.Or(row.Message, "every threshold held"))
+	r.Recorder.Eventf(b, nil, kind, "Run"+string(row.Verdict), "Judge", "%s",
+		reconcile.Shortened(fmt.Sprintf("%s: %s", row.Name, cmp.Or(row.Message, "every threshold held")), reconcile.MostNote))
 }

@@ -2,7 +2,9 @@ package benchmark
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -532,4 +535,30 @@ func TestRefusedTemplate(t *testing.T) {
 	if runs := savedReport(t, b).Runs; len(runs) != 5 {
 		t.Errorf("the report has %d runs", len(runs))
 	}
+}
+
+// What the API server refuses may be long, and what is said of it must not be: an object must stay small, and no event may have it all.
+func TestLongRefusalsAreTold(t *testing.T) {
+	b := newBenchmark(t, suite.Namespace(t, api), "many", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+		spec.Runner = v1alpha1.RunnerJob
+		spec.RunnerTemplate.NodeSelector = map[string]string{}
+		for n := range 64 {
+			spec.RunnerTemplate.NodeSelector[fmt.Sprintf("no label %d%s", n, strings.Repeat("x", 1000))] = "x"
+		}
+	})
+	reaches(t, b, "over", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Verdict == v1alpha1.VerdictErrored })
+	row := b.Status.Runs[0]
+	if !strings.Contains(row.Message, "no label") || len(row.Message) > reconcile.MostMessage {
+		t.Errorf("the run has %d bytes of message: %.100s", len(row.Message), row.Message)
+	}
+	suite.Eventually(t, func() error {
+		events := &corev1.EventList{}
+		if err := api.List(t.Context(), events, client.InNamespace(b.Namespace)); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, "no label") }) {
+			return errors.New("no event tells what is wrong")
+		}
+		return nil
+	})
 }

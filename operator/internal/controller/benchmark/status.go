@@ -120,7 +120,7 @@ func (r *Reconciler) timeLeft(p *pass) *metav1.Duration {
 
 func (*Reconciler) setCondition(p *pass, kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&p.benchmark.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: p.benchmark.Generation,
+		Type: kind, Status: status, Reason: reason, Message: reconcile.Shortened(message, reconcile.MostMessage), ObservedGeneration: p.benchmark.Generation,
 	})
 }
 

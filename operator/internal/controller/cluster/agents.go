@@ -13,6 +13,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
@@ -28,7 +29,7 @@ func podStatuses(c *v1alpha1.LiveStashCluster, seen *observation) (pods []v1alph
 	home := store.For(c).Home()
 	for i := range seen.members {
 		m := &seen.members[i]
-		status := v1alpha1.PodStatus{Name: m.Name, Updated: m.updated, Ready: podReady(m.Pod), Problem: shortened(seen.unable(c, m), mostText)}
+		status := v1alpha1.PodStatus{Name: m.Name, Updated: m.updated, Ready: podReady(m.Pod), Problem: reconcile.Shortened(seen.unable(c, m), mostText)}
 		if m.agentPort != 0 && m.answer.Err == nil {
 			told := m.answer.Status
 			if adapter, known := store.Named(told.Adapter); known {

@@ -2,13 +2,13 @@ package cluster
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 // news is an event to be made of a condition that changed. Without a reason there is nothing to tell.
@@ -34,21 +34,9 @@ func (r *Reconciler) tellTransitions(before, c *v1alpha1.LiveStashCluster) {
 			told = comesOrGoes(*was, now, meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionAvailable))
 		}
 		if told.reason != "" {
-			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", shortened(told.message, mostNote))
+			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", reconcile.Shortened(told.message, reconcile.MostNote))
 		}
 	}
-}
-
-// mostNote is how many bytes the API server takes as an event's message.
-const mostNote = 1024
-
-// shortened is a text of at most that many bytes.
-func shortened(text string, most int) string {
-	const end = "…"
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len(end)], "") + end
 }
 
 // transition is what to tell of a condition that was was (empty: not known yet) and is now.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 // TestTransitions: what is told of a condition that changes while Progressing has the reasons before and after.
@@ -84,12 +85,12 @@ func TestShortened(t *testing.T) {
 		"long, between two bytes": {"abcdéfghi", "abcd…"},
 	}
 	for name, c := range cases {
-		if got := shortened(c.text, 8); got != c.want {
+		if got := reconcile.Shortened(c.text, 8); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 	for _, text := range []string{strings.Repeat("é", 1024), strings.Repeat("e", 1025), "e" + strings.Repeat("é", 1024)} {
-		if got := shortened(text, mostNote); len(got) > 1024 || len(got) < 1023 || !utf8.ValidString(got) {
+		if got := reconcile.Shortened(text, reconcile.MostNote); len(got) > 1024 || len(got) < 1023 || !utf8.ValidString(got) {
 			t.Errorf("a note of %d bytes: %q", len(got), got)
 		}
 	}

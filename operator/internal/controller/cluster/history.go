@@ -9,6 +9,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 const (
@@ -86,7 +87,7 @@ func begin(status *v1alpha1.LiveStashClusterStatus, t turn) {
 func advance(open *v1alpha1.RolloutStatus, t turn) {
 	open.Outcome, open.Message = "", ""
 	if t.rejected != "" {
-		open.Outcome, open.Message = v1alpha1.RolloutRolledBack, shortened(t.rejected, mostNote)
+		open.Outcome, open.Message = v1alpha1.RolloutRolledBack, reconcile.Shortened(t.rejected, reconcile.MostNote)
 	}
 	if t.complete {
 		end(open, cmp.Or(open.Outcome, v1alpha1.RolloutComplete), t.now)

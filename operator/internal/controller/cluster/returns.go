@@ -10,6 +10,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 const (
@@ -169,7 +170,7 @@ func (r *Reconciler) tellReturns(before, c *v1alpha1.LiveStashCluster) {
 	if last.UsuallyNotRecovered != nil {
 		usually = fmt.Sprintf("usually it is %d%%", *last.UsuallyNotRecovered)
 	}
-	r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonReturnsNotRecovered, "Rollout", "%s", shortened(fmt.Sprintf(
+	r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonReturnsNotRecovered, "Rollout", "%s", reconcile.Shortened(fmt.Sprintf(
 		"%d of %d users who came back since the rollout to %s began did not get their state back, %s: pages may refuse what those "+
-			"of the release before have stashed (LiveStash's option version)", last.NotRecovered, last.Returned, last.To, usually), mostNote))
+			"of the release before have stashed (LiveStash's option version)", last.NotRecovered, last.Returned, last.To, usually), reconcile.MostNote))
 }

@@ -82,13 +82,9 @@ func statusOf(p *pass, outcome error) v1alpha1.LiveStashClusterStatus {
 	return status
 }
 
-// mostMessage is how many bytes a condition's message may have. The API server takes eight times as many, but an object must stay
-// small, and what the API server says of a refused object may have any length.
-const mostMessage = 4096
-
 func setConditions(conditions *[]metav1.Condition, c *v1alpha1.LiveStashCluster, now []metav1.Condition) {
 	for _, condition := range now {
-		condition.ObservedGeneration, condition.Message = c.Generation, shortened(condition.Message, mostMessage)
+		condition.ObservedGeneration, condition.Message = c.Generation, reconcile.Shortened(condition.Message, reconcile.MostMessage)
 		meta.SetStatusCondition(conditions, condition)
 	}
 }
