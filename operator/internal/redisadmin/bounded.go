@@ -69,7 +69,7 @@ func (b *bounded) announced() bool {
 		return true
 	case '$':
 		length, err := strconv.Atoi(string(line[1:]))
-		b.payload = max(0, length) // then comes an empty line
+		b.payload = length // then comes an empty line; -1 is the length of none
 		return err == nil && length <= mostAnswer
 	case '*':
 		length, err := strconv.Atoi(string(line[1:]))

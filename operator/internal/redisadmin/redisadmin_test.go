@@ -182,6 +182,69 @@ func TestCodesAreTold(t *testing.T) {
 	}
 }
 
+// What a server has refused has not happened, whichever of its commands that was, and is told.
+func TestNoRefusalIsLost(t *testing.T) {
+	const info = "role:slave\r\nmaster_host:shop\r\nmaster_failover_state:no-failover\r\n"
+	for _, refused := range []string{
+		"ACL SETUSER operator", "set ", "CONFIG SET repl-", "ACL SETUSER replication", "CONFIG SET masteruser", "CONFIG SET masterauth", "REPLICAOF 127.0.0.1",
+		"FAILOVER TIMEOUT", "CLIENT KILL", "FAILOVER ABORT", "REPLICAOF NO", "config set tls", "ACL SETUSER livestash", "INFO", "get ",
+	} {
+		address, asked := server(t, func(line string) string {
+			switch command, _, _ := strings.Cut(line, " "); {
+			case strings.HasPrefix(line, refused):
+				return "-READONLY You can't write against a read only replica.\r\n"
+			case command == "hello":
+				return "*0\r\n"
+			case command == "INFO":
+				return fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
+			case command == "get":
+				return "$-1\r\n"
+			}
+			return "+OK\r\n"
+		})
+		go func() {
+			for range asked { // nobody looks at them
+			}
+		}()
+		login, told := Login{Address: address, User: "operator"}, 0
+		_, looking := New().Look(t.Context(), login)
+		_, renewing := New().Renew(t.Context(), login, "tls.crt", nil)
+		for _, err := range []error{
+			looking, renewing, New().SetPrimary(t.Context(), login, "old"), New().Follow(t.Context(), login, login, "s3cret"), New().FailOver(t.Context(), login),
+			New().Abort(t.Context(), login), New().Promote(t.Context(), login), New().SetPasswords(t.Context(), login, "livestash", nil),
+		} {
+			if err != nil && strings.Contains(err.Error(), "READONLY") {
+				told++
+			}
+		}
+		if told == 0 {
+			t.Errorf("%s was refused, and nobody is told", refused)
+		}
+	}
+}
+
+// What a server has not answered may have been done. It is not told again within the same breath, in which something else may be true.
+func TestNothingIsToldTwice(t *testing.T) {
+	var times atomic.Int32
+	address, asked := server(t, func(line string) string {
+		switch {
+		case strings.HasPrefix(line, "hello "):
+			return "*0\r\n"
+		case strings.HasPrefix(line, "REPLICAOF "):
+			times.Add(1)
+			return ""
+		}
+		return "+OK\r\n"
+	})
+	go func() {
+		for range asked { // nobody looks at them
+		}
+	}()
+	if err := New().Promote(t.Context(), Login{Address: address, User: "operator"}); err == nil || times.Load() != 1 {
+		t.Errorf("told %d times, it says %v", times.Load(), err)
+	}
+}
+
 // What a server says of itself may be anything, as long as it is a Redis that answers.
 func TestLook(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -23,6 +23,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // Somebody else's objects that have a name that a fleet wants, and no field that would be in the way.
@@ -105,6 +106,24 @@ func TestForeignSecretIsNotRead(t *testing.T) {
 	var taken *apply.ConflictError
 	if !errors.As(err, &taken) {
 		t.Errorf("readSecret = %v", err)
+	}
+}
+
+// One that belongs to somebody else is not used, though it has the fleet's labels: pods would have a cookie that somebody knows.
+func TestForeignSecretIsNotUsed(t *testing.T) {
+	namespace := suite.Namespace(t, api)
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}}
+	suite.Must(t, api.Create(t.Context(), other))
+	foreign := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-secrets", Labels: map[string]string{render.ClusterLabel: "shop", render.ManagedByLabel: render.Operator}},
+		StringData: map[string]string{"cookie": "known", "secret-key-base": strings.Repeat("known", 20)},
+	}
+	foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+	suite.Must(t, api.Create(t.Context(), foreign))
+	cluster := newCluster(t, namespace, nil)
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonNameConflict, "Secret shop-secrets exists")
+	if err := get(t, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}); !apierrors.IsNotFound(err) {
+		t.Errorf("the StatefulSet: %v", err)
 	}
 }
 

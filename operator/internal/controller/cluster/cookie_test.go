@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -80,6 +81,25 @@ func TestCookieChangesWhereNothingIsLost(t *testing.T) {
 	suite.Eventually(t, func() error {
 		if secretsDigest(t, cluster) == before {
 			return errors.New("pods keep the old cookie")
+		}
+		return nil
+	})
+	reconciled(t, cluster)
+}
+
+// Where there is no pod yet, a value that was wrong is put right, and nobody is asked to put it back.
+func TestCookieChangesWhereNoPodIs(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Clustering.Cookie = &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "own", Key: "cookie"}}
+	})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "own"}, StringData: map[string]string{"cookie": "first"}}
+	suite.Must(t, api.Create(t.Context(), secret))
+	reconciled(t, cluster)
+	before := secretsDigest(t, cluster)
+	changeCookie(t, secret, "second")
+	suite.Eventually(t, func() error {
+		if secretsDigest(t, cluster) == before {
+			return errors.New("pods are to have the cookie of before")
 		}
 		return nil
 	})
@@ -162,8 +182,11 @@ func TestCookieRotates(t *testing.T) {
 		t.Errorf("the template has the cookies %s", got)
 	}
 
+	toldInEvent(t, cluster, v1alpha1.ReasonCookieRotating, "the Erlang cookie of Secret shop-cookie-2, which can talk to those with the one of Secret shop-secrets")
+
 	pods = replacedAll(t, cluster, pods, "a", "b")
 	isRotated(t, cluster, "b")
+	toldInEvent(t, cluster, v1alpha1.ReasonCookieRotated, "Every pod has the Erlang cookie of Secret shop-cookie-2")
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "in a minute")
 	later(t, cluster, 2*time.Minute)
 	becomes(t, cluster, "shop-cookie-3/cookie after shop-cookie-2/cookie")
@@ -252,4 +275,96 @@ func TestOwnCookieRotates(t *testing.T) {
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.Cookie = nil })
 	reconciled(t, cluster)
 	becomes(t, cluster, "shop-secrets/cookie after own/cookie")
+}
+
+// withCookie are pods with the cookie of that Secret.
+func withCookie(secret string) corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: fleet.AppContainer, Env: []corev1.EnvVar{fromOwn("RELEASE_COOKIE", v1alpha1.SecretKeyReference{Name: secret, Key: "cookie"})}}}}
+}
+
+// rotating is a pass over a fleet whose cookie is changed to that of shop-cookie-2, with pods with these ones.
+func rotating(now time.Time, cookies ...string) *pass {
+	p := &pass{cluster: &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}
+	p.cluster.Spec.Clustering.CookieGeneration = ptr.To[int32](2)
+	count := int32(len(cookies))
+	p.seen.statefulSet = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(count), Template: corev1.PodTemplateSpec{Spec: withCookie("shop-cookie-2")}}}
+	p.seen.statefulSet.Status = appsv1.StatefulSetStatus{Replicas: count, ReadyReplicas: count, UpdatedReplicas: count}
+	p.seen.now = now
+	for _, cookie := range cookies {
+		p.seen.members = append(p.seen.members, member{Pod: &corev1.Pod{Spec: withCookie(cookie)}})
+	}
+	return p
+}
+
+// That a rotation is over is a promise: from then on the cookie of before opens nothing. So no pod may have it, nor be made with it any more.
+func TestRotationIsOverWhenNoPodHasTheOldCookie(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	began, made := metav1.NewTime(now.Add(-time.Hour)), metav1.NewTime(now.Add(-2*time.Hour))
+	for name, test := range map[string]struct {
+		cookies        []string
+		change         func(*pass)
+		over, previous bool
+		made           metav1.Time
+	}{
+		"all are new":    {cookies: []string{"shop-cookie-2", "shop-cookie-2"}, over: true, made: made},
+		"one is old":     {cookies: []string{"shop-cookie-2", "shop-secrets"}, previous: true, made: made},
+		"one is to come": {cookies: []string{"shop-cookie-2"}, change: func(p *pass) { p.seen.statefulSet.Spec.Replicas = ptr.To[int32](2) }, made: made},
+		"the next is made": {cookies: []string{"shop-cookie-2"}, over: true, made: made, change: func(p *pass) {
+			p.cluster.Spec.Clustering.CookieGeneration, p.cookieMade = ptr.To[int32](3), ptr.To(metav1.NewTime(now))
+		}},
+		"its Secret is new": {cookies: []string{"shop-cookie-2"}, over: true, made: metav1.NewTime(now), change: func(p *pass) { p.cookieMade = ptr.To(metav1.NewTime(now)) }},
+	} {
+		p := rotating(now, test.cookies...)
+		if test.change != nil {
+			test.change(p)
+		}
+		before := &v1alpha1.CookieStatus{SecretRef: v1alpha1.SecretKeyReference{Name: "shop-cookie-2", Key: "cookie"}, Made: &made, RotationStarted: &began}
+		said := p.tellCookie(before)
+		if (said.RotationFinished != nil) != test.over || (said.Previous != nil) != test.previous || !said.Made.Equal(&test.made) {
+			t.Errorf("%s: the status says %+v", name, said)
+		}
+	}
+}
+
+// Agents need a while to find out that a rotation is over. The next one begins then, and somebody looks when that is.
+func TestNextRotationWaits(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(by time.Duration) *metav1.Time { return ptr.To(metav1.NewTime(now.Add(-by))) }
+	for name, test := range map[string]struct {
+		said  *v1alpha1.CookieStatus
+		is    bool
+		again time.Duration
+	}{
+		"none is known":  {},
+		"the first":      {said: &v1alpha1.CookieStatus{}},
+		"one under way":  {said: &v1alpha1.CookieStatus{RotationStarted: ago(time.Hour)}, is: true},
+		"just over":      {said: &v1alpha1.CookieStatus{RotationStarted: ago(time.Hour), RotationFinished: ago(50 * time.Second)}, is: true, again: 10 * time.Second},
+		"over and known": {said: &v1alpha1.CookieStatus{RotationStarted: ago(time.Hour), RotationFinished: ago(time.Minute)}},
+	} {
+		p := rotating(now, "shop-cookie-2")
+		p.cluster.Status.Cookie = test.said
+		is := p.rotates()
+		if next, err := p.End(nil, func(error) error { return nil }); is != test.is || next.RequeueAfter != test.again || err != nil {
+			t.Errorf("%s: %t, and is looked at in %s, %v", name, is, next.RequeueAfter, err)
+		}
+		if p.changesCookie() {
+			t.Errorf("%s: pods are added one by one, and none has an old cookie", name)
+		}
+		p.inputs.PreviousCookie = &v1alpha1.SecretKeyReference{Name: "shop-secrets", Key: "cookie"}
+		if p.changesCookie() != test.is {
+			t.Errorf("%s: pods are added one by one: %t", name, !test.is)
+		}
+	}
+}
+
+// Notes are where many may look. They tell that a value is another one: of 65,536 guesses, one looks right that is not.
+func TestNotesAreShort(t *testing.T) {
+	ref := v1alpha1.SecretKeyReference{Name: "own", Key: "it"}
+	p := &pass{cluster: &v1alpha1.LiveStashCluster{}, secrets: map[v1alpha1.SecretKeyReference][]byte{ref: []byte("value")}}
+	p.cluster.Spec.Clustering.Cookie, p.cluster.Spec.SecretKeyBase = &v1alpha1.SecretSource{SecretRef: &ref}, &v1alpha1.SecretSource{SecretRef: &ref}
+	cookie, _ := cookieNote(p)
+	base, _ := keyBaseNote(p)
+	if len(cookie) != 4 || len(base) != 4 || cookie == base {
+		t.Errorf("the notes are %s and %s", cookie, base)
+	}
 }
