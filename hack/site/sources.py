@@ -1,5 +1,6 @@
-"""What GitHub does with a page and mkdocs does not: links to files that are no pages lead to the repository, and a list
-may begin right after a paragraph."""
+"""What GitHub does with a page and mkdocs does not: links to files that are no pages lead to the repository, a list may
+begin right after a paragraph, and an anchor above a heading is the address of that heading. Besides, who searches finds
+the pages for users before those for contributors."""
 
 import posixpath
 import re
@@ -9,11 +10,18 @@ FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^\s*([-*]|\d+\.) ")
 # Of what looks like an item, what may begin a list right after a paragraph: not a line that begins with "2026. ".
 FIRST = re.compile(r"^\s*([-*]|1\.) ")
+# What GitHub's Markdown has no other way to say: an id for the heading below.
+ANCHOR = re.compile(r'^<a id="([^"]+)"></a>\n\n(#+ .*)$', re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# Where the pages for users are.
+FOR_USERS = ("docs/quickstart.md", "docs/concepts.md", "docs/how-to/", "docs/reference/", "docs/runbooks/")
+
+
 def on_page_markdown(markdown, page, config, files):
+    page.meta["search"] = {"boost": 2 if page.file.src_uri.startswith(FOR_USERS) else 0.5}
     folder = posixpath.dirname(page.file.src_uri)
 
     def target(match):
@@ -28,6 +36,8 @@ def on_page_markdown(markdown, page, config, files):
         repository = config.repo_url.rstrip("/")
         return f"{match[1]}{repository}/{kind}/main/{path}{match[3]}"
 
+    # In the contents beside a page, a field stands below the ones that it is in: its own name is enough there.
+    markdown = ANCHOR.sub(lambda m: f"{m[2]} {{: #{m[1]} data-toc-label='{m[1].split('.')[-1]}' }}", markdown)
     return LINK.sub(target, with_lists(markdown))
 
 
