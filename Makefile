@@ -138,6 +138,11 @@ bench-shadows: $(AGENT) ## What copies of ETS stashes cost, and how fast they ar
 test-charts: $(BIN)/helm $(BIN)/kubectl $(BIN)/promtool operator kubectl-livestash $(BIN)/k6 ## Render the charts in many ways and check the result; draw the dashboards; check what docs say.
 	@$(STEP) test-charts "Test the charts" bash -c 'cd test && go test -count=1 -v ./charts/... ./rights/... ./licenses/... ./dashboards/... ./docs/...'
 
+.PHONY: test-docs
+test-docs: docs ## Read the documentation's site in a real browser: every page, light and dark, on a phone, menu and search.
+	@$(STEP) deps-browser "A browser" hack/deps browser
+	@$(STEP) test-docs "Test the documentation's site" bash -c 'cd test && BROWSER_NEEDED=1 SITE=$(CURDIR)/.cache/site go test -count=1 -v ./site'
+
 .PHONY: test-grafana
 test-grafana: ## Hold the dashboards against the types that Grafana publishes (needs Node.js; fetches two packages once).
 	@$(STEP) deps-grafana "Grafana's types" hack/grafana-schema .cache/grafana

@@ -31,12 +31,18 @@ type Browser struct {
 	mu      sync.Mutex
 	last    int
 	waiting map[int]chan answer
+	// listeners hear what the protocol tells unasked, by session.
+	listeners map[string]func(event string, details json.RawMessage)
 }
 
+// answer is what the browser says: to an order, by its ID, or unasked, with a Method.
 type answer struct {
-	ID     int             `json:"id"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
+	ID      int             `json:"id"`
+	Session string          `json:"sessionId"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   *struct {
 		Message string `json:"message"`
 	} `json:"error"`
 }
@@ -62,7 +68,8 @@ func Start(enter []string, hosts string) (*Browser, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Browser{folder: folder, ended: make(chan struct{}), waiting: map[int]chan answer{}}
+	b := &Browser{folder: folder, ended: make(chan struct{}), waiting: map[int]chan answer{},
+		listeners: map[string]func(string, json.RawMessage){}}
 	if err := b.start(append(append([]string{}, enter...), program), hosts); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
@@ -93,7 +100,7 @@ func (b *Browser) start(line []string, hosts string) error {
 	return nil
 }
 
-// listen takes in answers. What is told unasked is left aside.
+// listen takes in answers. What is told unasked is left aside where nobody listens.
 func (b *Browser) listen(answers *os.File) {
 	defer close(b.ended)
 	defer func() { _ = answers.Close() }()
@@ -104,10 +111,18 @@ func (b *Browser) listen(answers *os.File) {
 			return
 		}
 		var a answer
-		if json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &a) != nil || a.ID == 0 {
+		if json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &a) != nil {
 			continue
 		}
 		b.mu.Lock()
+		if a.ID == 0 {
+			hear := b.listeners[a.Session]
+			b.mu.Unlock()
+			if hear != nil {
+				hear(a.Method, a.Params)
+			}
+			continue
+		}
 		waits := b.waiting[a.ID]
 		delete(b.waiting, a.ID)
 		b.mu.Unlock()

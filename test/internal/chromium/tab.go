@@ -18,6 +18,18 @@ type Tab struct {
 
 // Open opens a page in a new profile. The script runs first in it, also when it is loaded anew.
 func (b *Browser) Open(ctx context.Context, address, script string) (*Tab, error) {
+	t, err := b.Blank(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.call(ctx, t.session, "Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": script}, nil); err != nil {
+		return nil, err
+	}
+	return t, t.Load(ctx, address)
+}
+
+// Blank is a tab in a new profile that shows nothing yet.
+func (b *Browser) Blank(ctx context.Context) (*Tab, error) {
 	t := &Tab{browser: b}
 	var profile struct {
 		ID string `json:"browserContextId"`
@@ -38,22 +50,63 @@ func (b *Browser) Open(ctx context.Context, address, script string) (*Tab, error
 		return nil, err
 	}
 	t.session = talk.ID
-	if err := b.call(ctx, t.session, "Page.enable", nil, nil); err != nil {
-		return nil, err
-	}
-	if err := b.call(ctx, t.session, "Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": script}, nil); err != nil {
-		return nil, err
-	}
+	return t, b.call(ctx, t.session, "Page.enable", nil, nil)
+}
+
+// Load opens a page in the tab.
+func (t *Tab) Load(ctx context.Context, address string) error {
 	var loaded struct {
 		Error string `json:"errorText"`
 	}
-	if err := b.call(ctx, t.session, "Page.navigate", map[string]any{"url": address}, &loaded); err != nil {
-		return nil, err
+	if err := t.browser.call(ctx, t.session, "Page.navigate", map[string]any{"url": address}, &loaded); err != nil {
+		return err
 	}
 	if loaded.Error != "" {
-		return nil, fmt.Errorf("%s: %s", address, loaded.Error)
+		return fmt.Errorf("%s: %s", address, loaded.Error)
 	}
-	return t, nil
+	return nil
+}
+
+// Listen has a function hear what the protocol tells of the tab: of its requests (Network), of its console and of its scripts' errors
+// (Runtime, Log). The function must not give orders to the browser.
+func (t *Tab) Listen(ctx context.Context, hear func(event string, details json.RawMessage)) error {
+	t.browser.mu.Lock()
+	t.browser.listeners[t.session] = hear
+	t.browser.mu.Unlock()
+	for _, domain := range []string{"Network", "Runtime", "Log"} {
+		if err := t.browser.call(ctx, t.session, domain+".enable", nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resize gives the window another size, in pixels of the page.
+func (t *Tab) Resize(ctx context.Context, width, height int) error {
+	size := map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}
+	return t.browser.call(ctx, t.session, "Emulation.setDeviceMetricsOverride", size, nil)
+}
+
+// Prefer tells pages what the user likes: "dark" or "light".
+func (t *Tab) Prefer(ctx context.Context, scheme string) error {
+	features := []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}
+	return t.browser.call(ctx, t.session, "Emulation.setEmulatedMedia", map[string]any{"features": features}, nil)
+}
+
+// Type presses one key after the other, where the page has its focus.
+func (t *Tab) Type(ctx context.Context, text string) error {
+	for _, sign := range text {
+		for _, what := range []string{"keyDown", "keyUp"} {
+			key := map[string]any{"type": what, "key": string(sign)}
+			if what == "keyDown" {
+				key["text"] = string(sign)
+			}
+			if err := t.browser.call(ctx, t.session, "Input.dispatchKeyEvent", key, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (t *Tab) newTarget(ctx context.Context) (string, error) {
