@@ -29,7 +29,10 @@ type LiveStashBenchmark struct {
 	// spec is what to measure.
 	// +required
 	Spec LiveStashBenchmarkSpec `json:"spec"`
-	// status is how far the benchmark is and what came out.
+	// status is how far the operator is with the benchmark, and what came out.
+	// Before it has seen the object, observedGeneration is -1: else tools that wait by kstatus, such as Flux and Helm, would take an
+	// object that nobody has looked at for done.
+	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status LiveStashBenchmarkStatus `json:"status,omitempty"`
 }

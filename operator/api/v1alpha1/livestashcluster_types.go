@@ -36,6 +36,9 @@ type LiveStashCluster struct {
 	// +required
 	Spec LiveStashClusterSpec `json:"spec"`
 	// status is what the operator has seen of the fleet.
+	// Before it has seen the object, observedGeneration is -1: else tools that wait by kstatus, such as Flux and Helm, would take an
+	// object that nobody has looked at for done.
+	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status LiveStashClusterStatus `json:"status,omitempty"`
 }

@@ -74,6 +74,32 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// Who waits by kstatus takes an object without a word on it for done: so there is one, that speaks of no generation, until the
+// operator says more.
+func TestNobodyHasSeenANewObject(t *testing.T) {
+	for kind, spec := range map[string]string{
+		"LiveStashCluster":   "{image: a, adapter: ETS}",
+		"LiveStashBenchmark": "{target: {template: {spec: {image: a}}}, matrix: {runs: [{users: 200, ttl: 10m}]}}",
+	} {
+		objects := clusters
+		if kind == "LiveStashBenchmark" {
+			objects = benchmarks
+		}
+		made, err := objects.Create(t.Context(), objectOf(t, kind, "unseen", spec), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = objects.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{}) })
+		if made, err = objects.Get(t.Context(), made.GetName(), metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		seen, has, err := unstructured.NestedInt64(made.Object, "status", "observedGeneration")
+		if err != nil || !has || seen == made.GetGeneration() {
+			t.Errorf("%s: of generation %d, %d is seen (%v, %v)", kind, made.GetGeneration(), seen, has, err)
+		}
+	}
+}
+
 // An autoscaler may lower the replicas below what a canary asks for; who changes the canary is told.
 func TestCanaryAndReplicas(t *testing.T) {
 	made, err := clusters.Create(t.Context(), clusterObject(t, "canary", `{image: a, adapter: ETS, replicas: 4, rollout: {canary: {pods: 3}}}`), metav1.CreateOptions{})
