@@ -50,6 +50,7 @@ var unwalked = map[string]string{
 var readElsewhere = map[string]string{
 	"elixir":     "test/docs holds it against the Phoenix workload, which is compiled from these lines",
 	"javascript": "the same",
+	"nginx":      "TestNginxInFrontOfAFleet runs an nginx by it",
 }
 
 // workload is the image of the small application, which stands for the reader's.

@@ -3,6 +3,8 @@ package liveview
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +29,8 @@ type Client struct {
 	Path string
 
 	http *http.Client
+	// secure is an s when pages and sockets are asked for over TLS: https, wss.
+	secure string
 }
 
 // NewClient is a client of the application that is served under host.
@@ -53,6 +57,14 @@ func NewClient(host, path string) *Client {
 	}}
 }
 
+// NewTLSClient is a client of the application that is served under host by a proxy with TLS, whose certificate is of these authorities.
+func NewTLSClient(host, path string, authorities *x509.CertPool) *Client {
+	c := NewClient(host, path)
+	c.secure = "s"
+	c.http.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: authorities, ServerName: host, MinVersion: tls.VersionTLS12}
+	return c
+}
+
 // View is one user's page. It outlives its sockets. Its methods must not be called at the same time.
 type View struct {
 	// Status is what the page shows of the last join: new, recovered, not_found or error.
@@ -76,7 +88,7 @@ type View struct {
 
 // Visit loads the page from an address (host:port).
 func (c *Client) Visit(ctx context.Context, address string) (*View, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+c.Path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http"+c.secure+"://"+address+c.Path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +124,11 @@ func (v *View) Clone() *View {
 // are then what the server has rendered.
 func (v *View) Join(ctx context.Context, address string) (*Socket, error) {
 	query := url.Values{"_csrf_token": {v.page.csrf}, "vsn": {"2.0.0"}}
-	header := http.Header{"Origin": {"http://" + v.client.Host}}
+	header := http.Header{"Origin": {"http" + v.client.secure + "://" + v.client.Host}}
 	if v.cookie != "" {
 		header.Set("Cookie", v.cookie)
 	}
-	conn, response, err := websocket.Dial(ctx, "ws://"+address+"/live/websocket?"+query.Encode(), &websocket.DialOptions{
+	conn, response, err := websocket.Dial(ctx, "ws"+v.client.secure+"://"+address+"/live/websocket?"+query.Encode(), &websocket.DialOptions{
 		HTTPClient: v.client.http, HTTPHeader: header, Host: v.client.Host,
 	})
 	if response != nil && response.Body != nil {
@@ -143,7 +155,7 @@ func (v *View) join(ctx context.Context, s *Socket) error {
 	v.stashRef, v.heartbeatRef = "", ""
 	s.joinRef = v.ref()
 	join := map[string]any{
-		"url": "http://" + v.client.Host + v.client.Path, "session": v.page.session, "static": v.page.static, "sticky": false,
+		"url": "http" + v.client.secure + "://" + v.client.Host + v.client.Path, "session": v.page.session, "static": v.page.static, "sticky": false,
 		"params": map[string]any{
 			"_csrf_token": v.page.csrf,
 			// Whole numbers: a server that gets 0, or a string, takes the join for a first visit and forgets the stash.
