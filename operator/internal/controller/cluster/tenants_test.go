@@ -57,6 +57,7 @@ func TestTenants(t *testing.T) {
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 		}
 		bait.OwnerReferences[0].BlockOwnerDeletion = nil // for that she has no right
+		bait.Annotations = map[string]string{render.AppliedAnnotation: "0123456789abcdef", render.KeptAnnotation: string(shop.UID)}
 		suite.Must(t, mallory.Create(t.Context(), bait))
 
 		own := fleetPod(t, shop, 0, "a")

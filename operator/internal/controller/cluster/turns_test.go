@@ -113,7 +113,9 @@ func TestTurnsOfNoFleet(t *testing.T) {
 	mallory := suite.Tenant(t, connection, api.Scheme(), hers.Namespace)
 	upgrading := map[string]string{upgradingAnnotation: "2020-01-01T00:00:00Z"}
 	var forged []client.Object
-	for name, of := range map[string]string{"nobodys": "nobody", "second": "shop", "shop-redis": "shop"} {
+	cart := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hers.Namespace, Name: "cart"}, Spec: *hers.Spec.DeepCopy()}
+	suite.Must(t, mallory.Create(t.Context(), cart))
+	for name, of := range map[string]string{"nobodys": "nobody", "second": "shop", "shop-redis": "shop", "cart": "cart"} {
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: hers.Namespace, Name: name, Annotations: upgrading, Labels: map[string]string{render.ClusterLabel: of}}}
 		set.OwnerReferences = []metav1.OwnerReference{render.OwnerReference(hers)}
 		set.OwnerReferences[0].BlockOwnerDeletion = nil // for that she has no right
@@ -150,8 +152,8 @@ func TestTurnsOfNoFleet(t *testing.T) {
 
 	leaving.Finalizers = nil
 	suite.Must(t, api.Update(t.Context(), leaving))
-	for _, set := range forged {
-		suite.Must(t, api.Delete(t.Context(), set))
+	for _, object := range append(forged, cart) {
+		suite.Must(t, api.Delete(t.Context(), object))
 	}
 	noTurnsAreLeft(t, clusters)
 }
