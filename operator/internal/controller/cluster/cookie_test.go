@@ -172,6 +172,11 @@ func TestCookieRotates(t *testing.T) {
 		}
 		return nil
 	})
+	for _, variable := range fleetTemplate(t, cluster).Spec.Containers[0].Env {
+		if variable.Name == "LIVESTASH_PREVIOUS_COOKIE" && !ptr.Deref(variable.ValueFrom.SecretKeyRef.Optional, false) {
+			t.Error("pods do not start any more when the old cookie is gone")
+		}
+	}
 	// Two at once would leave pods that know nothing of each other's.
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](3) })
 	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
@@ -221,6 +226,13 @@ func TestFleetGrowsOneByOneWhileItsCookieChanges(t *testing.T) {
 		spec.Clustering.CookieGeneration, spec.Replicas = ptr.To[int32](2), ptr.To[int32](6)
 	})
 	becomes(t, cluster, "shop-cookie-2/cookie after shop-secrets/cookie")
+	suite.Eventually(t, func() error {
+		acted(t, cluster, "a", "b")
+		if how := fleetSet(t, cluster).Spec.UpdateStrategy.Type; how != appsv1.OnDeleteStatefulSetStrategyType {
+			return fmt.Errorf("pods are replaced by %s", how)
+		}
+		return nil
+	})
 	// The additional pod of the rollout, which stays by default, is one of those that are added.
 	for ordinal := len(pods); ordinal < 7; ordinal++ {
 		suite.Eventually(t, func() error {
@@ -262,7 +274,7 @@ func TestOwnCookieRotates(t *testing.T) {
 	suite.Must(t, api.Update(t.Context(), secret))
 	changeSpec(t, cluster, own("next"))
 	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
-	if !strings.Contains(message, "is no longer in the key cookie of Secret own") {
+	if !strings.Contains(message, "is no longer in the key cookie of Secret own") || strings.Contains(message, "second") {
 		t.Errorf("the condition says %q", message)
 	}
 	changeCookie(t, secret, "first")
@@ -277,9 +289,12 @@ func TestOwnCookieRotates(t *testing.T) {
 	becomes(t, cluster, "shop-secrets/cookie after own/cookie")
 }
 
-// withCookie are pods with the cookie of that Secret.
+// withCookie are pods with the cookie of that Secret, beside a container of the user's that has another one.
 func withCookie(secret string) corev1.PodSpec {
-	return corev1.PodSpec{Containers: []corev1.Container{{Name: fleet.AppContainer, Env: []corev1.EnvVar{fromOwn("RELEASE_COOKIE", v1alpha1.SecretKeyReference{Name: secret, Key: "cookie"})}}}}
+	from := func(secret string) []corev1.EnvVar {
+		return []corev1.EnvVar{fromOwn("RELEASE_COOKIE", v1alpha1.SecretKeyReference{Name: secret, Key: "cookie"})}
+	}
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: fleet.AppContainer, Env: from(secret)}, {Name: "side", Env: from("others")}}}
 }
 
 // rotating is a pass over a fleet whose cookie is changed to that of shop-cookie-2, with pods with these ones.

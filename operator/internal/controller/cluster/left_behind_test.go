@@ -232,7 +232,9 @@ func leftIn(t *testing.T, namespace string) map[string]string {
 		for _, object := range list.Items {
 			if kind.Kind == "Secret" {
 				delete(object.Object, "data")
-				object.SetAnnotations(nil) // those with which a test has marked them
+				annotations := object.GetAnnotations()
+				maps.DeleteFunc(annotations, func(_, value string) bool { return value == marked }) // the one with which a test has marked them
+				object.SetAnnotations(annotations)
 			}
 			text, err := json.Marshal(object.Object)
 			suite.Must(t, err)

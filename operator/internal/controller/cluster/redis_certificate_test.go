@@ -61,6 +61,16 @@ func TestRedisWithTLS(t *testing.T) {
 			t.Errorf("the application gets more than the authorities: %v", volume.Secret.Items)
 		}
 	}
+
+	// Without them it would send its own password to whoever answers.
+	suite.Must(t, api.Delete(t.Context(), secretNamed(t, cluster, "shop-redis")))
+	host := "shop-redis." + cluster.Namespace + ".svc.cluster.local"
+	suite.Eventually(t, func() error {
+		if login, _ := redisServers.shows(redisAddress(cluster)); login.Authorities != string(certificate.Data["ca.crt"]) || login.Host != host {
+			return fmt.Errorf("the operator checks the certificate of %s against %.40q", login.Host, login.Authorities)
+		}
+		return nil
+	})
 }
 
 // A new certificate is shown by a server that runs, as soon as the kubelet has brought it. No pod restarts for it.

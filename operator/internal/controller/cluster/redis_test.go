@@ -120,6 +120,14 @@ func (t *toldToRedis) Promote(_ context.Context, login redisadmin.Login) error {
 	})
 }
 
+// loggedIn keeps what the operator logs in with.
+func (t *toldToRedis) loggedIn(login redisadmin.Login) {
+	if t.logins == nil {
+		t.logins, t.shown = map[string]redisadmin.Login{}, map[string]string{}
+	}
+	t.logins[login.Address] = login
+}
+
 // Renew shows the wanted certificate when the kubelet has brought it.
 func (t *toldToRedis) Renew(_ context.Context, login redisadmin.Login, file string, want []byte) (bool, error) {
 	t.mutex.Lock()
@@ -127,10 +135,7 @@ func (t *toldToRedis) Renew(_ context.Context, login redisadmin.Login, file stri
 	if t.refuses[login.Address] {
 		return false, errors.New("connection refused")
 	}
-	if t.logins == nil {
-		t.logins, t.shown = map[string]redisadmin.Login{}, map[string]string{}
-	}
-	t.logins[login.Address] = login
+	t.loggedIn(login)
 	if t.reads[login.Address] && file == "/etc/livestash-redis/tls.crt" {
 		t.shown[login.Address] = string(want)
 	}
@@ -159,6 +164,7 @@ func (t *toldToRedis) SetPasswords(_ context.Context, login redisadmin.Login, us
 	if t.refuses[login.Address] {
 		return errors.New("connection refused")
 	}
+	t.loggedIn(login)
 	if user != "livestash" || login.User != "operator" || login.Password == "" {
 		return fmt.Errorf("%s tells of %s", login.User, user)
 	}
@@ -306,8 +312,14 @@ func TestANewRedisPassword(t *testing.T) {
 		t.Error("a Redis that restarts now would not take both passwords")
 	}
 
-	later(t, cluster, 2*keepOldPassword)
+	// A server that restarts now may read the users of before.
 	rolledOut(t, ns, "shop")
+	looks(t, cluster, "while the kubelet may not have brought the new password")
+	if got := redisServers.hashes(redisAddress(cluster)); !slices.Equal(got, both) {
+		t.Errorf("Redis takes the passwords %v, want %v", got, both)
+	}
+
+	later(t, cluster, 2*keepOldPassword)
 	suite.Eventually(t, func() error {
 		if got := redisServers.hashes(redisAddress(cluster)); !slices.Equal(got, both[:1]) {
 			return fmt.Errorf("Redis takes the passwords %v, want %v", got, both[:1])
@@ -315,9 +327,71 @@ func TestANewRedisPassword(t *testing.T) {
 		return nil
 	})
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonReconciled)
+	suite.Eventually(t, func() error {
+		if due := secretNamed(t, cluster, "shop-redis-acl").Annotations[usersDueAnnotation]; due != "" {
+			return fmt.Errorf("old passwords are due at %s, and there are none", due)
+		}
+		return nil
+	})
 }
 
 // Deleting the Secret is how a generated password is changed.
+// Who takes a password back that Redis had not been told yet keeps the one that the pods have: it is the newest again, and stays.
+func TestARedisPasswordIsTakenBack(t *testing.T) {
+	ns := suite.Namespace(t, api)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"pw": []byte("first")}}
+	suite.Must(t, api.Create(t.Context(), secret))
+	cluster := newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Adapter = v1alpha1.AdapterRedis
+		spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{
+			Password: &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "mine", Key: "pw"}}}}
+	})
+	rolledOut(t, ns, "shop-redis")
+	rolledOut(t, ns, "shop")
+	redisServers.refuse(redisAddress(cluster), true)
+	secret.Data["pw"] = []byte("second")
+	suite.Must(t, api.Update(t.Context(), secret))
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonRedisPasswordWaits, "keeps the old one")
+
+	secret.Data["pw"] = []byte("first")
+	suite.Must(t, api.Update(t.Context(), secret))
+	redisServers.refuse(redisAddress(cluster), false)
+	later(t, cluster, 2*keepOldPassword)
+	rolledOut(t, ns, "shop")
+	want := []string{redis.PasswordHash("first")}
+	suite.Eventually(t, func() error {
+		later(t, cluster, 2*keepOldPassword)
+		if got := redisServers.hashes(redisAddress(cluster)); !slices.Equal(got, want) {
+			return fmt.Errorf("Redis takes the passwords %v, want %v", got, want)
+		}
+		return nil
+	})
+	if got := string(await(t, ns, "shop-redis", &corev1.Secret{}).Data["password"]); got != "first" {
+		t.Errorf("the fleet has the password %q", got)
+	}
+}
+
+// Redis forgets the old password when every pod has the new one, and not while one may still log in with the old.
+func TestEveryPodHasRolled(t *testing.T) {
+	for name, change := range map[string]func(*appsv1.StatefulSet){
+		"another template":  func(set *appsv1.StatefulSet) { set.Spec.Template.Annotations[fleet.SecretsDigestAnnotation] = "old" },
+		"not yet looked at": func(set *appsv1.StatefulSet) { set.Generation++ },
+		"not the last one":  func(set *appsv1.StatefulSet) { set.Status.CurrentRevision = "a" },
+		"not every pod":     func(set *appsv1.StatefulSet) { set.Status.UpdatedReplicas-- },
+		"":                  func(*appsv1.StatefulSet) {},
+	} {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+		set.Spec.Template.Annotations = map[string]string{fleet.SecretsDigestAnnotation: "new"}
+		set.Status = appsv1.StatefulSetStatus{ObservedGeneration: 2, CurrentRevision: "b", UpdateRevision: "b", Replicas: 2, UpdatedReplicas: 2}
+		change(set)
+		p := &pass{seen: observation{statefulSet: set}}
+		p.inputs.SecretsDigest = "new"
+		if p.hasRolled() != (name == "") {
+			t.Errorf("%q: has rolled: %t", name, p.hasRolled())
+		}
+	}
+}
+
 func TestAGeneratedRedisPasswordIsChanged(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	before := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
