@@ -52,7 +52,7 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 		content := sha256.Sum256(value)
 		digest.Write(content[:])
 	}
-	// A few bytes tell a change and tell nothing about a weak value.
+	// A few bytes tell a change. They tell of a value that can be guessed whether a guess is right: see docs/security.md.
 	p.inputs.SecretsDigest = hex.EncodeToString(digest.Sum(nil)[:5])
 	return nil
 }
