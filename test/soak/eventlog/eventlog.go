@@ -25,8 +25,6 @@ const (
 	// copied is how long after one event copies of stashes may be fewer than they should be: a pod that is gone is noticed, what it had
 	// is taken over, and sent to another holder.
 	copied = 20 * time.Second
-	// takenOver is how long after a kill other pods may take until what they have copies of can be found. Who is back before begins anew.
-	takenOver = time.Second
 	// reserve is what a pod keeps of its grace period for handing its stashes over and for its end, when it waits for another pod.
 	reserve = 15 * time.Second
 )
@@ -200,10 +198,9 @@ func (l *Log) took(e Event, r ledger.Return) reason {
 	return no
 }
 
-// uncopied is whether no other pod had a copy of what a killed pod took with it: it was too young, the user was back before the copy was taken over,
-// or those that had it were hit too.
+// uncopied is whether no other pod had a copy of what a killed pod took with it: it was too young, or those that had it were hit too.
 func (l *Log) uncopied(e Event, r ledger.Return) bool {
-	if r.Missing.Add(l.Young+around).After(e.Start) || r.Verdict == ledger.Lost && r.At.Before(e.End.Add(takenOver)) {
+	if r.Missing.Add(l.Young + around).After(e.Start) {
 		return true
 	}
 	return e.Alone || slices.ContainsFunc(l.Events, func(other Event) bool {

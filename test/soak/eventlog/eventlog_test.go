@@ -35,16 +35,13 @@ func TestExplainWithCopies(t *testing.T) {
 		"nobody knows how young it was":         {ledger.Lost, -1000, []Event{kill("shop-1", 50)}, false},
 		"the copy's pod was killed too":         {ledger.Lost, 30, []Event{kill("shop-0", 45), kill("shop-1", 50)}, true},
 		"another pod was killed long before":    {ledger.Lost, 15, []Event{kill("shop-0", 20), kill("shop-1", 50)}, false},
-		"back before it was taken over":         {ledger.Lost, 15, []Event{kill("shop-1", 99)}, true},
-		"back when it must have been":           {ledger.Lost, 15, []Event{kill("shop-1", 98)}, false},
-		"back at once with an older state":      {ledger.Stale, 15, []Event{kill("shop-1", 99)}, false},
 		"a graceful event does not count there": {ledger.Lost, 15, []Event{{Kind: schedule.Delete, Pods: []string{"shop-0"}, Start: at(49), End: at(49)}, kill("shop-1", 50)}, false},
 		"no other pod was there":                {ledger.Lost, 30, []Event{{Kind: schedule.Kill, Pods: []string{"shop-1"}, Start: at(50), End: at(50), Alone: true}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := Log{Adapter: "ETS", Young: 2 * time.Second, Events: c.events}
 			r := ledger.Return{
-				Verdict: c.verdict, At: at(99).Add(100 * time.Millisecond), Node: node("shop-2"), Missing: at(c.missing),
+				Verdict: c.verdict, At: at(100), Node: node("shop-2"), Missing: at(c.missing),
 				Last: ledger.Stash{Version: 3, Node: node("shop-1"), At: at(10)},
 			}
 			if got := log.Explain(r); (got != "") != c.explained {
