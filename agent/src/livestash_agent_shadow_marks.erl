@@ -9,9 +9,10 @@
 -export([new/0, attach/0, handle/4, mark/1, arrived/1, take/1]).
 -export([found_nothing/1, looked/1, begins_anew/1, forget_ended/0]).
 
-%% Where pages stash. What a page does elsewhere, in handle_info without rendering, is found by
-%% livestash_agent_shadow_scan.
+%% Where pages are about to look for their stash, and where they stash. What a page does elsewhere, in handle_info without rendering, is found
+%% by livestash_agent_shadow_scan.
 -define(EVENTS, [
+    [phoenix, live_view, mount, start],
     [phoenix, live_view, mount, stop],
     [phoenix, live_view, handle_params, stop],
     [phoenix, live_view, handle_event, stop],
@@ -39,6 +40,8 @@ attach() ->
 %% request without a socket stashes nothing. No shape of the socket makes it fail, and neither does a set that is gone
 %% because the agent has ended, or a release without crypto.
 -spec handle([atom()], map(), map(), []) -> ok.
+handle([_, _, mount, start], _Measurements, #{socket := #{transport_pid := Transport}}, []) when is_pid(Transport) ->
+    livestash_agent_shadow_store:await_taken_over();
 handle(_Event, _Measurements, #{socket := #{transport_pid := Transport, private := #{live_stash_context := Context}}}, []) when
     is_pid(Transport)
 ->

@@ -21,6 +21,7 @@ run({Node, _} = Sender) ->
     Copies = latest_first(livestash_agent_shadow_store:versions_of(Sender)),
     ok = livestash_agent_rank:learn([{Owner, Birth} || {_Key, {Owner, Birth, _Stamp}} <- Copies]),
     Taken = [{Table, promote(Table, Sender, Copies)} || {ets, Table} <- livestash_agent_store:tables()],
+    ok = livestash_agent_shadow_store:taken_over(Sender),
     [
         logger:notice("livestash agent: ~ts is gone without a word; there were copies of ~b of its stashes here.", [
             Node, length(Copies)

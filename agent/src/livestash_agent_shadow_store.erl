@@ -9,11 +9,11 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, new/0, size/0]).
+-export([start_link/0, new/0, size/0, await_taken_over/0]).
 %% For promotions.
--export([versions_of/1, held/1, find/3, forget/3, cede/3]).
+-export([versions_of/1, held/1, find/3, forget/3, cede/3, taken_over/1]).
 %% Called by peers.
--export([hello/0, take/3, goodbye/1, overtaken/1, stamps/1]).
+-export([hello/0, take/3, goodbye/1, overtaken/1, stamps/1, await_here/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -export_type([sender/0]).
@@ -40,15 +40,70 @@
 -define(CHUNK, 1000).
 %% Milliseconds that a question may take.
 -define(ASK, 2000).
+%% The nodes whose stashes are here as copies alone, as far as there are any, and when a node was lost last.
+-define(SENDERS, livestash_agent_shadow_senders).
+%% Milliseconds that a page waits at most until what lost nodes had is in LiveStash's tables, between two looks, and for how long after a loss other
+%% nodes are asked whether they are done.
+-define(AWAIT, 3000).
+-define(LOOK, 5).
+-define(LATELY, 2000).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Makes the table, which the calling process owns.
+%% Makes the tables, which the calling process owns.
 -spec new() -> ok.
 new() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {keypos, #shadow.key}, {read_concurrency, true}]),
+    ?SENDERS = ets:new(?SENDERS, [named_table, public, {read_concurrency, true}]),
+    ok.
+
+%% For a page that is about to look for its stash. A user of a killed pod is back within milliseconds, and LiveStash asks each node only once: without
+%% this it would find nothing a moment before the copy is there. Not for longer than a user waits gladly, whatever happens.
+-spec await_taken_over() -> ok.
+await_taken_over() ->
+    Deadline = livestash_agent_clock:ms() + ?AWAIT,
+    await_here(Deadline),
+    Ask = fun(Node) -> fun() -> livestash_agent_remote:call(Node, ?MODULE, await_here, []) end end,
+    _ = lost_lately() andalso livestash_agent_tasks:run([{Node, Ask(Node)} || Node <- nodes()], livestash_agent_clock:left(Deadline)),
+    ok.
+
+%% Until what lost nodes had is in LiveStash's table here.
+-spec await_here() -> ok.
+await_here() ->
+    await_here(livestash_agent_clock:ms() + ?AWAIT).
+
+await_here(Deadline) ->
+    case is_taking_over() andalso livestash_agent_clock:left(Deadline) > 0 of
+        true ->
+            timer:sleep(?LOOK),
+            await_here(Deadline);
+        false ->
+            ok
+    end.
+
+lost_lately() ->
+    try
+        livestash_agent_clock:ms() - ets:lookup_element(?SENDERS, lost, 2) < ?LATELY
+    catch
+        %% None ever was, or the agent has ended.
+        error:badarg -> false
+    end.
+
+is_taking_over() ->
+    Nodes = nodes(),
+    try
+        lists:any(fun(Node) -> not lists:member(Node, Nodes) end, [Node || {Node} <- ets:tab2list(?SENDERS)])
+    catch
+        %% The agent has ended.
+        error:badarg -> false
+    end.
+
+%% What the node had is in LiveStash's table, as far as there were copies of it here.
+-spec taken_over(sender()) -> ok.
+taken_over({Node, _Token}) ->
+    true = ets:delete(?SENDERS, Node),
     ok.
 
 %% How many copies this node holds, and how many bytes they take.
@@ -161,6 +216,9 @@ tell_others(Copies) ->
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
     ok = net_kernel:monitor_nodes(true),
+    %% Of those that have no copies here any more nothing will be taken over.
+    true = ets:delete_all_objects(?SENDERS),
+    true = ets:insert(?SENDERS, [{Node} || {Node, _Token} <- senders()]),
     self() ! sweep,
     {ok, #{bytes => 0, senders => #{}, running => #{}}}.
 
@@ -175,6 +233,7 @@ handle_call({take, {Node, _} = Sender, Changes}, _From, State) ->
             {reply, gone, State}
     end;
 handle_call({goodbye, {Node, _} = Sender}, _From, #{senders := Senders} = State) ->
+    ok = taken_over(Sender),
     {reply, ok, drop_all(Sender, State#{senders := maps:remove(Node, Senders)})};
 handle_call({cede, Copies, From, {Node, _} = To}, _From, State) ->
     case lists:member(Node, nodes()) of
@@ -201,12 +260,16 @@ handle_info(sweep, State) ->
     ets:select_delete(?MODULE, [{#shadow{until = '$1', _ = '_'}, [{is_integer, '$1'}, {'<', '$1', Now}], [true]}]),
     {noreply, promote_absent(count(State))};
 handle_info({nodedown, Node}, #{senders := Senders} = State) ->
+    true = ets:insert(?SENDERS, {lost, livestash_agent_clock:ms()}),
     case maps:take(Node, Senders) of
         {Token, Others} -> {noreply, promote({Node, Token}, State#{senders := Others})};
         error -> {noreply, State}
     end;
 handle_info({'DOWN', Monitor, process, _Pid, _Result}, #{running := Running} = State) when is_map_key(Monitor, Running) ->
-    {noreply, count(State#{running := maps:remove(Monitor, Running)})};
+    {Sender, Others} = maps:take(Monitor, Running),
+    %% Also when it has failed: nobody waits for what will not come.
+    lists:member(element(1, Sender), nodes()) orelse taken_over(Sender),
+    {noreply, count(State#{running := Others})};
 handle_info(_Message, State) ->
     {noreply, State}.
 
@@ -218,6 +281,7 @@ change_sender({Key, Version}, From, To) ->
 
 %% An agent that was started anew sends everything anew.
 know({Node, Token}, #{senders := Senders} = State) ->
+    true = ets:insert(?SENDERS, {Node}),
     case Senders of
         #{Node := Token} -> State;
         #{Node := Former} -> drop_all({Node, Former}, State#{senders := Senders#{Node := Token}});
@@ -341,9 +405,11 @@ overtake({Key, Version}, State) ->
 
 %% Of senders whose going this process has missed, because it was started anew.
 promote_absent(#{running := Running} = State) ->
-    Senders = maps:keys(fold(#shadow{sender = '$1', _ = '_'}, fun(Sender, Found) -> Found#{Sender => []} end, #{})),
-    Absent = [Sender || {Node, _} = Sender <- Senders, not lists:member(Node, nodes())] -- maps:values(Running),
+    Absent = [Sender || {Node, _} = Sender <- senders(), not lists:member(Node, nodes())] -- maps:values(Running),
     lists:foldl(fun promote/2, State, Absent).
+
+senders() ->
+    maps:keys(fold(#shadow{sender = '$1', _ = '_'}, fun(Sender, Found) -> Found#{Sender => []} end, #{})).
 
 promote(Sender, #{running := Running} = State) ->
     Promote = fun() -> livestash_agent_shadow_promotion:run(Sender) end,

@@ -8,7 +8,7 @@
 %% For other tests.
 -export([start/1, start_all/2, join/1, kill/1, shut/1, covered/1]).
 %% Called in the VMs.
--export([fill/2, write/2, write_again/2, look/1, tell_page/2, writer/2, rows/0, copies/0, page/1, put_row/3, arrive/1, reset/1, ahead/1, noise/1]).
+-export([fill/2, write/2, write_again/2, look/1, tell_page/2, writer/2, rows/0, copies/0, page/1, put_row/3, arrive/1, reset/1, ahead/1, noise/1, mounts/1]).
 
 -define(F, livestash_agent_fixture).
 -define(TABLE, live_stash_server_storage).
@@ -24,6 +24,9 @@ all_test_() ->
      || {Name, Test} <- [
             {"nothing is there when nobody asked for it", fun off/0},
             {"the stashes of a killed node are at its peers, once", fun killed/0},
+            {"who is back before a copy is taken over finds it", fun back_at_once/0},
+            {"and when another node has the copy", fun back_elsewhere_at_once/0},
+            {"who waits for what does not come waits no longer", fun waits_in_vain/0},
             {"what was lost twice is there", fun killed_twice/0},
             {"two holders are killed at once", fun two_copies/0},
             {"two holders, one owner", fun two_copies_one_owner/0},
@@ -76,6 +79,52 @@ killed() ->
     ?assertEqual([], [Value || {_Key, Value} <- values_of([B, C]), Value =/= 1]),
     ?assert(promoted(B) > 50),
     ?assertEqual(300, promoted(B) + promoted(C)),
+    shut([B, C]).
+
+%% LiveStash asks once, and the kernel of a killed node tells users and peers at the same time. Here the peer hears of it later.
+back_at_once() ->
+    [A, B] = Vms = start_all(2, #{}),
+    [Key | _] = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    ok = call(B, sys, suspend, [?STORE]),
+    kill(A),
+    eventually(fun() -> call(B, erlang, nodes, []) =:= [] end),
+    {ok, _} = call(B, timer, apply_after, [500, sys, resume, [?STORE]]),
+    ?assertEqual(1, call(B, ?MODULE, mounts, [Key])),
+    shut([B]).
+
+back_elsewhere_at_once() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    [{Key, _, _} | _] = call(B, ?MODULE, copies, []),
+    ok = call(B, sys, suspend, [?STORE]),
+    kill(A),
+    eventually(fun() -> {call(B, erlang, nodes, []), call(C, erlang, nodes, [])} =:= {[node_of(C)], [node_of(B)]} end),
+    {ok, _} = call(B, timer, apply_after, [500, sys, resume, [?STORE]]),
+    ?assertEqual(1, call(C, ?MODULE, mounts, [Key])),
+    %% B would not be done for long, but is not asked when no node was lost lately.
+    true = call(B, ets, insert, [livestash_agent_shadow_senders, {nobody}]),
+    timer:sleep(2000),
+    {Took, none} = timer:tc(fun() -> call(C, ?MODULE, mounts, [nobody]) end),
+    ?assert(Took < 1000000),
+    shut([B, C]).
+
+%% The agent's process that takes copies over stands still, and ends. One that begins anew has nothing to wait for but copies.
+waits_in_vain() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    Taking = fun() -> call(B, ?MODULE, mounts, [nobody]) end,
+    ?assertEqual(none, Taking()),
+    ok = call(B, sys, suspend, [?STORE]),
+    kill(A),
+    eventually(fun() -> call(B, erlang, nodes, []) =:= [node_of(C)] end),
+    {Waited, none} = timer:tc(Taking),
+    ?assert(Waited >= 3000000),
+    true = call(B, erlang, exit, [call(B, erlang, whereis, [?STORE]), kill]),
+    eventually(fun() -> length(keys(B) ++ keys(C)) =:= 100 end),
+    eventually(fun() -> [Node || {Node} <- call(B, ets, tab2list, [livestash_agent_shadow_senders])] -- [node_of(C)] =:= [] end),
     shut([B, C]).
 
 %% What was taken over gets copies again.
@@ -622,6 +671,12 @@ put_row(Key, Value, Until) ->
 write_again(Key, Value) ->
     true = ets:update_element(?TABLE, Key, [{4, erlang:system_time(second) + ?TTL}, {5, #{value => Value}}]),
     livestash_agent_shadow_marks:mark(Key).
+
+%% What a page finds that begins now, as LiveView's telemetry tells it, and then asks LiveStash.
+mounts(Key) ->
+    Metadata = #{socket => #{transport_pid => self()}},
+    ok = livestash_agent_shadow_marks:handle([phoenix, live_view, mount, start], #{}, Metadata, []),
+    livestash_agent_fixture:find(Key, none).
 
 %% Their pages say so, as LiveView's telemetry does.
 arrive(Keys) ->
