@@ -3,43 +3,25 @@ package docs
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/livestash-dev/livestash/test/internal/nginx"
 )
 
 // silence is longer than nginx waits unless it is told otherwise.
 const silence = 65 * time.Second
-
-// around is what a whole configuration has beside the page's part, in a folder.
-const around = `daemon off;
-user root;
-pid %[1]s/pid;
-error_log %[1]s/error.log;
-events {}
-http {
-  access_log off;
-  client_body_temp_path %[1]s/body;
-  proxy_temp_path %[1]s/proxy;
-  fastcgi_temp_path %[1]s/fastcgi;
-  uwsgi_temp_path %[1]s/uwsgi;
-  scgi_temp_path %[1]s/scgi;
-  %[2]s
-}
-`
 
 // The page's nginx does what the page says that a proxy must do: it tells the application under which name and how it was reached, lets a
 // WebSocket pass, and leaves one alone that is silent for longer than a minute.
@@ -69,7 +51,7 @@ func TestThePagesNginx(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*silence)
 	defer cancel()
-	// The certificate is one of tests, of another name.
+	// The certificate is one of tests.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/", nil)
 	if err != nil {
@@ -113,13 +95,11 @@ func startNginx(t *testing.T, application string) string {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// No t.TempDir: the name of a socket or file below it must be short.
-	folder, err := os.MkdirTemp("", "nginx")
-	if err != nil {
+	folder := t.TempDir()
+	certificate, key, err := nginx.SelfSigned("shop.example.com")
+	if err := errors.Join(err, nginx.WritePair(folder, certificate, key)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	writePair(t, folder)
 
 	shown := regexp.MustCompile("(?ms)^```nginx\n(.*?)^```").FindStringSubmatch(page(t, "docs", "how-to", "ingress.md"))
 	if shown == nil {
@@ -134,47 +114,14 @@ func startNginx(t *testing.T, application string) string {
 		}
 		part = strings.ReplaceAll(part, words, here)
 	}
-	config := filepath.Join(folder, "nginx.conf")
-	if err := os.WriteFile(config, fmt.Appendf(nil, around, folder, part), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command("nginx", "-p", folder, "-c", config, "-e", filepath.Join(folder, "error.log"))
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
-		_ = command.Wait() // it was killed
-	})
-	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", address, time.Second)
-		if err == nil {
-			_ = conn.Close()
-			return address
-		}
-		if time.Since(begun) > 20*time.Second {
-			said, _ := os.ReadFile(filepath.Join(folder, "error.log"))
-			t.Fatalf("nginx does not listen: %v\n%s", err, said)
-		}
-	}
-}
-
-// writePair writes a certificate for tests, and its key.
-func writePair(t *testing.T, folder string) {
-	t.Helper()
-	server := httptest.NewTLSServer(http.NotFoundHandler())
-	defer server.Close()
-	pair := server.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	proxy, err := nginx.Start(t.Context(), nil, part, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{
-		"tls.crt": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, "tls.key": {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() {
+		if err := proxy.Stop(); err != nil {
+			t.Error(err)
 		}
-	}
+	})
+	return address
 }

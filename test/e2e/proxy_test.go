@@ -2,18 +2,11 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,6 +17,7 @@ import (
 
 	"github.com/livestash-dev/livestash/test/internal/browser"
 	"github.com/livestash-dev/livestash/test/internal/liveview"
+	"github.com/livestash-dev/livestash/test/internal/nginx"
 )
 
 // publicName is that of the pages' examples.
@@ -172,12 +166,10 @@ func (s space) pagesNginx() string {
 // nginx runs one with a configuration of its servers, and returns whom its users trust.
 func (s space) nginx(servers string) *x509.CertPool {
 	s.t.Helper()
-	certificate, key := selfSigned(s.t)
 	pair := s.t.TempDir()
-	for name, text := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(pair, name), text, 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+	certificate, key, err := nginx.SelfSigned(publicName)
+	if err := errors.Join(err, nginx.WritePair(pair, certificate, key)); err != nil {
+		s.t.Fatal(err)
 	}
 	s.must("", "create", "secret", "tls", "shop-tls", "--cert="+filepath.Join(pair, "tls.crt"), "--key="+filepath.Join(pair, "tls.key"))
 	s.must("", "create", "configmap", "server", "--from-literal=shop.conf="+servers)
@@ -186,29 +178,6 @@ func (s space) nginx(servers string) *x509.CertPool {
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(certificate)
 	return authorities
-}
-
-// selfSigned is a certificate of the public name, and its key, as PEM.
-func selfSigned(t *testing.T) (certificate, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: publicName}, DNSNames: []string{publicName},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 // nodePort is an address at which this machine reaches the first port of a Service: of a node, or of the API server's machine.

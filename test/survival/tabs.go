@@ -14,6 +14,7 @@ import (
 	"github.com/livestash-dev/livestash/test/internal/browser"
 	"github.com/livestash-dev/livestash/test/internal/chromium"
 	"github.com/livestash-dev/livestash/test/internal/fleet"
+	"github.com/livestash-dev/livestash/test/internal/nginx"
 	"github.com/livestash-dev/livestash/test/survival/internal/crowd"
 )
 
@@ -62,7 +63,7 @@ var kinds = []kind{
 type tabs struct {
 	*subject
 	browser *chromium.Browser
-	proxy   *proxy
+	proxy   *nginx.Proxy
 	all     []*tab
 	// allHidden is whether no tab is looked at before it is checked.
 	allHidden bool
@@ -248,7 +249,7 @@ func (u *tabs) stop(context.Context) error {
 		err = u.browser.Close()
 	}
 	if u.proxy != nil {
-		err = errors.Join(err, u.proxy.stop())
+		err = errors.Join(err, u.proxy.Stop())
 	}
 	u.browser, u.proxy, u.all = nil, nil, nil
 	return err
