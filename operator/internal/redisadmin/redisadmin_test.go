@@ -43,6 +43,17 @@ func server(t *testing.T, answer func(line string) string) (address string, aske
 	return listener.Addr().String(), lines
 }
 
+// unheard is a server of which nobody looks at what it is asked.
+func unheard(t *testing.T, answer func(line string) string) (address string) {
+	t.Helper()
+	address, asked := server(t, answer)
+	go func() {
+		for range asked { // nobody looks at them
+		}
+	}()
+	return address
+}
+
 // read is the words of one command. Empty when there are no more.
 func read(reader *bufio.Reader) string {
 	var count, length int
@@ -135,7 +146,7 @@ func TestErrorsRepeatNoPassword(t *testing.T) {
 		"in another's version": func(_, arguments string) string { return "=" + arguments },
 	} {
 		for _, loginToo := range []bool{false, true} {
-			address, asked := server(t, func(line string) string {
+			address := unheard(t, func(line string) string {
 				command, arguments, _ := strings.Cut(line, " ")
 				switch {
 				case !loginToo && command == "hello":
@@ -145,10 +156,6 @@ func TestErrorsRepeatNoPassword(t *testing.T) {
 				}
 				return repeats(command, arguments[:min(len(arguments), 60)]) + "\r\n"
 			})
-			go func() {
-				for range asked { // nobody looks at them
-				}
-			}()
 			login := Login{Address: address, User: "operator", Password: "0perat0r"}
 			for doing, err := range map[string]error{
 				"following":         New().Follow(t.Context(), login, login, "s3cret-s3cret-s3cret-s3cret-s3cret"),
@@ -189,7 +196,7 @@ func TestNoRefusalIsLost(t *testing.T) {
 		"ACL SETUSER operator", "set ", "CONFIG SET repl-", "ACL SETUSER replication", "CONFIG SET masteruser", "CONFIG SET masterauth", "REPLICAOF 127.0.0.1",
 		"FAILOVER TIMEOUT", "CLIENT KILL", "FAILOVER ABORT", "REPLICAOF NO", "config set tls", "ACL SETUSER livestash", "INFO", "get ",
 	} {
-		address, asked := server(t, func(line string) string {
+		address := unheard(t, func(line string) string {
 			switch command, _, _ := strings.Cut(line, " "); {
 			case strings.HasPrefix(line, refused):
 				return "-READONLY You can't write against a read only replica.\r\n"
@@ -202,10 +209,6 @@ func TestNoRefusalIsLost(t *testing.T) {
 			}
 			return "+OK\r\n"
 		})
-		go func() {
-			for range asked { // nobody looks at them
-			}
-		}()
 		login, told := Login{Address: address, User: "operator"}, 0
 		_, looking := New().Look(t.Context(), login)
 		_, renewing := New().Renew(t.Context(), login, "tls.crt", nil)
@@ -226,7 +229,7 @@ func TestNoRefusalIsLost(t *testing.T) {
 // What a server has not answered may have been done. It is not told again within the same breath, in which something else may be true.
 func TestNothingIsToldTwice(t *testing.T) {
 	var times atomic.Int32
-	address, asked := server(t, func(line string) string {
+	address := unheard(t, func(line string) string {
 		switch {
 		case strings.HasPrefix(line, "hello "):
 			return "*0\r\n"
@@ -236,10 +239,6 @@ func TestNothingIsToldTwice(t *testing.T) {
 		}
 		return "+OK\r\n"
 	})
-	go func() {
-		for range asked { // nobody looks at them
-		}
-	}()
 	if err := New().Promote(t.Context(), Login{Address: address, User: "operator"}); err == nil || times.Load() != 1 {
 		t.Errorf("told %d times, it says %v", times.Load(), err)
 	}

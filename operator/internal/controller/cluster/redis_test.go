@@ -269,16 +269,23 @@ func TestManagedRedisIsTheDefault(t *testing.T) {
 	})
 }
 
-// A new password reaches Redis before it reaches the fleet, and the old one is good until the fleet has rolled.
-func TestANewRedisPassword(t *testing.T) {
+// withOwnRedisPassword is a fleet whose Redis has a password of the user's: first, in a Secret.
+func withOwnRedisPassword(t *testing.T) (*v1alpha1.LiveStashCluster, *corev1.Secret) {
+	t.Helper()
 	ns := suite.Namespace(t, api)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"pw": []byte("first")}}
 	suite.Must(t, api.Create(t.Context(), secret))
-	cluster := newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
+	return newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Adapter = v1alpha1.AdapterRedis
 		spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{
 			Password: &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "mine", Key: "pw"}}}}
-	})
+	}), secret
+}
+
+// A new password reaches Redis before it reaches the fleet, and the old one is good until the fleet has rolled.
+func TestANewRedisPassword(t *testing.T) {
+	cluster, secret := withOwnRedisPassword(t)
+	ns := cluster.Namespace
 	first := fleetTemplate(t, cluster)
 	rolledOut(t, ns, "shop-redis")
 	rolledOut(t, ns, "shop")
@@ -335,17 +342,10 @@ func TestANewRedisPassword(t *testing.T) {
 	})
 }
 
-// Deleting the Secret is how a generated password is changed.
 // Who takes a password back that Redis had not been told yet keeps the one that the pods have: it is the newest again, and stays.
 func TestARedisPasswordIsTakenBack(t *testing.T) {
-	ns := suite.Namespace(t, api)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}, Data: map[string][]byte{"pw": []byte("first")}}
-	suite.Must(t, api.Create(t.Context(), secret))
-	cluster := newCluster(t, ns, func(spec *v1alpha1.LiveStashClusterSpec) {
-		spec.Adapter = v1alpha1.AdapterRedis
-		spec.Redis = &v1alpha1.RedisSpec{Managed: &v1alpha1.ManagedRedis{
-			Password: &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "mine", Key: "pw"}}}}
-	})
+	cluster, secret := withOwnRedisPassword(t)
+	ns := cluster.Namespace
 	rolledOut(t, ns, "shop-redis")
 	rolledOut(t, ns, "shop")
 	redisServers.refuse(redisAddress(cluster), true)
@@ -392,6 +392,7 @@ func TestEveryPodHasRolled(t *testing.T) {
 	}
 }
 
+// Deleting the Secret is how a generated password is changed.
 func TestAGeneratedRedisPasswordIsChanged(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
 	before := await(t, cluster.Namespace, "shop-redis", &corev1.Secret{})
