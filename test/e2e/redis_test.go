@@ -119,13 +119,15 @@ func (s space) secretValue(secret, key string) string {
 // newPassword has the generated password changed, and looks all the while whether pods can log in.
 func (s space) newPassword() {
 	s.t.Helper()
+	s.storeReadyFor(10 * time.Second)
 	redis, old := s.must("", "get", "pod", "shop-redis-0", "-o", "jsonpath={.metadata.uid}"), s.secretValue("shop-redis", "password")
 	before := s.must("", "get", "statefulset", "shop", "-o", "jsonpath={.status.updateRevision}")
 
 	stop := s.watch(func() error {
-		status, err := s.kubectl("", "get", "lsc", "shop", "-o", `jsonpath={.status.conditions[?(@.type=="StoreReady")].status}`)
-		if err == nil && status != "True" {
-			err = fmt.Errorf("StoreReady was %s", status)
+		const condition = `jsonpath={range .status.conditions[?(@.type=="StoreReady")]}{.status} {.message}{end}`
+		ready, err := s.kubectl("", "get", "lsc", "shop", "-o", condition)
+		if err == nil && !strings.HasPrefix(ready, "True") {
+			err = fmt.Errorf("StoreReady was %s", ready)
 		}
 		return err
 	})
@@ -153,6 +155,22 @@ func (s space) newPassword() {
 	if now := s.must("", "get", "pod", "shop-redis-0", "-o", "jsonpath={.metadata.uid}"); now != redis {
 		s.t.Error("Redis restarted for a new password")
 	}
+}
+
+// storeReadyFor waits until StoreReady has been true for that long. Pods check Redis, and the operator asks pods, every five seconds, so
+// one may still have to tell of a restart that another knows to be over.
+func (s space) storeReadyFor(long time.Duration) {
+	s.t.Helper()
+	const condition = `jsonpath={range .status.conditions[?(@.type=="StoreReady")]}{.status} {.lastTransitionTime}{end}`
+	s.eventually(time.Minute, func() error {
+		got := s.must("", "get", "lsc", "shop", "-o", condition)
+		status, transition, _ := strings.Cut(got, " ")
+		since, err := time.Parse(time.RFC3339, transition)
+		if err != nil || status != "True" || time.Since(since) < long {
+			return fmt.Errorf("StoreReady is %s", got)
+		}
+		return nil
+	})
 }
 
 // otherStore goes over to a Redis that somebody else runs, in which the password is wrong at first.
