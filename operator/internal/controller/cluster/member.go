@@ -47,6 +47,10 @@ func membersOf(pods []corev1.Pod, set *appsv1.StatefulSet, answers map[types.UID
 			continue
 		}
 		m := member{Pod: pod, ordinal: ordinal(pod.Name), agentPort: portOf(pod, fleet.AgentPort), answer: answers[pod.UID]}
+		if podReady(pod) && !m.answer.Serves {
+			// It was asked while it started, and may be silent then. It is asked anew at the end of this pass.
+			m.answer.Err, m.answer.Since = nil, time.Time{}
+		}
 		m.updated = m.revision() == set.Status.UpdateRevision
 		members = append(members, m)
 	}

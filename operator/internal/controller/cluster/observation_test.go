@@ -277,6 +277,32 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// A pod whose agent was silent while it started is not called silent when it serves, until it has been asked again.
+func TestSilenceBeforeAPodServes(t *testing.T) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "mine"}}
+	silent := errors.New("nobody listens")
+	for name, test := range map[string]struct {
+		ready, asked bool
+		want         error
+	}{
+		"it starts":                     {want: silent},
+		"it serves, and was not asked":  {ready: true},
+		"it serves, and was asked":      {ready: true, asked: true, want: silent},
+		"it served, and does no longer": {asked: true, want: silent},
+	} {
+		pod := fleetOf(1, nil).members[0].Pod
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: set.UID, Controller: ptr.To(true)}}
+		if !test.ready {
+			pod.Status.Conditions = nil
+		}
+		answers := map[types.UID]observe.Answer{pod.UID: {Target: observe.Target{Serves: test.asked}, Err: silent, Since: said}}
+		got := membersOf([]corev1.Pod{*pod}, set, answers)[0].answer
+		if !errors.Is(got.Err, test.want) || got.Since.IsZero() != (test.want == nil) {
+			t.Errorf("%s: its error is %v since %s, want %v", name, got.Err, got.Since, test.want)
+		}
+	}
+}
+
 // The annotation that `kubectl apply` makes holds what the Secret holds.
 func TestCachedSecretsHoldNoValues(t *testing.T) {
 	secret := secretMetadataObject()
