@@ -33,7 +33,7 @@ export class LiveView {
   constructor(options) {
     this.options = { timeout: 10000, heartbeat: 30000, socketPath: '/live/websocket', ...options };
     this.stash = new Stash();
-    /** What the server has rendered; null before the first join. @type {Rendered|null} */
+    /** What the server has rendered; null while the view is not joined. @type {Rendered|null} */
     this.rendered = null;
     /** Number of joins that succeeded. @type {number} */
     this.mounts = 0;
@@ -184,13 +184,15 @@ export class LiveView {
   }
 
   /**
-   * Closes the socket, if there is one. Page, cookie, rendered tree and stash stay for reconnect().
+   * Closes the socket, if there is one. Page, cookie and stash stay for reconnect(); what was rendered does not: of many users, most
+   * are away, and it is the most that one holds.
    *
    * @returns {Promise<void>} when the connection is gone, at most 1 s later; it never rejects
    */
   async disconnect() {
     const { socket } = this;
     this.socket = null;
+    this.rendered = null;
     if (socket) {
       await socket.close();
     }
@@ -255,6 +257,7 @@ export class LiveView {
       return;
     }
     this.socket = null;
+    this.rendered = null;
     if (this.options.onClose) {
       this.options.onClose(error);
     }

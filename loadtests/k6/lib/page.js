@@ -41,6 +41,7 @@ export function parsePage(html) {
     if (!page[part]) {
       throw badPage(`the page's LiveView has an empty ${part}`);
     }
+    page[part] = copied(page[part]);
   }
   return page;
 }
@@ -179,6 +180,11 @@ function decode(value) {
 
 function isSpace(char) {
   return char === ' ' || char === '\n' || char === '\t' || char === '\r' || char === '\f';
+}
+
+// A part of a text keeps the whole text in memory, and a user keeps the parts for as long as there is a page.
+function copied(part) {
+  return ` ${part}`.slice(1);
 }
 
 function badPage(message) {

@@ -16,13 +16,15 @@ export class Stash {
    *   replaces everything kept so far; `live-stash:stash-state` keeps the state token of the BrowserMemory adapter.
    */
   apply(events) {
-    for (const [name, detail] of events) {
+    events.forEach((event) => {
+      const name = event[0];
+      const detail = event[1];
       if (name.startsWith(INIT)) {
         this.params = { ...detail };
       }
       if (name === STATE) {
         this.params.stashedState = detail.assigns;
       }
-    }
+    });
   }
 }

@@ -436,6 +436,23 @@ const waitCases = {
     await throws(() => view.event('click', 'x'), is('closed'));
     await view.disconnect();
   },
+  async 'view: what was rendered is kept for as long as the view is joined'() {
+    const view = new LiveView({ path: '/x', Implementation: FakeWebSocket });
+    view.page = { csrf: 'c', id: 'phx-1', session: 's', static: 't' };
+    view.topic = 'lv:phx-1';
+    for (const end of [() => view.disconnect(), (ws) => ws.ends(1006)]) {
+      const joined = view.reconnect('http://x');
+      const ws = FakeWebSocket.last;
+      ws.opens();
+      await sleep(1);
+      const [join] = ws.sent;
+      ws.says(join[0], join[1], join[2], 'phx_reply', { status: 'ok', response: { rendered: { 0: 'a', s: ['', ''] } } });
+      await joined;
+      equal(view.rendered.text(0), 'a');
+      await end(ws);
+      equal([view.rendered, view.connected], [null, false]);
+    }
+  },
 };
 
 const env = (more) => ({ BASE_URL: 'http://a:4000', ...more });
