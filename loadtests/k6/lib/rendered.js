@@ -151,9 +151,9 @@ function mergeNode(target, source) {
   if (source.k) {
     return mergeComprehension(target, source);
   }
-  Object.keys(source).forEach((key) => {
+  for (const key of Object.keys(source)) {
     target[key] = mergeNode(target[key], source[key]);
-  });
+  }
   return target;
 }
 
@@ -194,7 +194,7 @@ function resolveTemplates(node, inherited, depth) {
   if (templates && typeof node.s === 'number') {
     node.s = templates[node.s];
   }
-  Object.keys(node).forEach((key) => {
+  for (const key of Object.keys(node)) {
     // To write to it is to change every object of this VU.
     if (key === '__proto__') {
       throw malformed('a part has the name __proto__');
@@ -206,7 +206,7 @@ function resolveTemplates(node, inherited, depth) {
     if (Array.isArray(part) && key !== 's') {
       resolveList(part, templates, depth + 1);
     }
-  });
+  }
 }
 
 function resolveList(list, templates, depth) {

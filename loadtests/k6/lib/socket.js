@@ -132,11 +132,7 @@ export class Socket {
       this.fail(new LiveViewError('bad_message', 'the server sent a frame that is not of the channel protocol', { detail: data }));
       return;
     }
-    // By index: taking a list apart costs k6 as much as all else that is done with a frame.
-    const ref = frame[1];
-    const topic = frame[2];
-    const event = frame[3];
-    const payload = frame[4];
+    const [, ref, topic, event, payload] = frame;
     if (event === 'phx_reply') {
       if (ref === this.heartbeatRef) {
         this.heartbeatRef = null;

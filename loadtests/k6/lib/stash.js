@@ -16,15 +16,13 @@ export class Stash {
    *   replaces everything kept so far; `live-stash:stash-state` keeps the state token of the BrowserMemory adapter.
    */
   apply(events) {
-    events.forEach((event) => {
-      const name = event[0];
-      const detail = event[1];
+    for (const [name, detail] of events) {
       if (name.startsWith(INIT)) {
         this.params = { ...detail };
       }
       if (name === STATE) {
         this.params.stashedState = detail.assigns;
       }
-    });
+    }
   }
 }
