@@ -3,7 +3,6 @@ package docs
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -96,8 +95,7 @@ func startNginx(t *testing.T, application string) string {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	certificate, key, err := nginx.SelfSigned("shop.example.com")
-	if err := errors.Join(err, nginx.WritePair(folder, certificate, key)); err != nil {
+	if _, err := nginx.WriteSelfSigned(folder, "shop.example.com"); err != nil {
 		t.Fatal(err)
 	}
 

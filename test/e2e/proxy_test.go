@@ -167,8 +167,8 @@ func (s space) pagesNginx() string {
 func (s space) nginx(servers string) *x509.CertPool {
 	s.t.Helper()
 	pair := s.t.TempDir()
-	certificate, key, err := nginx.SelfSigned(publicName)
-	if err := errors.Join(err, nginx.WritePair(pair, certificate, key)); err != nil {
+	certificate, err := nginx.WriteSelfSigned(pair, publicName)
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.must("", "create", "secret", "tls", "shop-tls", "--cert="+filepath.Join(pair, "tls.crt"), "--key="+filepath.Join(pair, "tls.key"))

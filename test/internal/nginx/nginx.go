@@ -83,11 +83,12 @@ func (p *Proxy) Stop() error {
 	return errors.Join(err, os.RemoveAll(p.folder))
 }
 
-// SelfSigned is a certificate of a name, and its key, as PEM.
-func SelfSigned(name string) (certificate, key []byte, err error) {
+// WriteSelfSigned writes a certificate of a name, and its key, below a folder, under the names that the Secrets of Kubernetes have for them.
+// It returns the certificate, as PEM.
+func WriteSelfSigned(folder, name string) (certificate []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
@@ -96,15 +97,14 @@ func SelfSigned(name string) (certificate, key []byte, err error) {
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), err
-}
-
-// WritePair writes a certificate and its key below a folder, under the names that the Secrets of Kubernetes have for them.
-func WritePair(folder string, certificate, key []byte) error {
-	return errors.Join(
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, err
+	}
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
+	return certificate, errors.Join(
 		os.WriteFile(filepath.Join(folder, "tls.crt"), certificate, 0o600),
-		os.WriteFile(filepath.Join(folder, "tls.key"), key, 0o600))
+		os.WriteFile(filepath.Join(folder, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
 }
