@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/observe"
@@ -92,9 +93,16 @@ func (m *member) wait() string {
 
 func (m *member) terminating() bool { return !m.DeletionTimestamp.IsZero() }
 
-// lost is whether the pod's node does not answer any more: the pod should have stopped long ago.
-func (m *member) lost(now time.Time) bool {
-	return m.terminating() && now.After(m.DeletionTimestamp.Add(goneAfter))
+// lost is whether the pod's node does not answer any more: the pod should have stopped long ago. The time is the one for which this
+// operator has seen it stop. By the deletion's timestamp, which is the API server's, every pod that drains would be lost to an operator
+// whose clock is ahead, and the next one would go before this one's stashes are safe.
+func (o *observation) lost(m *member) bool {
+	return m.terminating() && o.waited[m.wait()] > m.mayStopFor()
+}
+
+// mayStopFor is how long the pod may take to stop before its node is taken to be lost.
+func (m *member) mayStopFor() time.Duration {
+	return time.Duration(ptr.Deref(m.DeletionGracePeriodSeconds, 0))*time.Second + goneAfter
 }
 
 // broken says why the pod does not get on by itself, when nothing of the application runs in it: nobody's state is in there. Also of
@@ -129,7 +137,7 @@ func (m *member) restarts() bool {
 // its name. Empty: it can.
 func (o *observation) unable(c *v1alpha1.LiveStashCluster, m *member) string {
 	switch {
-	case m.lost(o.now):
+	case o.lost(m):
 		return "should have stopped long ago, and its node does not say that it has"
 	case m.terminating():
 		return "is stopping"
@@ -191,6 +199,13 @@ func readySince(pod *corev1.Pod) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// justReady is whether the pod serves only since a moment ago. To an operator whose clock is behind the kubelet's, no pod would ever be ready
+// for long: from settling on, such a difference does not count.
+func (m *member) justReady(now time.Time) bool {
+	since := now.Sub(readySince(m.Pod))
+	return -settling < since && since < settling
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -245,7 +245,7 @@ func matches(expressions []corev1.NodeSelectorRequirement, has map[string]string
 // misplaced names the first pod that is on a node which is to be emptied, and says why. Both are empty when none is.
 func (o *observation) misplaced() (pod, why string) {
 	for i := range o.members {
-		if m := &o.members[i]; o.emptied[m.Spec.NodeName] != "" && !m.lost(o.now) {
+		if m := &o.members[i]; o.emptied[m.Spec.NodeName] != "" && !o.lost(m) {
 			return m.Name, fmt.Sprintf("%s %s", m.Spec.NodeName, o.emptied[m.Spec.NodeName])
 		}
 	}

@@ -161,7 +161,7 @@ func (o *observation) turn() time.Duration {
 	}
 	for i := range o.members {
 		if m := &o.members[i]; m.terminating() {
-			left = append(left, m.DeletionTimestamp.Add(goneAfter).Sub(o.now))
+			left = append(left, m.mayStopFor()-o.waited[m.wait()])
 		}
 	}
 	left = slices.DeleteFunc(left, func(one time.Duration) bool { return one < 0 })

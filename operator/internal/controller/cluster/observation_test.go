@@ -24,8 +24,20 @@ import (
 
 var shop = types.NamespacedName{Namespace: "web", Name: "shop"}
 
-// deletedAt makes a pod one that should have stopped at that time.
+// deletedAt makes a pod one that should have stopped at that time, by the clock of the API server.
 func deletedAt(m *member, at time.Time) { m.DeletionTimestamp = ptr.To(metav1.NewTime(at)) }
+
+// stoppedFor is for how long the pods have been seen to stop.
+func (o *observation) stoppedFor(long time.Duration, pods ...int) {
+	for _, i := range pods {
+		m := &o.members[i]
+		deletedAt(m, said)
+		if o.waited == nil {
+			o.waited = map[string]time.Duration{}
+		}
+		o.waited[m.wait()] = long
+	}
+}
 
 func TestUnable(t *testing.T) {
 	// shop-2 serves, shop-1 does not.
@@ -45,9 +57,7 @@ func TestUnable(t *testing.T) {
 		"well":              {v1alpha1.AdapterETS, func(*member) {}, ""},
 		"starting":          {v1alpha1.AdapterETS, func(m *member) { m.Status.Conditions = nil }, "is not ready"},
 		"stopping":          {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(time.Minute)) }, "is stopping"},
-		"stopping for long": {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(-goneAfter)) }, "is stopping"},
-		"on a dead node": {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(-goneAfter-time.Second)) },
-			"should have stopped long ago, and its node does not say that it has"},
+		"stopping, by a clock that is behind": {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(-time.Hour)) }, "is stopping"},
 		"no agent":      {v1alpha1.AdapterETS, func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} }, ""},
 		"silent":        {v1alpha1.AdapterETS, func(m *member) { m.answer.Err = errors.New("nobody is there") }, "does not answer: nobody is there"},
 		"not asked yet": {v1alpha1.AdapterETS, func(m *member) { m.answer = observe.Answer{} }, "has not told yet how it is"},
@@ -116,15 +126,60 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// A pod is lost when it has been seen to stop for longer than it may, whatever the clocks of others say.
+func TestLost(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{}
+	cluster.Spec.Adapter = v1alpha1.AdapterETS
+	const grace = 30 * time.Second
+	for name, c := range map[string]struct {
+		ahead, seenFor time.Duration
+		lost           bool
+	}{
+		"it stops":                            {},
+		"it stops, and may for a moment more": {seenFor: grace + goneAfter},
+		"its node is dead":                    {seenFor: grace + goneAfter + time.Second, lost: true},
+		"the operator's clock is ahead":       {ahead: time.Hour, seenFor: time.Second},
+		"the operator's clock is behind":      {ahead: -time.Hour, seenFor: grace + goneAfter + time.Second, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := fleetOf(2, func(m []member) { m[0].DeletionGracePeriodSeconds = ptr.To(int64(grace.Seconds())) })
+			seen.stoppedFor(c.seenFor, 0)
+			seen.now = said.Add(c.ahead)
+			want := "is stopping"
+			if c.lost {
+				want = "should have stopped long ago, and its node does not say that it has"
+			}
+			if got := seen.unable(cluster, &seen.members[0]); got != want {
+				t.Errorf("shop-0 %q, want %q", got, want)
+			}
+			if pod := seen.rollout(cluster, 2).Pods[0]; pod.GivenUp != c.lost {
+				t.Errorf("given up: %t", pod.GivenUp)
+			}
+		})
+	}
+}
+
+// A rollout waits a moment for a pod that has just got ready, and not for a clock that is behind the kubelet's.
+func TestJustReady(t *testing.T) {
+	for since, want := range map[time.Duration]bool{
+		-time.Hour: false, -settling: false, -time.Second: true, 0: true, settling - time.Second: true, settling: false, time.Hour: false,
+	} {
+		m := &member{Pod: &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(said.Add(-since)),
+		}}}}}
+		if got := m.justReady(said); got != want {
+			t.Errorf("ready for %s: %t", since, got)
+		}
+	}
+}
+
 // Nobody waits for ever: not for a pod that cannot keep users, nor for one whose node is dead.
 func TestPatienceEnds(t *testing.T) {
 	cluster := &v1alpha1.LiveStashCluster{}
 	cluster.Spec.Adapter = v1alpha1.AdapterETS
-	seen := fleetOf(6, func(m []member) {
-		deletedAt(&m[0], said.Add(-2*goneAfter))
-		deletedAt(&m[1], said)
-	})
+	seen := fleetOf(6, func(m []member) { deletedAt(&m[1], said) })
 	seen.waited = map[string]time.Duration{"shop-1": 2 * patience, "shop-2": 2 * patience, "shop-3": patience, "shop-4": 0}
+	seen.stoppedFor(2*goneAfter, 0)
 	got := map[string]bool{}
 	for _, pod := range seen.rollout(cluster, 6).Pods {
 		got[pod.Name] = pod.GivenUp
@@ -240,15 +295,15 @@ func TestUsersOfAnotherStore(t *testing.T) {
 		for i, digest := range []string{"old", "new", "old", "", "old"} {
 			m[i].Annotations = map[string]string{fleet.StoreAnnotation: digest}
 		}
-		deletedAt(&m[2], said.Add(-2*goneAfter))
 		deletedAt(&m[4], said)
 	})
+	seen.stoppedFor(2*goneAfter, 2)
 	if diff := cmp.Diff([]string{"shop-0", "shop-4"}, seen.usersOfAnotherStore("new")); diff != "" {
 		t.Errorf("users of the old store (-want +got):\n%s", diff)
 	}
 
 	p := passOver(2, &appsv1.StatefulSetStatus{ObservedGeneration: 4, Replicas: 2, ReadyReplicas: 1, UpdatedReplicas: 2})
-	deletedAt(&p.seen.members[1], said.Add(-2*goneAfter))
+	p.seen.stoppedFor(2*goneAfter, 1)
 	p = (&Reconciler{}).newPass(p.cluster, p.seen)
 	if got, says := progressing(p, nil), "shop-1 should have stopped long ago"; !strings.Contains(got.Message, says) {
 		t.Errorf("Progressing is %s %s: %s; want one that says %q", got.Status, got.Reason, got.Message, says)
@@ -376,9 +431,12 @@ func TestTurn(t *testing.T) {
 		"a pod, for a minute":              {waited: map[string]time.Duration{"shop-0": soon + time.Second}, want: patience - soon - time.Second},
 		"one for long, and one just now":   {waited: map[string]time.Duration{"shop-0": patience - time.Second, "shop-1": 0}, want: time.Second},
 		"a pod, for too long":              {waited: map[string]time.Duration{"shop-0": patience + time.Second}},
-		"a pod that has not stopped yet":   {change: func(m []member) { deletedAt(&m[0], said) }, want: goneAfter},
-		"a pod that will have, in an hour": {change: func(m []member) { deletedAt(&m[0], said.Add(time.Hour)) }, want: time.Hour + goneAfter},
-		"a pod of a dead node":             {change: func(m []member) { deletedAt(&m[0], said.Add(-2*goneAfter)) }},
+		"a pod that stops":                 {change: func(m []member) { deletedAt(&m[0], said) }, want: goneAfter},
+		"a pod that may stop for an hour": {change: func(m []member) {
+			deletedAt(&m[0], said)
+			m[0].DeletionGracePeriodSeconds = ptr.To(int64(time.Hour.Seconds()))
+		}, want: time.Hour + goneAfter},
+		"a pod of a dead node": {waited: map[string]time.Duration{"shop-0 stops": patience + time.Second}, change: func(m []member) { deletedAt(&m[0], said) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := fleetOf(2, c.change)

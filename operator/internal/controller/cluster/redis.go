@@ -90,7 +90,7 @@ func (o *observation) usersOfAnotherStore(digest string) []string {
 	var names []string
 	for i := range o.members {
 		m := &o.members[i]
-		if used := m.Annotations[fleet.StoreAnnotation]; used != "" && used != digest && !m.lost(o.now) {
+		if used := m.Annotations[fleet.StoreAnnotation]; used != "" && used != digest && !o.lost(m) {
 			names = append(names, m.Name)
 		}
 	}

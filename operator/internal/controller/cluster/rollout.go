@@ -105,7 +105,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		pod := rollout.Pod{
 			Name: m.Name, Ordinal: m.ordinal, Updated: updated(m), Terminating: m.terminating(), Able: unable == "",
 			Broken:  m.broken(),
-			GivenUp: m.lost(o.now) || !m.terminating() && o.waited[m.wait()] > patience,
+			GivenUp: o.lost(m) || !m.terminating() && o.waited[m.wait()] > patience,
 			Moves:   o.full == "" && o.emptied[m.Spec.NodeName] != "",
 			NoRoom:  m.roomless(),
 		}
@@ -154,7 +154,7 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 		if m.Name == p.plan.Takes || m.agentPort == 0 || p.seen.unable(p.cluster, m) != "" {
 			continue
 		}
-		if p.seen.now.Sub(m.answer.At) > newsOf || p.seen.now.Sub(readySince(m.Pod)) < settling {
+		if p.seen.now.Sub(m.answer.At) > newsOf || m.justReady(p.seen.now) {
 			return false, nil
 		}
 	}

@@ -129,7 +129,7 @@ func (o *observation) crowded(c *v1alpha1.LiveStashCluster, desired int32, revis
 // stops is a pod that is being drained. Empty: there is none.
 func (o *observation) stops() string {
 	for i := range o.members {
-		if m := &o.members[i]; m.terminating() && !m.lost(o.now) {
+		if m := &o.members[i]; m.terminating() && !o.lost(m) {
 			return m.Name
 		}
 	}

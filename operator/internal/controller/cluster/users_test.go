@@ -194,6 +194,7 @@ func TestCrowded(t *testing.T) {
 		sockets  []int64
 		revision string
 		change   func([]member)
+		waited   map[string]time.Duration
 		says     string
 	}{
 		"fresh":                     {sockets: []int64{100, 100, 0}},
@@ -219,7 +220,7 @@ func TestCrowded(t *testing.T) {
 		"silence":                  {sockets: []int64{100, 100, 0}, change: func(m []member) { m[2].answer.Err = errors.New("refused") }, says: "shop-2 does not tell"},
 		"too many while one stops": {sockets: []int64{0, 0, 300}, revision: "b", change: func(m []member) { stopping(&m[0]) }},
 		"one stops":                {sockets: []int64{100, 100, 0}, change: func(m []member) { stopping(&m[1]) }, says: "shop-1 is stopping"},
-		"one is lost":              {sockets: []int64{100, 100, 0}, change: func(m []member) { m[1].DeletionTimestamp = &metav1.Time{} }},
+		"one is lost":              {sockets: []int64{100, 100, 0}, change: func(m []member) { stopping(&m[1]) }, waited: map[string]time.Duration{"shop-1 stops": 2 * goneAfter}},
 		"one that starts": {sockets: []int64{100, 0, 100}, revision: "b", change: func(m []member) {
 			m[1].Status.Conditions, m[1].answer.Status.Sockets = nil, nil
 		}},
@@ -237,7 +238,7 @@ func TestCrowded(t *testing.T) {
 					c.change(members)
 				}
 			})
-			seen.revision = c.revision
+			seen.revision, seen.waited = c.revision, c.waited
 			got := seen.crowded(cluster, 3, "b")
 			if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 				t.Errorf("got %q, want %q", got, c.says)
