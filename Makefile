@@ -21,7 +21,6 @@ HELM_VERSION           := v4.3.1
 KUBERNETES_VERSION     := v1.36.3
 CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT_VERSION  := v2.15.0
-CRD_REF_DOCS_VERSION   := v0.3.0
 GOVULNCHECK_VERSION    := v1.9.0
 
 BIN    := $(CURDIR)/bin
@@ -237,11 +236,11 @@ bench-overhead: $(CLUSTER_NEEDS) ## What the agent costs its virtual machine (RO
 ##@ Generated files
 
 .PHONY: generate
-generate: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Make deep copies, CRDs, RBAC, manifests, chart files, API reference.
+generate: $(BIN)/controller-gen $(BIN)/kubectl ## Make deep copies, CRDs, RBAC, manifests, chart files, API reference.
 	@hack/generate
 
 .PHONY: check-generated
-check-generated: $(BIN)/controller-gen $(BIN)/kubectl $(BIN)/crd-ref-docs ## Fail when a generated file is stale.
+check-generated: $(BIN)/controller-gen $(BIN)/kubectl ## Fail when a generated file is stale.
 	@$(STEP) check-generated "Check generated files" hack/generate --check
 
 ##@ Documentation
@@ -385,8 +384,6 @@ $(eval $(call go_install,k6,go.k6.io/k6@$(K6_VERSION)))
 $(eval $(call go_install,helm,helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)))
 $(eval $(call go_install,controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)))
 $(eval $(call go_install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)))
-$(eval $(call go_install,crd-ref-docs,github.com/elastic/crd-ref-docs@$(CRD_REF_DOCS_VERSION)))
-$(eval $(call go_install,govulncheck,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)))
 
 .PHONY: clean
 clean: ## Remove built programs, archives and logs.

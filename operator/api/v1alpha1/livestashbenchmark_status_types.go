@@ -149,7 +149,8 @@ type BenchmarkRunStatus struct {
 	// +optional
 	Runner string `json:"runner,omitempty"`
 
-	// verdict of the run. Unset until it is over.
+	// verdict of the run. Passed: every threshold held. Failed: one did not. Errored: it did not measure what it should have. Unset until
+	// it is over.
 	// +optional
 	Verdict BenchmarkVerdict `json:"verdict,omitempty"`
 

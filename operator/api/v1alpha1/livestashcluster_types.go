@@ -218,7 +218,9 @@ type LiveStashClusterSpec struct {
 	// +optional
 	Monitoring MonitoringSpec `json:"monitoring,omitempty"`
 
-	// topologySpread says how strictly pods are spread over nodes and zones. Default ScheduleAnyway.
+	// topologySpread says how strictly pods are spread over nodes and zones. ScheduleAnyway: when there is room. DoNotSchedule: a pod
+	// that would break the spread over nodes stays pending; zones stay a preference. Disabled: not at all; your own constraints go to
+	// podTemplate.spec.topologySpreadConstraints. Default ScheduleAnyway.
 	// +kubebuilder:default=ScheduleAnyway
 	// +optional
 	TopologySpread TopologySpread `json:"topologySpread,omitempty"`

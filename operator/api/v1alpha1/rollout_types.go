@@ -208,7 +208,9 @@ type RolloutStatus struct {
 	// +optional
 	Finished *metav1.Time `json:"finished,omitempty"`
 
-	// outcome is how it ended. Empty while it goes on; RolledBack as soon as the operator begins to go back.
+	// outcome is how it ended. Complete: every pod has the new template and can keep users. Superseded: another template came before
+	// that. Reverted: the template before came back. RolledBack: the canary did not prove it, so the operator went back, or has begun
+	// to. Empty while it goes on.
 	// +optional
 	Outcome RolloutOutcome `json:"outcome,omitempty"`
 

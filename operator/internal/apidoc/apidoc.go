@@ -49,7 +49,7 @@ func (p *page) head(names apiextensionsv1.CustomResourceDefinitionNames, spec ap
 	}
 	p.printf("# The fields of a %s\n\n", names.Kind)
 	p.printf("What each field means, its default, and what the API server refuses. The address of a field is its path, for example\n"+
-		"`%s.md#spec.%s`. On a cluster: `kubectl explain %s.spec`. Made by `make generate` from\n[the types](api.md).\n",
+		"`%s.md#spec.%s`. On a cluster: `kubectl explain %s.spec`. Made by `make generate` from\n[the types](../../operator/api/v1alpha1).\n",
 		names.Singular, inOrder(goType)[0], short)
 	p.printf("\n| field | |\n|---|---|\n")
 	for _, name := range inOrder(goType) {
@@ -139,11 +139,7 @@ func (p *page) typeName(schema *apiextensionsv1.JSONSchemaProps, goType reflect.
 		for _, value := range schema.Enum {
 			values = append(values, "`"+strings.Trim(string(value.Raw), `"`)+"`")
 		}
-		said := strings.Join(values, ", ")
-		if goType.PkgPath() == p.ours {
-			said = fmt.Sprintf("[%s](api.md#%s): %s", goType.Name(), strings.ToLower(goType.Name()), said)
-		}
-		return said
+		return strings.Join(values, ", ")
 	case goType.Kind() != reflect.String && goType.PkgPath() != "" && goType.PkgPath() != p.ours:
 		return foreign(goType)
 	}

@@ -85,7 +85,7 @@ const linesPage = `# The fields of a Lines
 
 What each field means, its default, and what the API server refuses. The address of a field is its path, for example
 ` + "`lines.md#spec.colour`. On a cluster: `kubectl explain ln.spec`. Made by `make generate`" + ` from
-[the types](api.md).
+[the types](../../operator/api/v1alpha1).
 
 | field | |
 |---|---|
