@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,6 +53,30 @@ func allFaults() []fault {
 	}
 }
 
+// chosenFaults are those of the names, with commas between them, or all, in the order of allFaults.
+func chosenFaults(names string) ([]fault, error) {
+	if names == "all" {
+		return allFaults(), nil
+	}
+	left := map[string]bool{}
+	for name := range strings.SplitSeq(names, ",") {
+		left[name] = true
+	}
+	var chosen []fault
+	var known []string
+	for _, one := range allFaults() {
+		known = append(known, one.name)
+		if left[one.name] {
+			chosen = append(chosen, one)
+			delete(left, one.name)
+		}
+	}
+	if len(left) > 0 {
+		return nil, fmt.Errorf("there is no fault %s: choose of %s, or all", strings.Join(slices.Sorted(maps.Keys(left)), ", "), strings.Join(known, ", "))
+	}
+	return chosen, nil
+}
+
 // faults is a run in which there are some, one after the other.
 type faults struct {
 	*bench
@@ -91,9 +116,13 @@ func runFaults(ctx context.Context, opts options, chosen []fault) (figures []fau
 	return figures, err
 }
 
-// printFaults goes through all faults, and prints what came of them, the last line as JSON. It fails when the operator does.
-func printFaults(ctx context.Context, opts options) error {
-	figures, err := runFaults(ctx, opts, allFaults())
+// printFaults goes through the faults of these names, and prints what came of them, the last line as JSON. It fails when the operator does.
+func printFaults(ctx context.Context, opts options, names string) error {
+	chosen, err := chosenFaults(names)
+	if err != nil {
+		return err
+	}
+	figures, err := runFaults(ctx, opts, chosen)
 	table := tabwriter.NewWriter(opts.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "FAULT\tLASTED\tRIGHT AFTER\tOPERATORS ENDED\tREQUESTS\tIN A SECOND\tAFTERWARDS")
 	for _, one := range figures {

@@ -6,6 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,66 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 )
+
+// TestOperatorGetsOverFaults is `make bench-operator FAULTS=...` at a small size: requests that fail, and a leader that is killed.
+func TestOperatorGetsOverFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane, which takes two minutes")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("localcluster needs root")
+	}
+	chosen, err := chosenFaults("refuses,killed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range chosen {
+		chosen[i].lasts = killEvery
+	}
+	figures, err := runFaults(t.Context(), options{
+		clusters: 8,
+		pods:     2,
+		bin:      filepath.Join("..", "..", "bin"),
+		config:   filepath.Join("..", "..", "config"),
+		name:     "scale-test",
+		idle:     10 * time.Second,
+		out:      t.Output(),
+	}, chosen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(figures) != len(chosen) {
+		t.Errorf("%d faults, want %d", len(figures), len(chosen))
+	}
+	for _, one := range figures {
+		for _, wrong := range one.broken() {
+			t.Errorf("%s: %s", one.Name, wrong)
+		}
+		// An operator that does nothing would also send few requests.
+		if one.Requests < one.Clusters {
+			t.Errorf("%s: %d requests for %d clusters, of which most were changed", one.Name, one.Requests, one.Clusters)
+		}
+	}
+}
+
+func TestChosenFaults(t *testing.T) {
+	for names, want := range map[string]string{
+		"all": "none away slow refuses full frozen killed", "killed,away": "away killed",
+		"none": "none", "nothing,away": "there is no fault nothing: choose of none, away, slow, refuses, full, frozen, killed, or all",
+	} {
+		chosen, err := chosenFaults(names)
+		var got []string
+		for _, one := range chosen {
+			got = append(got, one.name)
+		}
+		if err != nil {
+			got = []string{err.Error()}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", names, got, want)
+		}
+	}
+}
 
 func TestBrokenByFaults(t *testing.T) {
 	good := faultFigures{Clusters: 20, Seconds: 60, Requests: 500, InASecond: 50, After: 20}

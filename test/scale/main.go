@@ -26,15 +26,15 @@ const idleWindow = time.Minute
 
 func main() {
 	opts := options{out: os.Stdout}
-	var checkBounds, checkPace, withFaults bool
-	var operatorArgs string
+	var checkBounds, checkPace bool
+	var operatorArgs, faultNames string
 	flag.IntVar(&opts.clusters, "n", 300, "How many LiveStashClusters are made.")
 	flag.IntVar(&opts.pods, "pods", 3, "How many pods each has.")
 	flag.IntVar(&opts.wave, "wave", 0, "How many LiveStashClusters are made at once; the next are made when these have their pods. 0: all, or 50 with -agents.")
 	flag.BoolVar(&opts.withAgents, "agents", false, "Let the pods run on a simulated node, with agents that answer, and measure the operator at rest and how fast it acts.")
 	flag.Float64Var(&opts.silent, "silent", 0.33, "Share of the pods whose agents never answer.")
 	flag.DurationVar(&opts.idle, "idle", idleWindow, "How long the operator is watched that has nothing to do.")
-	flag.BoolVar(&withFaults, "faults", false, "Put the operator through faults while LiveStashClusters are made, changed and deleted, and measure nothing else.")
+	flag.StringVar(&faultNames, "faults", "", "Faults to put the operator through while LiveStashClusters are made, changed and deleted, with commas between them, or all; nothing else is measured.")
 	flag.StringVar(&opts.bin, "bin", "../bin", "Folder of the programs localcluster, kubernetes and manager.")
 	flag.StringVar(&opts.config, "config", "../config", "Folder of the project's config/, for the CRD and the roles.")
 	flag.StringVar(&opts.name, "name", "bench", "Name of the local cluster. What is left of an earlier one of that name is removed.")
@@ -46,8 +46,8 @@ func main() {
 	opts.operatorArgs = strings.Fields(operatorArgs)
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	if withFaults {
-		err := printFaults(ctx, opts)
+	if faultNames != "" {
+		err := printFaults(ctx, opts, faultNames)
 		cancel()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "scale:", err)
