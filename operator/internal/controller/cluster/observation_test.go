@@ -54,13 +54,13 @@ func TestUnable(t *testing.T) {
 		change  func(*member)
 		want    string
 	}{
-		"well":              {v1alpha1.AdapterETS, func(*member) {}, ""},
-		"starting":          {v1alpha1.AdapterETS, func(m *member) { m.Status.Conditions = nil }, "is not ready"},
-		"stopping":          {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(time.Minute)) }, "is stopping"},
+		"well":                                {v1alpha1.AdapterETS, func(*member) {}, ""},
+		"starting":                            {v1alpha1.AdapterETS, func(m *member) { m.Status.Conditions = nil }, "is not ready"},
+		"stopping":                            {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(time.Minute)) }, "is stopping"},
 		"stopping, by a clock that is behind": {v1alpha1.AdapterETS, func(m *member) { deletedAt(m, said.Add(-time.Hour)) }, "is stopping"},
-		"no agent":      {v1alpha1.AdapterETS, func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} }, ""},
-		"silent":        {v1alpha1.AdapterETS, func(m *member) { m.answer.Err = errors.New("nobody is there") }, "does not answer: nobody is there"},
-		"not asked yet": {v1alpha1.AdapterETS, func(m *member) { m.answer = observe.Answer{} }, "has not told yet how it is"},
+		"no agent":                            {v1alpha1.AdapterETS, func(m *member) { m.agentPort, m.answer = 0, observe.Answer{} }, ""},
+		"silent":                              {v1alpha1.AdapterETS, func(m *member) { m.answer.Err = errors.New("nobody is there") }, "does not answer: nobody is there"},
+		"not asked yet":                       {v1alpha1.AdapterETS, func(m *member) { m.answer = observe.Answer{} }, "has not told yet how it is"},
 		"restarted by its kubelet": {v1alpha1.AdapterETS, func(m *member) {
 			m.Namespace, m.Status.Conditions = "web", nil
 			m.answer.Status.Draining, m.answer.Status.Ready = true, false
@@ -425,13 +425,13 @@ func TestTurn(t *testing.T) {
 		change func([]member)
 		want   time.Duration
 	}{
-		"nobody is waited for":             {},
-		"a pod, for some seconds":          {waited: map[string]time.Duration{"shop-0": 3 * time.Second}, want: tellAfter - 3*time.Second},
-		"a pod, for half a minute":         {waited: map[string]time.Duration{"shop-0": soon / 2}, want: soon / 2},
-		"a pod, for a minute":              {waited: map[string]time.Duration{"shop-0": soon + time.Second}, want: patience - soon - time.Second},
-		"one for long, and one just now":   {waited: map[string]time.Duration{"shop-0": patience - time.Second, "shop-1": 0}, want: time.Second},
-		"a pod, for too long":              {waited: map[string]time.Duration{"shop-0": patience + time.Second}},
-		"a pod that stops":                 {change: func(m []member) { deletedAt(&m[0], said) }, want: goneAfter},
+		"nobody is waited for":           {},
+		"a pod, for some seconds":        {waited: map[string]time.Duration{"shop-0": 3 * time.Second}, want: tellAfter - 3*time.Second},
+		"a pod, for half a minute":       {waited: map[string]time.Duration{"shop-0": soon / 2}, want: soon / 2},
+		"a pod, for a minute":            {waited: map[string]time.Duration{"shop-0": soon + time.Second}, want: patience - soon - time.Second},
+		"one for long, and one just now": {waited: map[string]time.Duration{"shop-0": patience - time.Second, "shop-1": 0}, want: time.Second},
+		"a pod, for too long":            {waited: map[string]time.Duration{"shop-0": patience + time.Second}},
+		"a pod that stops":               {change: func(m []member) { deletedAt(&m[0], said) }, want: goneAfter},
 		"a pod that may stop for an hour": {change: func(m []member) {
 			deletedAt(&m[0], said)
 			m[0].DeletionGracePeriodSeconds = ptr.To(int64(time.Hour.Seconds()))
