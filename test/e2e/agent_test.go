@@ -30,6 +30,7 @@ func (s space) stashes(want int) {
 // What the agent is for, without a client: nothing that pods hold is lost when they are replaced or fewer, and who stops
 // the fleet is told what goes with it.
 func TestAgent(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "agent")
 	s.apply("adapter: ETS\nreplicas: 3")
 	s.settled()

@@ -250,6 +250,7 @@ matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 3s, duration: 20s}]
 // A deploy, a pod that is deleted and one pod more, while users are there all the time: nobody loses anything, and the report tells what each
 // took. The same once more, held against the first, with a warm-up: a gate that is closed by a limit that nobody can keep.
 func TestBenchmarkOfADeploy(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "benchmark-deploy")
 	target := fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
 `, registry, version)

@@ -9,6 +9,7 @@ import (
 
 // A fleet becomes one BEAM cluster, keeps its names and secrets through restarts, and scales.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "fleet")
 	s.apply(`adapter: ETS
 replicas: 2

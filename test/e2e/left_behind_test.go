@@ -97,6 +97,7 @@ podTemplate: {spec: {volumes: [{name: own, secret: {secretName: good}}]}}`
 // Values of Secrets are in nothing but Secrets, whatever is wrong with them, and neither is a part of one: not in what pods, the
 // operator and Redis log, not in objects and their status, not in events, metrics and reports.
 func TestNoSecretIsLeftBehind(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "secrets")
 	leaks.Secret("a marked value", mark)
 	s.secret("good", map[string]string{
