@@ -96,15 +96,16 @@ func slimPods(object any) (any, error) {
 // slimPod drops from a pod what the operator does not read: pods are most of what the cache holds.
 func slimPod(pod *corev1.Pod) *corev1.Pod {
 	slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		CreationTimestamp: pod.CreationTimestamp,
-		OwnerReferences:   pod.OwnerReferences,
-		Name:              pod.Name,
-		Namespace:         pod.Namespace,
-		UID:               pod.UID,
-		ResourceVersion:   pod.ResourceVersion,
-		DeletionTimestamp: pod.DeletionTimestamp,
-		Labels:            only(pod.Labels, appsv1.StatefulSetRevisionLabel, render.ClusterLabel, render.ComponentLabel, redis.RoleLabel),
-		Annotations:       only(pod.Annotations, fleet.StoreAnnotation),
+		CreationTimestamp:          pod.CreationTimestamp,
+		OwnerReferences:            pod.OwnerReferences,
+		Name:                       pod.Name,
+		Namespace:                  pod.Namespace,
+		UID:                        pod.UID,
+		ResourceVersion:            pod.ResourceVersion,
+		DeletionTimestamp:          pod.DeletionTimestamp,
+		DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+		Labels:                     only(pod.Labels, appsv1.StatefulSetRevisionLabel, render.ClusterLabel, render.ComponentLabel, redis.RoleLabel),
+		Annotations:                only(pod.Annotations, fleet.StoreAnnotation),
 	}}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady || unschedulable(condition) {
@@ -153,7 +154,7 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 			kept.RestartCount = status.RestartCount
 		}
 		if isApp && !serves {
-			kept.Started = status.Started
+			kept.Started, kept.State.Running = status.Started, status.State.Running
 		}
 		if kept.State != (corev1.ContainerState{}) || kept.RestartCount > 0 || isApp && !serves {
 			slim = append(slim, kept)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,6 +47,8 @@ func wholePod(app, starter corev1.ContainerState, conditions ...corev1.PodCondit
 type told struct {
 	Trouble, Broken string
 	Unstarted       bool
+	Starting        bool
+	MayStopFor      time.Duration
 	Ready           bool
 	Drained         bool
 	Port            int32
@@ -55,12 +58,12 @@ type told struct {
 func tellsOf(pod *corev1.Pod) told {
 	m := &member{Pod: pod}
 	_, drained := drainReport(pod)
-	return told{podTrouble(pod), m.broken(), m.unstarted(), podReady(pod), drained, portOf(pod, fleet.AgentPort), unseenBy(pod)}
+	return told{podTrouble(pod), m.broken(), m.unstarted(), m.starting(said), m.mayStopFor(), podReady(pod), drained, portOf(pod, fleet.AgentPort), unseenBy(pod)}
 }
 
 // What the cache drops of a pod makes no difference: before one goes, a plan made of slim pods must be that of whole ones.
 func TestSlimPodTellsTheSame(t *testing.T) {
-	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(said.Add(-time.Second))}}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", Message: `{"sessionsBefore":1}`}}
 	waits := func(reason string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
@@ -83,6 +86,7 @@ func TestSlimPodTellsTheSame(t *testing.T) {
 		"has no scheduler":     {Spec: corev1.PodSpec{SchedulerName: "nobody"}},
 		"has a scheduler": {Spec: corev1.PodSpec{SchedulerName: "nobody"}, Status: corev1.PodStatus{
 			Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "SchedulingGated")}}},
+		"stops": {ObjectMeta: metav1.ObjectMeta{Name: "shop-0", DeletionTimestamp: ptr.To(metav1.NewTime(said)), DeletionGracePeriodSeconds: ptr.To[int64](600)}},
 		"has nothing told yet": {ObjectMeta: metav1.ObjectMeta{Name: "shop-0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
