@@ -86,7 +86,7 @@ func TestSlimPodTellsTheSame(t *testing.T) {
 		"has no scheduler":     {Spec: corev1.PodSpec{SchedulerName: "nobody"}},
 		"has a scheduler": {Spec: corev1.PodSpec{SchedulerName: "nobody"}, Status: corev1.PodStatus{
 			Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "SchedulingGated")}}},
-		"stops": {ObjectMeta: metav1.ObjectMeta{Name: "shop-0", DeletionTimestamp: ptr.To(metav1.NewTime(said)), DeletionGracePeriodSeconds: ptr.To[int64](600)}},
+		"stops":                {ObjectMeta: metav1.ObjectMeta{Name: "shop-0", DeletionTimestamp: ptr.To(metav1.NewTime(said)), DeletionGracePeriodSeconds: ptr.To[int64](600)}},
 		"has nothing told yet": {ObjectMeta: metav1.ObjectMeta{Name: "shop-0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
