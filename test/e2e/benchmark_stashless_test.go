@@ -11,9 +11,7 @@ import (
 // and the report has what they cost.
 func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 	s := newSpace(t, "benchmark-stashless")
-	target := fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
-parallelism: 2
-`, registry, version)
+	target := ownFleet(2) + "parallelism: 2\n"
 	for name, c := range map[string]struct {
 		spec, duration, says string
 		runs                 int

@@ -175,9 +175,7 @@ func (s space) ended(name, verdict, message string) benchmarked {
 // the operator.
 func TestBenchmarkOfAllAdapters(t *testing.T) {
 	s := newSpace(t, "benchmark")
-	s.benchmark("small", fmt.Sprintf(`parallelism: 2
-target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
-matrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}`, registry, version))
+	s.benchmark("small", ownFleet(2)+"parallelism: 2\nmatrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}")
 	now := s.finished("small", 8*time.Minute)
 	if now.Verdict != "Passed" || now.Progress != "5/5" {
 		t.Fatalf("it ended with %+v", now)
@@ -227,12 +225,11 @@ matrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}`, registry, ver
 func TestBenchmarkThroughAProxy(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, "benchmark-proxy")
-	s.benchmark("proxied", fmt.Sprintf(`scenario: Reconnect
+	s.benchmark("proxied", ownFleet(2)+fmt.Sprintf(`scenario: Reconnect
 routing: Proxy
 proxy: {image: "%s/livestash-test-nginx:%s"}
-target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
 thresholds: {%s}
-matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 3s, duration: 20s}]}`, registry, version, registry, version, patient))
+matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 3s, duration: 20s}]}`, registry, version, patient))
 	now := s.finished("proxied", 5*time.Minute)
 	if now.Verdict != "Passed" {
 		t.Fatalf("it ended with %+v", now)
@@ -247,14 +244,18 @@ matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 3s, duration: 20s}]
 	}
 }
 
+// ownFleet is the target of a benchmark that makes its fleet itself.
+func ownFleet(replicas int) string {
+	return fmt.Sprintf(`target: {template: {spec: {image: %q, replicas: %d, http: {readinessPath: /healthz}}}}
+`, workload(), replicas)
+}
+
 // A deploy, a pod that is deleted and one pod more, while users are there all the time: nobody loses anything, and the report tells what each
-// took. The same once more, held against the first, with a warm-up: a gate that is closed by a limit that nobody can keep.
+// took.
 func TestBenchmarkOfADeploy(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, "benchmark-deploy")
-	target := fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 2, http: {readinessPath: /healthz}}}}
-`, registry, version)
-	s.benchmark("deploy", target+`routing: Service
+	s.benchmark("deploy", ownFleet(2)+`routing: Service
 matrix: {adapters: [ETS], runs: [{users: 40, ttl: 1m, ramp: 3s, duration: 3m}]}
 events: [{at: 10s, kind: Rollout, within: 80s}, {at: 95s, kind: DeletePod, within: 35s}, {at: 135s, kind: Scale, replicas: 3, within: 35s}]
 thresholds: {maxLost: 0, `+patient+"}")
@@ -282,12 +283,17 @@ thresholds: {maxLost: 0, `+patient+"}")
 		t.Errorf("%d returns during the events and %d outside of them, of %d", during, outside, run.Durations["reconnect"].Count)
 	}
 	s.must("", "wait", "lsb/deploy", "--for=condition=Passed", "--timeout=10s")
+}
 
+// A run with a warm-up, held against one of before: a gate that is closed by a limit that nobody can keep.
+func TestBenchmarkAgainstAnother(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "benchmark-against")
 	const brief = "adapters: [ETS], runs: [{users: 40, ttl: 10s, ramp: 3s, duration: 40s}]}\n"
-	s.benchmark("before", target+"matrix: {"+brief)
+	s.benchmark("before", ownFleet(2)+"matrix: {"+brief)
 	s.finished("before", 8*time.Minute)
-	s.benchmark("after", target+"matrix: {warmup: 1, "+brief+`compareWith: {benchmarkRef: {name: before}, atMost: {memory: "0.01", reconnect: "100"}}`)
-	now = s.finished("after", 15*time.Minute)
+	s.benchmark("after", ownFleet(2)+"matrix: {warmup: 1, "+brief+`compareWith: {benchmarkRef: {name: before}, atMost: {memory: "0.01", reconnect: "100"}}`)
+	now := s.finished("after", 15*time.Minute)
 	if now.Verdict != "Failed" || len(now.Runs) != 2 || !now.Runs[0].Warmup || now.Runs[1].Verdict != "Passed" {
 		t.Errorf("it ended with %+v", now)
 	}
@@ -306,7 +312,6 @@ func TestBenchmarksThatGoWrong(t *testing.T) {
 	s.apply("adapter: ETS\nttl: 10s")
 	s.settled()
 	const browser = "matrix: {adapters: [BrowserMemory], runs: [{users: 60, ttl: 10s, ramp: 2s, duration: 40s}]}\n"
-	ownFleet := fmt.Sprintf(`target: {template: {spec: {image: "%s/livestash-workload-otp:%s", replicas: 1, http: {readinessPath: /healthz}}}}`, registry, version)
 	const matrix = "matrix: {adapters: [ETS], runs: [{users: 20, ttl: 10s, ramp: 2s, duration: 20s}]}\n"
 
 	t.Run("a runner is killed", func(t *testing.T) {
@@ -413,7 +418,7 @@ target: {url: "http://shop"}`)
 	t.Run("a pod of the fleet crashes", func(t *testing.T) {
 		t.Parallel()
 		s := s.in(t)
-		s.benchmark("crashed", browser+`thresholds: {minRecovered: "0", maxFailed: "1", `+patient+"}\n"+ownFleet)
+		s.benchmark("crashed", browser+`thresholds: {minRecovered: "0", maxFailed: "1", `+patient+"}\n"+ownFleet(1))
 		s.running("crashed")
 		// Not must: the answer may be lost with the machine.
 		_, _ = s.kubectl("", "exec", "crashed-01-browser-0", "-c", "app", "--", "bin/workload", "rpc", ":erlang.halt(7, flush: false)")
@@ -423,7 +428,7 @@ target: {url: "http://shop"}`)
 	t.Run("the server drops sockets", func(t *testing.T) {
 		t.Parallel()
 		s := s.in(t)
-		s.benchmark("dropping", browser+"scenario: Visits\n"+ownFleet)
+		s.benchmark("dropping", browser+"scenario: Visits\n"+ownFleet(1))
 		s.running("dropping")
 		s.must("", "exec", "dropping-01-browser-0", "-c", "app", "--", "bin/workload", "rpc", `spawn(fn -> for _ <- 1..60 do
   for {listener, _} <- :ranch.info(), pid <- :ranch.procs(listener, :connections), :rand.uniform() < 0.1, do: Process.exit(pid, :kill)
@@ -453,7 +458,7 @@ target: {url: "http://keeps"}`)
 	t.Run("it is deleted midway", func(t *testing.T) {
 		t.Parallel()
 		s := s.in(t)
-		s.benchmark("deleted", matrix+ownFleet)
+		s.benchmark("deleted", matrix+ownFleet(1))
 		s.running("deleted")
 		s.must("", "delete", "lsb", "deleted")
 		s.eventually(time.Minute, func() error {
