@@ -384,6 +384,7 @@ $(eval $(call go_install,k6,go.k6.io/k6@$(K6_VERSION)))
 $(eval $(call go_install,helm,helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)))
 $(eval $(call go_install,controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)))
 $(eval $(call go_install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)))
+$(eval $(call go_install,govulncheck,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)))
 
 .PHONY: clean
 clean: ## Remove built programs, archives and logs.
