@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/fenced"
 )
 
 // metricsNginx stands in for metrics-server: it answers with what lies in /tmp, whoever asks.
@@ -53,9 +55,9 @@ func TestAutoscaling(t *testing.T) {
 	s.must("", "wait", "apiservice/v1beta1.metrics.k8s.io", "--for=condition=Available", "--timeout=1m")
 
 	var autoscaler string
-	for _, block := range blocksOf(read(t, "docs/how-to/autoscaling.md")) {
-		if strings.Contains(block.text, "kind: HorizontalPodAutoscaler") {
-			autoscaler = block.text
+	for _, block := range fenced.Blocks(read(t, "docs/how-to/autoscaling.md")) {
+		if strings.Contains(block.Text, "kind: HorizontalPodAutoscaler") {
+			autoscaler = block.Text
 		}
 	}
 	const most = "maxReplicas: 12"

@@ -63,7 +63,7 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 // no agent is in it. One that speaks another protocol than was said measures nothing, and says so.
 func TestBenchmarkOfRivals(t *testing.T) {
 	s := newSpace(t, "benchmark-rivals")
-	image := fmt.Sprintf("%s/livestash-workload-otp:%s", registry, version)
+	image := workload()
 	of := func(protocol string) string {
 		return fmt.Sprintf(`target: {template: {spec: {image: %q, replicas: 1, http: {readinessPath: /healthz}}}}
 scenario: Rooms

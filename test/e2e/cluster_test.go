@@ -133,7 +133,7 @@ func (s space) fleet(spec string) string {
 	var manifest bytes.Buffer
 	fmt.Fprintf(&manifest, "apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: shop}\nspec:\n")
 	if !strings.Contains("\n"+spec, "\nimage:") {
-		fmt.Fprintf(&manifest, "  image: %s/livestash-workload-otp:%s\n", registry, version)
+		fmt.Fprintf(&manifest, "  image: %s\n", workload())
 	}
 	fmt.Fprintf(&manifest, "  http: {readinessPath: /healthz}\n")
 	if !strings.Contains(spec, "rollout:") {

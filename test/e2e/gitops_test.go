@@ -11,6 +11,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 	"sigs.k8s.io/yaml"
+
+	"github.com/livestash-dev/livestash/test/internal/fenced"
 )
 
 // health is what Argo CD is told of an object.
@@ -64,11 +66,11 @@ func luaValue(state *lua.LState, value any) lua.LValue {
 // argoScript is the script of the page for those who use Argo CD.
 func argoScript(t *testing.T) string {
 	t.Helper()
-	for _, block := range blocksOf(read(t, "docs/how-to/gitops.md")) {
+	for _, block := range fenced.Blocks(read(t, "docs/how-to/gitops.md")) {
 		var shown struct {
 			Data map[string]string `json:"data"`
 		}
-		if err := yaml.Unmarshal([]byte(block.text), &shown); err != nil {
+		if err := yaml.Unmarshal([]byte(block.Text), &shown); err != nil {
 			t.Fatal(err)
 		}
 		if script := shown.Data["resource.customizations.health.livestash.dev_LiveStashCluster"]; script != "" {

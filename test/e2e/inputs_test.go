@@ -100,7 +100,7 @@ func (c inputCase) run(s space) {
 func shopOf(t *testing.T, spec map[string]any) string {
 	t.Helper()
 	if spec["image"] == nil {
-		spec["image"] = fmt.Sprintf("%s/livestash-workload-otp:%s", registry, version)
+		spec["image"] = workload()
 	}
 	return inJSON(t, map[string]any{
 		"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashCluster", "metadata": map[string]any{"name": "shop"}, "spec": spec,

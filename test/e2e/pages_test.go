@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/livestash-dev/livestash/test/internal/fenced"
 )
 
 // walk is a page whose commands are run as they stand, by somebody who does what it says, in its order.
@@ -168,16 +170,16 @@ func (w walk) run(s space) {
 	checkout, environment := s.checkout()
 	used := map[string]bool{}
 	ran := 0
-	for _, block := range blocksOf(read(s.t, w.page)) {
-		switch block.language {
+	for _, block := range fenced.Blocks(read(s.t, w.page)) {
+		switch block.Language {
 		case "yaml":
-			if w.leaves(block.text, s.t, used) {
+			if w.leaves(block.Text, s.t, used) {
 				continue
 			}
 			ran++
-			s.show(checkout, w.replace(block.text, used), w.parts)
+			s.show(checkout, w.replace(block.Text, used), w.parts)
 		case "sh":
-			commands := w.without(block.text, s.t, used)
+			commands := w.without(block.Text, s.t, used)
 			if strings.TrimSpace(commands) == "" {
 				continue
 			}
@@ -337,17 +339,6 @@ func commandsOf(text string) []string {
 	return commands
 }
 
-type fenced struct{ language, text string }
-
-// blocksOf are the fenced blocks of a page, without the indent of those in a list.
-func blocksOf(page string) []fenced {
-	var found []fenced
-	for _, block := range regexp.MustCompile("(?ms)^( *)```([a-z]*)\n(.*?)^ *```").FindAllStringSubmatch(page, -1) {
-		found = append(found, fenced{block[2], regexp.MustCompile("(?m)^"+block[1]).ReplaceAllString(block[3], "")})
-	}
-	return found
-}
-
 // command is how a command begins that a reader would copy.
 var command = regexp.MustCompile(`(?m)^ *(\$ )?(kubectl|helm|make|sed|cp|curl|docker|git|export|mix|skopeo|cosign) `)
 
@@ -366,17 +357,17 @@ func TestEveryBlockHasItsPlace(t *testing.T) {
 		pages = append(pages, "docs/how-to/"+filepath.Base(path))
 	}
 	for _, page := range pages {
-		blocks := blocksOf(read(t, page))
+		blocks := fenced.Blocks(read(t, page))
 		if len(blocks) > 0 && walked[page] == (unwalked[page] != "") {
 			t.Errorf("%s has commands or YAML: nobody walks it, and there is no reason why; or both", page)
 		}
 		for _, block := range blocks {
 			switch {
-			case block.language == "sh" || block.language == "yaml" || readElsewhere[block.language] != "":
-			case block.language != "":
-				t.Errorf("%s: no test reads %s:\n%s", page, block.language, block.text)
-			case command.MatchString(block.text):
-				t.Errorf("%s: these are commands, and are not marked as sh:\n%s", page, block.text)
+			case block.Language == "sh" || block.Language == "yaml" || readElsewhere[block.Language] != "":
+			case block.Language != "":
+				t.Errorf("%s: no test reads %s:\n%s", page, block.Language, block.Text)
+			case command.MatchString(block.Text):
+				t.Errorf("%s: these are commands, and are not marked as sh:\n%s", page, block.Text)
 			}
 		}
 	}
@@ -385,13 +376,13 @@ func TestEveryBlockHasItsPlace(t *testing.T) {
 // TestBlocks: what a page's commands are, and which are left.
 func TestBlocks(t *testing.T) {
 	page := "text\n```sh\na \\\n  b    # why\nc x &&\n  d\nc x \\\n  | d\n```\n- list\n  ```sh\n  e\n  ```\n```yaml\nf: 1\n```\n"
-	blocks := blocksOf(page)
-	if len(blocks) != 3 || blocks[1] != (fenced{"sh", "e\n"}) || blocks[2] != (fenced{"yaml", "f: 1\n"}) {
+	blocks := fenced.Blocks(page)
+	if len(blocks) != 3 || blocks[1] != (fenced.Block{Language: "sh", Text: "e\n"}) || blocks[2] != (fenced.Block{Language: "yaml", Text: "f: 1\n"}) {
 		t.Fatalf("blocks %q", blocks)
 	}
 	used := map[string]bool{}
 	w := walk{left: map[string]string{"c": "it is not wanted"}, replaced: map[string]string{"b": "B"}}
-	if got := w.replace(w.without(blocks[0].text, t, used), used); got != "a \\\n  B    # why\n" || !used["c"] || !used["b"] {
+	if got := w.replace(w.without(blocks[0].Text, t, used), used); got != "a \\\n  B    # why\n" || !used["c"] || !used["b"] {
 		t.Errorf("%q, used %v", got, used)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/livestash-dev/livestash/test/internal/browser"
+	"github.com/livestash-dev/livestash/test/internal/fenced"
 	"github.com/livestash-dev/livestash/test/internal/liveview"
 	"github.com/livestash-dev/livestash/test/internal/nginx"
 )
@@ -151,9 +152,9 @@ func TestNginxInFrontOfAFleet(t *testing.T) {
 func (s space) pagesNginx() string {
 	s.t.Helper()
 	var server string
-	for _, block := range blocksOf(read(s.t, "docs/how-to/ingress.md")) {
-		if block.language == "nginx" {
-			server += block.text
+	for _, block := range fenced.Blocks(read(s.t, "docs/how-to/ingress.md")) {
+		if block.Language == "nginx" {
+			server += block.Text
 		}
 	}
 	const example = "http://shop.default.svc."

@@ -54,17 +54,11 @@ const liveSocket = new LiveSocket("/live", Socket, {
 
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
-	folder := t.TempDir()
-	for path, text := range files {
-		file := filepath.Join(folder, path)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	a := app{folder: t.TempDir(), files: files}
+	if err := a.write(); err != nil {
+		t.Fatal(err)
 	}
-	return folder
+	return a.folder
 }
 
 // The page's lines get where it says, under the application's own names.

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/livestash-dev/livestash/test/internal/fenced"
 )
 
 // follow does what the page says. The contract is the page that step 3 takes its lines from.
 func (a *app) follow(page, contract string) error {
-	shown := blocksOf(page)
-	lines, err := blocksOf(contract).find("elixir", "One adapter is started")
+	shown := blocks(fenced.Blocks(page))
+	lines, err := blocks(fenced.Blocks(contract)).find("elixir", "One adapter is started")
 	if err != nil {
 		return err
 	}
@@ -123,22 +125,14 @@ func (a *app) origins(shown blocks) error {
 	return a.insert("config/runtime.exs", `  host = System.get_env("PHX_HOST") || "example.com"`, "\n"+indented(lines, 2))
 }
 
-// blocks are a page's code, by its language.
-type blocks map[string][]string
-
-func blocksOf(page string) blocks {
-	found := blocks{}
-	for _, block := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
-		found[block[1]] = append(found[block[1]], block[2])
-	}
-	return found
-}
+// blocks are a page's code.
+type blocks []fenced.Block
 
 // find is the first block of a language with this in it.
 func (b blocks) find(language, part string) (string, error) {
-	for _, text := range b[language] {
-		if strings.Contains(text, part) {
-			return strings.TrimSuffix(text, "\n"), nil
+	for _, block := range b {
+		if block.Language == language && strings.Contains(block.Text, part) {
+			return strings.TrimSuffix(block.Text, "\n"), nil
 		}
 	}
 	return "", fmt.Errorf("the page has no block of %s with %s", language, part)
