@@ -2,7 +2,9 @@
 package apply
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -32,8 +35,16 @@ type Applier struct {
 	TakesBack bool
 }
 
+// Absent is the resource version that an object is to have which is only to be made, and not changed when there is one of its name. No
+// object has it: the first write to a new etcd makes the second revision. A POST would do that too, but it leaves fields to a second
+// field manager, which would keep those that are no longer wanted.
+const Absent = "1"
+
 // All applies the objects, in their order. One that cannot be applied does not stop the others, except those that are not there
 // yet and need it: see needs. It returns what the API server answered, which is nothing for an object that was as wanted.
+//
+// An object with a resource version is applied to that version alone, or to none when it is Absent. When there is another one, what is
+// wanted was made of something old: the error is the API server's conflict, and the objects after it are left alone.
 func (a Applier) All(ctx context.Context, owner client.Object, objects []client.Object) ([]*unstructured.Unstructured, error) {
 	var applied []*unstructured.Unstructured
 	var taken *ConflictError
@@ -43,6 +54,8 @@ func (a Applier) All(ctx context.Context, owner client.Object, objects []client.
 		answer, err := a.one(ctx, owner, object, failed)
 		var conflict *ConflictError
 		switch {
+		case apierrors.IsConflict(err):
+			return applied, err
 		case errors.As(err, &conflict):
 			taken = taken.and(conflict)
 		case err != nil:
@@ -62,7 +75,7 @@ func (a Applier) All(ctx context.Context, owner client.Object, objects []client.
 	return applied, errors.Join(failures...)
 }
 
-// One applies an object unless it is known to be as wanted; then it returns nil.
+// One applies an object, as All does, unless it is known to be as wanted; then it returns nil.
 func (a Applier) One(ctx context.Context, owner, desired client.Object) (*unstructured.Unstructured, error) {
 	return a.one(ctx, owner, desired, nil)
 }
@@ -82,7 +95,7 @@ func (a Applier) one(ctx context.Context, owner, desired client.Object, failed m
 				return nil, nil // what is wrong with that one is told already
 			}
 		}
-		return want, a.create(ctx, owner, want)
+		return want, a.create(ctx, owner, want, desired.GetResourceVersion())
 	}
 	if err := a.checkOwner(owner, known, want); err != nil {
 		return nil, err
@@ -90,21 +103,16 @@ func (a Applier) one(ctx context.Context, owner, desired client.Object, failed m
 	if asWanted, err := isAsWanted(known, want); err != nil || asWanted {
 		return nil, err
 	}
-	return want, a.change(ctx, known, want)
+	return want, a.change(ctx, known, want, desired.GetResourceVersion())
 }
 
-// noVersion is a resource version that no object has: the first write to a new etcd makes the second revision. Applying an
-// object with it makes one that is absent, and is a conflict when there is one of that name. A POST would do that too, but it
-// leaves fields to a second field manager, which would keep those that are no longer wanted.
-const noVersion = "1"
-
-// create makes an object that is not known. When there is one of that name all the same, it is changed if it is the owner's,
-// which the cache does not know yet.
-func (a Applier) create(ctx context.Context, owner client.Object, want *unstructured.Unstructured) error {
-	want.SetResourceVersion(noVersion)
-	err := a.apply(ctx, want)
-	if !apierrors.IsConflict(err) {
-		return err
+// create makes an object that is not known. When there is one of that name all the same, it is changed if it is the owner's: somebody
+// took the labels away that the cache knows it by, or the cache lags behind. In that case any version must do.
+func (a Applier) create(ctx context.Context, owner client.Object, want *unstructured.Unstructured, version string) error {
+	want.SetResourceVersion(cmp.Or(version, Absent))
+	conflict := a.apply(ctx, want)
+	if !apierrors.IsConflict(conflict) {
+		return conflict
 	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(want.GroupVersionKind())
@@ -114,22 +122,26 @@ func (a Applier) create(ctx context.Context, owner client.Object, want *unstruct
 	if err := a.checkOwner(owner, live, want); err != nil {
 		return err
 	}
-	return a.change(ctx, live, want)
+	if version != "" && hasLabels(live, want.GetLabels()) {
+		return conflict
+	}
+	return a.change(ctx, live, want, "")
 }
 
 // change applies to an object that is the owner's, and to no other that has got its name meanwhile: its UID makes that an
-// error, and the next pass knows more. The force takes back what somebody else wrote into a wanted field.
-func (a Applier) change(ctx context.Context, live client.Object, want *unstructured.Unstructured) error {
-	want.SetResourceVersion("")
+// error, and the next pass knows more. So does the version, unless it is empty. The force takes back what somebody else wrote into a
+// wanted field.
+func (a Applier) change(ctx context.Context, live client.Object, want *unstructured.Unstructured, version string) error {
+	want.SetResourceVersion(version)
 	want.SetUID(live.GetUID())
 	err := a.apply(ctx, want, client.ForceOwnership)
 	if apierrors.IsInvalid(err) && isOnDelete(want) {
-		if err := a.dropRollingUpdate(ctx, live); err != nil {
+		if err := a.dropRollingUpdate(ctx, want); err != nil {
 			return err
 		}
 		err = a.apply(ctx, want, client.ForceOwnership)
 	}
-	if !apierrors.IsInvalid(err) || want.Object["spec"] == nil || a.replaceLists(ctx, live, want) != nil {
+	if !apierrors.IsInvalid(err) || want.Object["spec"] == nil || a.replaceLists(ctx, want) != nil {
 		return err // the first one tells best what is wrong
 	}
 	return a.apply(ctx, want, client.ForceOwnership)
@@ -140,6 +152,30 @@ func (a Applier) apply(ctx context.Context, want *unstructured.Unstructured, opt
 	err := a.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), append(options, FieldOwner)...)
 	if err != nil {
 		return fmt.Errorf("applying %s: %w", name, err)
+	}
+	return nil
+}
+
+// makeWay takes what is in the way of applying out of the spec, of the object that want is to be applied to, and of no other version if
+// want has one. Applying goes on from there.
+func (a Applier) makeWay(ctx context.Context, want *unstructured.Unstructured, spec any) error {
+	metadata := map[string]any{"uid": want.GetUID()}
+	if version := want.GetResourceVersion(); version != "" {
+		metadata["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
+	if err != nil {
+		return fmt.Errorf("encoding the spec of %s: %w", kindAndName(want), err)
+	}
+	changed := &unstructured.Unstructured{}
+	changed.SetGroupVersionKind(want.GroupVersionKind())
+	changed.SetNamespace(want.GetNamespace())
+	changed.SetName(want.GetName())
+	if err := a.Writer.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
+		return fmt.Errorf("removing what is in the way in %s: %w", kindAndName(want), err)
+	}
+	if want.GetResourceVersion() != "" {
+		want.SetResourceVersion(changed.GetResourceVersion())
 	}
 	return nil
 }

@@ -159,10 +159,16 @@ func TestSomebodyElsesObjectIsNotAdopted(t *testing.T) {
 			foreign := wanted.DeepCopyObject().(client.Object)
 			foreign.SetOwnerReferences(nil)
 			suite.Must(t, api.Create(ctx, foreign))
-			for name, applier := range map[string]Applier{
-				"known": underTest, "not known": {Writer: underTest.Writer, Live: underTest.Live, Known: nothingKnown{}},
+			blind := Applier{Writer: underTest.Writer, Live: underTest.Live, Known: nothingKnown{}}
+			absent := wanted.DeepCopyObject().(client.Object)
+			absent.SetResourceVersion(Absent)
+			for name, try := range map[string]struct {
+				by     Applier
+				wanted client.Object
+			}{
+				"known": {underTest, wanted}, "not known": {blind, wanted}, "not known, and only to be made": {blind, absent},
 			} {
-				_, err := applier.One(ctx, owner, wanted)
+				_, err := try.by.One(ctx, owner, try.wanted)
 				var taken *ConflictError
 				if !errors.As(err, &taken) || !slices.Equal(taken.Objects, []string{kindAndName(wanted)}) || taken.Owner != "ConfigMap" {
 					t.Errorf("%s: One = %v", name, err)
@@ -405,6 +411,66 @@ func TestOnDelete(t *testing.T) {
 	goTo(3, onDelete)
 	goTo(1, hold)
 	goTo(1, onDelete)
+}
+
+// A StatefulSet is wanted of what one version of it was seen to be: an operator that stood still must not put back what another one did.
+func TestObjectOfAVersion(t *testing.T) {
+	owner, ctx := newOwner(t), t.Context()
+	at := func(version string, replicas int32) *appsv1.StatefulSet {
+		set := statefulSet(owner)
+		set.ResourceVersion, set.Spec.Replicas = version, ptr.To(replicas)
+		return set
+	}
+	apply := func(by Applier, set *appsv1.StatefulSet) error {
+		_, err := by.One(ctx, owner, set)
+		return err
+	}
+	costs(t, 1, func() error { return apply(underTest, at(Absent, 1)) })
+	old := read(t, statefulSet(owner)).ResourceVersion
+	costs(t, 1, func() error { return apply(underTest, at(old, 2)) })
+	costs(t, 0, func() error { return apply(underTest, at(old, 2)) })
+
+	blind := Applier{Writer: underTest.Writer, Live: underTest.Live, Known: nothingKnown{}}
+	for name, err := range map[string]error{
+		"an old version":                       apply(underTest, at(old, 3)),
+		"one that was absent":                  apply(underTest, at(Absent, 3)),
+		"one that was absent, and is unknown":  apply(blind, at(Absent, 3)),
+		"an old version that is unknown again": apply(blind, at(old, 3)),
+	} {
+		if !apierrors.IsConflict(err) {
+			t.Errorf("%s: One = %v", name, err)
+		}
+	}
+	later := service(owner, "later")
+	if _, err := underTest.All(ctx, owner, []client.Object{at(old, 3), later}); !apierrors.IsConflict(err) {
+		t.Errorf("All = %v", err)
+	}
+	if err := api.Get(ctx, client.ObjectKeyFromObject(later), later); !apierrors.IsNotFound(err) {
+		t.Errorf("what came after the old version was applied: %v", err)
+	}
+	live := read(t, statefulSet(owner))
+	if *live.Spec.Replicas != 2 {
+		t.Errorf("%d replicas", *live.Spec.Replicas)
+	}
+
+	// Somebody took the label away that the cache would know it by.
+	suite.Must(t, api.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": null}}`))))
+	costs(t, 3, func() error { return apply(blind, at(Absent, 2)) })
+	if live = read(t, live); !hasLabels(live, at(Absent, 2).Labels) {
+		t.Errorf("its labels are %v", live.Labels)
+	}
+
+	// What needs more than one request.
+	suite.Must(t, api.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}}`))))
+	onDelete := func(version string) *appsv1.StatefulSet {
+		set := at(version, 2)
+		set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+		return set
+	}
+	if err := apply(underTest, onDelete(old)); !apierrors.IsConflict(err) {
+		t.Errorf("an old version, in several requests: One = %v", err)
+	}
+	costs(t, 3, func() error { return apply(underTest, onDelete(live.ResourceVersion)) })
 }
 
 func TestPrune(t *testing.T) {

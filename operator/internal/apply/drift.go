@@ -26,6 +26,7 @@ func configuration(desired client.Object) (*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("converting %s: %w", kindAndName(desired), err)
 	}
 	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "resourceVersion") // whose that is, is no part of what is wanted
 	text, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", kindAndName(desired), err)

@@ -12,9 +12,10 @@ import (
 
 // IsLeft is whether an object has no owner, and all labels that objects of an owner have.
 func IsLeft(object client.Object, labels map[string]string) bool {
-	if len(object.GetOwnerReferences()) > 0 || !object.GetDeletionTimestamp().IsZero() || len(labels) == 0 {
-		return false
-	}
+	return len(object.GetOwnerReferences()) == 0 && object.GetDeletionTimestamp().IsZero() && len(labels) > 0 && hasLabels(object, labels)
+}
+
+func hasLabels(object client.Object, labels map[string]string) bool {
 	has := object.GetLabels()
 	for name, value := range labels {
 		if has[name] != value {

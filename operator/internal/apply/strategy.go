@@ -2,13 +2,9 @@ package apply
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // A StatefulSet with updateStrategy {type: OnDelete} must have no rollingUpdate. Applying one without it takes away what the
@@ -25,18 +21,8 @@ func isOnDelete(want *unstructured.Unstructured) bool {
 
 // dropRollingUpdate takes rollingUpdate away, whoever owns a field of it. In the same request as the type: alone it would come
 // back with the default partition 0, which replaces every pod.
-func (a Applier) dropRollingUpdate(ctx context.Context, set client.Object) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": set.GetUID()},
-		"spec":     map[string]any{"updateStrategy": map[string]any{"type": appsv1.OnDeleteStatefulSetStrategyType, "rollingUpdate": nil}},
+func (a Applier) dropRollingUpdate(ctx context.Context, want *unstructured.Unstructured) error {
+	return a.makeWay(ctx, want, map[string]any{
+		"updateStrategy": map[string]any{"type": appsv1.OnDeleteStatefulSetStrategyType, "rollingUpdate": nil},
 	})
-	if err != nil {
-		return err
-	}
-	live := &appsv1.StatefulSet{}
-	live.Namespace, live.Name = set.GetNamespace(), set.GetName()
-	if err := a.Writer.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), FieldOwner); err != nil {
-		return fmt.Errorf("removing rollingUpdate of StatefulSet %s: %w", live.Name, err)
-	}
-	return nil
 }

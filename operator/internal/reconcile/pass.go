@@ -20,6 +20,10 @@ import (
 // nothing may tell.
 const mostBackoff = 30 * time.Second
 
+// staleRetry is when a pass is tried again that went by something that had changed already, as happens when a StatefulSet's status is
+// written a moment before. It is no error. What changed mostly brings the next pass sooner, when the cache knows it.
+const staleRetry = 100 * time.Millisecond
+
 // Backoff is when a pass is tried again that has failed.
 func Backoff() workqueue.TypedRateLimiter[ctrl.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, mostBackoff)
@@ -61,7 +65,10 @@ func (p *Pass) End(err error, tell func(error) error) (ctrl.Result, error) {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return ctrl.Result{}, nil // the object goes with its namespace
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
+	if apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, err // a cache that lags behind: the next try will do
 	}
 	if taken := (*apply.ConflictError)(nil); errors.As(err, &taken) || err != nil && !HealsByItself(err) {

@@ -68,7 +68,7 @@ func TestEnd(t *testing.T) {
 		"one of users, an error":  {err: fmt.Errorf("write: %w", errors.Join(&apply.ConflictError{}, errBroken)), told: true, retried: true},
 		"a watched problem":       {err: fmt.Errorf("look: %w", &Problem{Watched: true}), told: true, again: time.Minute},
 		"the namespace goes":      {err: fmt.Errorf("write: %w", terminating)},
-		"the cache lags":          {err: fmt.Errorf("write: %w", apierrors.NewConflict(children, "shop", errBroken)), retried: true},
+		"the cache lags":          {err: fmt.Errorf("write: %w", apierrors.NewConflict(children, "shop", errBroken)), again: staleRetry},
 		"the cache knows it not":  {err: apierrors.NewAlreadyExists(children, "shop"), retried: true},
 		"the status is not taken": {untold: errBroken, told: true, retried: true},
 	}

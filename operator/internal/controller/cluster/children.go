@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,7 +31,15 @@ func (r *Reconciler) applier() apply.Applier {
 // applyChildren applies those of the rendered objects that are not as wanted. What hinders one of them is told when everything
 // else is done.
 func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
+	for _, object := range p.objects {
+		if set, is := object.(*appsv1.StatefulSet); is {
+			set.ResourceVersion = p.seen.versions[set.Name]
+		}
+	}
 	applied, err := r.applier().All(ctx, p.cluster, p.objects)
+	if apierrors.IsConflict(err) {
+		return err // what was planned is of something old
+	}
 	if err != nil {
 		p.postpone(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -273,4 +274,23 @@ func podTemplate(t *testing.T, patch string) *v1alpha1.PodTemplateOverride {
 	spec := &v1alpha1.PodSpecOverride{}
 	suite.Must(t, spec.UnmarshalJSON([]byte(patch)))
 	return &v1alpha1.PodTemplateOverride{Spec: spec}
+}
+
+// An operator stood still in the middle of a pass, and another one led meanwhile.
+func TestAPassThatIsTooLateChangesNothing(t *testing.T) {
+	cluster, _ := fleetAtRest(t, 2, nil)
+	old := cluster.DeepCopy()
+	old.Spec.Image = "ghcr.io/acme/shop:old"
+	seen, err := underTest.observe(t.Context(), old)
+	suite.Must(t, err)
+	late := underTest.newPass(old, seen)
+
+	newImage(t, cluster, "ghcr.io/acme/shop:2")
+	before := fleetSet(t, cluster)
+	if err := reconcile.Run(t.Context(), late, underTest.steps()); !apierrors.IsConflict(err) {
+		t.Errorf("the pass ended with %v", err)
+	}
+	if diff := cmp.Diff(before.Spec, fleetSet(t, cluster).Spec); diff != "" {
+		t.Errorf("what it changed (-before +after):\n%s", diff)
+	}
 }

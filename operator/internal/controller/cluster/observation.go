@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,9 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/observe"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 )
 
 // Agents tells what the agents in the pods last said, and is told which pods there are.
@@ -31,6 +34,8 @@ type Agents interface {
 type observation struct {
 	// statefulSet is empty, with no UID, while there is none of the fleet's own.
 	statefulSet *appsv1.StatefulSet
+	// versions are the resource versions of the StatefulSets of the fleet and its store, from before anything else was seen, by name.
+	versions map[string]string
 	// members are that StatefulSet's pods, names their names, ready those of the pods that serve.
 	members      []member
 	names, ready map[string]bool
@@ -53,6 +58,10 @@ type observation struct {
 
 // observe looks at everything that a pass looks at.
 func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) (observation, error) {
+	versions, err := r.versions(ctx, c)
+	if err != nil {
+		return observation{}, err
+	}
 	pods, err := r.pods(ctx, c)
 	if err != nil {
 		return observation{}, err
@@ -61,6 +70,7 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	if err != nil {
 		return seen, err
 	}
+	seen.versions = versions
 	if err := r.observeNodes(ctx, &seen); err != nil {
 		return seen, err
 	}
@@ -77,6 +87,21 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 		return seen, err
 	}
 	return seen, nil
+}
+
+// versions are the resource versions of the StatefulSets that a pass may write, by their names, apply.Absent of one that is not there. A
+// pass may be written by an operator that stood still and that no longer leads: it must not put back what the one that leads has changed.
+func (r *Reconciler) versions(ctx context.Context, c *v1alpha1.LiveStashCluster) (map[string]string, error) {
+	versions := map[string]string{}
+	for _, name := range append(redis.StatefulSets(c), c.Name) {
+		set := &appsv1.StatefulSet{}
+		err := r.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, set, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("looking up StatefulSet %s: %w", name, err)
+		}
+		versions[name] = cmp.Or(set.ResourceVersion, apply.Absent)
+	}
+	return versions, nil
 }
 
 // observeMembers looks at the StatefulSet, as the reader has it, and at those of the pods that it made.
