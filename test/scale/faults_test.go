@@ -17,15 +17,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestOperatorGetsOverFaults is `make bench-operator FAULTS=...` at a small size: requests that fail, and a leader that is killed.
+// TestOperatorGetsOverFaults is `make bench-operator FAULTS=...` at a small size: requests that fail, a leader that stands still, and one that is killed.
 func TestOperatorGetsOverFaults(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a control plane, which takes two minutes")
+		t.Skip("starts a control plane, which takes four minutes")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("localcluster needs root")
 	}
-	chosen, err := chosenFaults("refuses,killed")
+	chosen, err := chosenFaults("refuses,frozen,killed")
 	if err != nil {
 		t.Fatal(err)
 	}
