@@ -226,8 +226,8 @@ test-scale: operator local-cluster-binaries ## The operator's request counts, at
 
 .PHONY: bench-operator
 N ?= 300
-bench-operator: operator local-cluster-binaries ## Create N LiveStashClusters at once and measure the operator (PODS= AGENTS=1 SILENT=); FAULTS=all N=20: what it gets over.
-	@cd test && go run ./scale -n $(N) -bin $(BIN) $(if $(PODS),-pods $(PODS)) $(if $(AGENTS),-agents) $(if $(SILENT),-silent $(SILENT)) $(if $(FAULTS),-faults $(FAULTS))
+bench-operator: operator local-cluster-binaries ## Create N LiveStashClusters at once and measure the operator (PODS= AGENTS=1 SILENT= UPHEAVALS=1); FAULTS=all N=20: what it gets over.
+	@cd test && go run ./scale -n $(N) -bin $(BIN) $(if $(PODS),-pods $(PODS)) $(if $(AGENTS),-agents) $(if $(SILENT),-silent $(SILENT)) $(if $(UPHEAVALS),-upheavals) $(if $(FAULTS),-faults $(FAULTS))
 
 .PHONY: bench-overhead
 bench-overhead: $(CLUSTER_NEEDS) ## What the agent costs its virtual machine (ROUNDS= USERS= WORKLOAD= CONTROL= CHECK=).

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +47,9 @@ type agents struct {
 	// were not answered at the same time.
 	asked, inFlight, mostInFlight atomic.Int64
 
+	// outage is whether the nodes of the first zone are gone, with their network.
+	outage atomic.Bool
+
 	mutex sync.RWMutex
 	// next is the address of the next pod, admitted how many there were so far.
 	next      netip.Addr
@@ -60,6 +65,8 @@ type agentNode struct {
 	name   string
 	fleet  types.NamespacedName
 	silent bool
+	// first is whether it is in the first zone.
+	first bool
 }
 
 // startAgents serves until stop.
@@ -107,10 +114,19 @@ func (a *agents) admit(pod *corev1.Pod) netip.Addr {
 	a.nodes[a.next] = agentNode{
 		name:   fmt.Sprintf("app@%s.%s-nodes.%s.svc.cluster.local", pod.Name, fleet.Name, fleet.Namespace),
 		fleet:  fleet,
+		first:  inFirstZone(pod),
 		silent: math.Floor(float64(a.admitted+1)*a.silent) > math.Floor(float64(a.admitted)*a.silent),
 	}
 	a.admitted++
 	return a.next
+}
+
+// zones is how many zones there are: the pods of a fleet are spread over them.
+const zones = 3
+
+func inFirstZone(pod *corev1.Pod) bool {
+	ordinal, err := strconv.Atoi(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:])
+	return err == nil && ordinal%zones == 0
 }
 
 // forget ends the agent of a pod that is gone.
@@ -165,7 +181,7 @@ func (a *agents) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	a.count()
 	defer a.inFlight.Add(-1)
-	if node.silent {
+	if node.silent || node.first && a.outage.Load() {
 		await(request.Context())
 		return
 	}

@@ -54,19 +54,15 @@ func (b *bench) changeOne(ctx context.Context, name string) (time.Duration, erro
 	}
 	defer events.Stop()
 	started := time.Now()
-	// No client of ours knows the type, and none is needed to patch it.
-	err = b.client.CoreV1().RESTClient().Patch(types.MergePatchType).
-		AbsPath("/apis/livestash.dev/v1alpha1/namespaces", clustersNamespace, "livestashclusters", name).
-		Body([]byte(`{"spec":{"image":"` + changedImage + `"}}`)).Do(ctx).Error()
-	if err != nil {
+	if err := b.setImage(ctx, name, changedImage); err != nil {
 		return 0, err
 	}
 	limit := time.After(changeLimit)
 	for {
 		select {
 		case event, open := <-events.ResultChan():
-			done, err := isChanged(event, open)
-			if done || err != nil {
+			set, err := changedTo(changedImage, event, open)
+			if set != "" || err != nil {
 				return time.Since(started).Round(time.Millisecond), err
 			}
 		case <-limit:
@@ -78,22 +74,29 @@ func (b *bench) changeOne(ctx context.Context, name string) (time.Duration, erro
 	}
 }
 
-// isChanged is whether the event has a StatefulSet with the new image.
-func isChanged(event watch.Event, open bool) (bool, error) {
+// setImage gives a LiveStashCluster another image. No client of ours knows the type, and none is needed to patch it.
+func (b *bench) setImage(ctx context.Context, name, image string) error {
+	return b.client.CoreV1().RESTClient().Patch(types.MergePatchType).
+		AbsPath("/apis/livestash.dev/v1alpha1/namespaces", clustersNamespace, "livestashclusters", name).
+		Body([]byte(`{"spec":{"image":"` + image + `"}}`)).Do(ctx).Error()
+}
+
+// changedTo is the name of the StatefulSet in the event, if it has that image; else it is empty.
+func changedTo(image string, event watch.Event, open bool) (string, error) {
 	if !open {
-		return false, errors.New("the watch of a StatefulSet ended")
+		return "", errors.New("the watch of StatefulSets ended")
 	}
 	if event.Type == watch.Error {
-		return false, apierrors.FromObject(event.Object)
+		return "", apierrors.FromObject(event.Object)
 	}
 	set, ok := event.Object.(*appsv1.StatefulSet)
 	if !ok {
-		return false, nil
+		return "", nil
 	}
 	for _, container := range set.Spec.Template.Spec.Containers {
-		if container.Image == changedImage {
-			return true, nil
+		if container.Image == image {
+			return set.Name, nil
 		}
 	}
-	return false, nil
+	return "", nil
 }

@@ -34,6 +34,7 @@ func main() {
 	flag.BoolVar(&opts.withAgents, "agents", false, "Let the pods run on a simulated node, with agents that answer, and measure the operator at rest and how fast it acts.")
 	flag.Float64Var(&opts.silent, "silent", 0.33, "Share of the pods whose agents never answer.")
 	flag.DurationVar(&opts.idle, "idle", idleWindow, "How long the operator is watched that has nothing to do.")
+	flag.BoolVar(&opts.upheavals, "upheavals", false, "With -agents: start the operator anew too, take a third of the pods away for a minute, and change 100 LiveStashClusters at once.")
 	flag.StringVar(&faultNames, "faults", "", "Faults to put the operator through while LiveStashClusters are made, changed and deleted, with commas between them, or all; nothing else is measured.")
 	flag.StringVar(&opts.bin, "bin", "../bin", "Folder of the programs localcluster, kubernetes and manager.")
 	flag.StringVar(&opts.config, "config", "../config", "Folder of the project's config/, for the CRD and the roles.")

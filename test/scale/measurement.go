@@ -48,6 +48,8 @@ type measurement struct {
 	before, atRest, after usage
 	// agents is nil when pods do not run.
 	agents *agentFigures
+	// upheavals is nil when there were none.
+	upheavals *upheavalFigures
 }
 
 // agentFigures are what is measured with agents alone.
@@ -79,7 +81,8 @@ type report struct {
 	FilesMiB           float64 `json:"resting_files_mib"`
 	ProgramMiB         float64 `json:"program_mib"`
 
-	Agents *agentReport `json:"agents,omitempty"`
+	Agents    *agentReport     `json:"agents,omitempty"`
+	Upheavals *upheavalFigures `json:"upheavals,omitempty"`
 }
 
 // agentReport is the part that is there with agents alone.
@@ -109,6 +112,7 @@ func (m measurement) report() report {
 		FilesMiB:           round(mebibytes(m.after.files)),
 		ProgramMiB:         round(mebibytes(m.program)),
 	}
+	r.Upheavals = m.upheavals
 	if a := m.agents; a != nil {
 		r.Agents = &agentReport{
 			PodsReadyS:      round(m.full.Seconds()),

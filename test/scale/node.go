@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -163,6 +164,16 @@ func (n *node) work(ctx context.Context) {
 	}
 }
 
+// setOutage takes the nodes of the first zone away, or brings them back: their pods are not ready, and their agents do not answer.
+func (n *node) setOutage(away bool) error {
+	n.agents.outage.Store(away)
+	pods, err := n.pods.List(labels.Everything())
+	for _, pod := range pods {
+		n.enqueue(pod)
+	}
+	return err
+}
+
 // sync takes the pod one step further; the event of that brings it here again.
 func (n *node) sync(ctx context.Context, key cache.ObjectName) error {
 	pod, err := n.pods.Pods(key.Namespace).Get(key.Name)
@@ -180,6 +191,13 @@ func (n *node) sync(ctx context.Context, key cache.ObjectName) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 			Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
 		}, metav1.CreateOptions{})
+	case n.agents.outage.Load() && inFirstZone(pod):
+		if !isReady(pod) {
+			return nil
+		}
+		patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeNotReady"}]}}`, pod.UID)
+		_, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		return err
 	// Pods of a node that was not heard of for long are made unready, until the node says otherwise.
 	case pod.Status.Phase != corev1.PodRunning || !isReady(pod):
 		patch, err := json.Marshal(map[string]any{

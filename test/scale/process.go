@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -72,6 +73,8 @@ type process struct {
 	ended chan struct{}
 	// log is the file with its output.
 	log string
+	// told is whether it was told to end.
+	told atomic.Bool
 }
 
 // start starts the program with its output in the file log and with nothing but this environment.
@@ -98,6 +101,7 @@ func start(path string, args, environment []string, log string) (*process, error
 
 // stop asks the program to end, and makes it end after ten seconds.
 func (p *process) stop() {
+	p.told.Store(true)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		select {
 		case <-p.ended:

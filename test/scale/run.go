@@ -47,6 +47,8 @@ type options struct {
 	operatorArgs []string
 	// idle is how long the quiet operator is watched.
 	idle time.Duration
+	// upheavals is whether much happens at once then: see upheavalFigures.
+	upheavals bool
 	// out gets a line for each step and the table of requests.
 	out io.Writer
 }
@@ -157,15 +159,23 @@ func (b *bench) everything(ctx context.Context) (measured measurement, err error
 			err = errors.Join(err, b.agents.stop())
 		}()
 	}
+	b.unlessEnded(ctx, cancel)
+	measured, err = b.measure(ctx, cancel)
+	return measured, because(ctx, err)
+}
+
+// unlessEnded ends the run when the operator ends that was not told to.
+func (b *bench) unlessEnded(ctx context.Context, cancel context.CancelCauseFunc) {
+	process := b.process
 	go func() {
 		select {
-		case <-b.process.ended:
-			cancel(ended(b.process.tail()))
+		case <-process.ended:
+			if !process.told.Load() {
+				cancel(ended(process.tail()))
+			}
 		case <-ctx.Done():
 		}
 	}()
-	measured, err = b.measure(ctx)
-	return measured, because(ctx, err)
 }
 
 // usualWave is how many LiveStashClusters are made at once.
@@ -250,7 +260,7 @@ func (b *bench) simulate(ctx context.Context) (err error) {
 	return nil
 }
 
-func (b *bench) measure(ctx context.Context) (measurement, error) {
+func (b *bench) measure(ctx context.Context, cancel context.CancelCauseFunc) (measurement, error) {
 	measured := measurement{clusters: b.clusters, pods: b.pods, idleFor: b.idle}
 	if err := b.measureCreation(ctx, &measured); err != nil {
 		return measured, err
@@ -262,8 +272,16 @@ func (b *bench) measure(ctx context.Context) (measurement, error) {
 		return measured, err
 	}
 	var err error
-	measured.agents.changes, err = b.change(ctx)
-	return measured, err
+	if b.upheavals {
+		if measured.upheavals, err = b.upheave(ctx, cancel); err != nil {
+			return measured, err
+		}
+	}
+	if measured.agents.changes, err = b.change(ctx); err != nil || !b.upheavals {
+		return measured, err
+	}
+	// Last: the rollouts that this begins go on for long where agents are silent.
+	return measured, b.together(ctx, measured.upheavals)
 }
 
 // measureCreation ends when the operator has made everything and is quiet.

@@ -61,6 +61,7 @@ func TestOperatorRestsWithAgents(t *testing.T) {
 		config:     filepath.Join("..", "..", "config"),
 		name:       "scale-test",
 		idle:       35 * time.Second, // longer than it takes to ask everybody once
+		upheavals:  true,
 		out:        t.Output(),
 	})
 	if err != nil {
@@ -85,6 +86,20 @@ func TestOperatorRestsWithAgents(t *testing.T) {
 		if took >= changeLimit {
 			t.Errorf("a changed spec was not in the StatefulSet after %s", took)
 		}
+	}
+	// One that does nothing would make fewer, one that looks at everything again and again more: the change costs five, and a pod that goes or
+	// comes an event and some writes of the status.
+	u := measured.upheavals
+	if u.RestartRequests < 0.1 || u.RestartRequests > 2.5 || u.RestartActs <= 0 {
+		t.Errorf("a restart cost %.2f requests for each cluster", u.RestartRequests)
+	}
+	for what, requests := range map[string]float64{"that a zone went": u.OutageRequests, "that it came back": u.ReturnRequests} {
+		if requests < 1 || requests > 8 {
+			t.Errorf("%s cost %.2f requests for each cluster", what, requests)
+		}
+	}
+	if u.Together != measured.clusters || u.TogetherWorst <= 0 {
+		t.Errorf("%d clusters changed together: %+v", u.Together, u)
 	}
 }
 
