@@ -57,19 +57,27 @@ func (b *bench) changeOne(ctx context.Context, name string) (time.Duration, erro
 	if err := b.setImage(ctx, name, changedImage); err != nil {
 		return 0, err
 	}
-	limit := time.After(changeLimit)
+	limited, stop := context.WithTimeout(ctx, changeLimit)
+	defer stop()
+	err = untilChanged(limited, events, changedImage)
+	if limited.Err() != nil && ctx.Err() == nil {
+		b.step("StatefulSet %s is not changed after %s", name, changeLimit)
+		return changeLimit, nil
+	}
+	return time.Since(started).Round(time.Millisecond), err
+}
+
+// untilChanged waits until a StatefulSet of the watch has that image.
+func untilChanged(ctx context.Context, events watch.Interface, image string) error {
 	for {
 		select {
 		case event, open := <-events.ResultChan():
-			set, err := changedTo(changedImage, event, open)
+			set, err := changedTo(image, event, open)
 			if set != "" || err != nil {
-				return time.Since(started).Round(time.Millisecond), err
+				return err
 			}
-		case <-limit:
-			b.step("StatefulSet %s is not changed after %s", name, changeLimit)
-			return changeLimit, nil
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

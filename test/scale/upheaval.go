@@ -75,15 +75,8 @@ func (b *bench) restart(ctx context.Context, cancel context.CancelCauseFunc, fig
 		}
 	}
 	figures.RestartLeads = round(time.Since(started).Seconds())
-	for name := ""; name == ""; {
-		select {
-		case event, open := <-events.ResultChan():
-			if name, err = changedTo(awayImage, event, open); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := untilChanged(ctx, events, awayImage); err != nil {
+		return err
 	}
 	figures.RestartActs = round(time.Since(started).Seconds())
 	requests, err := b.requestsUntil(ctx, started, time.Now().Add(b.idle))
@@ -95,27 +88,14 @@ func (b *bench) restart(ctx context.Context, cancel context.CancelCauseFunc, fig
 
 // outage takes a third of the pods of every fleet away, and brings them back.
 func (b *bench) outage(ctx context.Context, figures *upheavalFigures) error {
-	b.step("taking a third of the pods away")
-	from := time.Now()
-	if err := b.node.setOutage(true); err != nil {
-		return err
-	}
-	away, err := b.requestsUntil(ctx, from, from.Add(b.idle))
+	away, err := b.zone(ctx, true, "taking a third of the pods away")
 	if err != nil {
 		return err
 	}
-	b.step("bringing them back; %d requests meanwhile:", len(away))
-	printRequests(b.progress, away, b.clusters)
-	from = time.Now()
-	if err := b.node.setOutage(false); err != nil {
-		return err
-	}
-	back, err := b.requestsUntil(ctx, from, from.Add(b.idle))
+	back, err := b.zone(ctx, false, "bringing them back")
 	if err != nil {
 		return err
 	}
-	b.step("%d requests when they were back:", len(back))
-	printRequests(b.progress, back, b.clusters)
 	figures.OutageRequests = round(float64(len(away)) / float64(b.clusters))
 	figures.ReturnRequests = round(float64(len(back)) / float64(b.clusters))
 	var times []time.Time
@@ -124,6 +104,22 @@ func (b *bench) outage(ctx context.Context, figures *upheavalFigures) error {
 	}
 	figures.OutageInASecond = mostInASecond(times)
 	return nil
+}
+
+// zone takes the first zone away, or brings it back, and returns the operator's requests in the idle time after that.
+func (b *bench) zone(ctx context.Context, away bool, what string) ([]request, error) {
+	b.step("%s", what)
+	from := time.Now()
+	if err := b.node.setOutage(away); err != nil {
+		return nil, err
+	}
+	requests, err := b.requestsUntil(ctx, from, from.Add(b.idle))
+	if err != nil {
+		return nil, err
+	}
+	b.step("%s: %d requests:", what, len(requests))
+	printRequests(b.progress, requests, b.clusters)
+	return requests, nil
 }
 
 // together gives many LiveStashClusters another image at the same moment.
