@@ -25,7 +25,7 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 			duration: "request", says: "requests got a good answer", runs: 2, least: 250,
 		},
 		"rooms": {
-			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 20s}]}",
+			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 20s}]}\nthresholds: {minCollections: 1}",
 			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
 		},
 		"knee": {
@@ -49,7 +49,7 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 			if run.Adapter != "None" || run.Counts.Good < c.least || run.Counts.Failed != 0 || run.Counts.Error != 0 || run.Counts.Heard != c.heard*run.Counts.Good {
 				t.Errorf("%s: %+v", name, run)
 			}
-			if run.Durations[c.duration].Count == 0 || now.Runs[place].Second == "" || now.Runs[place].P95 == "" || run.Samples["cpu"].Total == 0 || run.Samples["memory"].Peak == 0 {
+			if run.Durations[c.duration].Count == 0 || now.Runs[place].Second == "" || now.Runs[place].P95 == "" || run.Samples["cpu"].Total == 0 || run.Samples["memory"].Peak == 0 || run.Samples["collections"].Total == 0 {
 				t.Errorf("%s: %+v of %+v", name, run, now.Runs[place])
 			}
 		}

@@ -48,6 +48,15 @@ type BenchmarkThresholds struct {
 	// +optional
 	MaxRestarts *int32 `json:"maxRestarts,omitempty"`
 
+	// minCollections is how often garbage must have been collected in the fleet for each user during a run, at least: a run with fewer says
+	// nothing about settings of the garbage collector, such as beam.fullsweepAfter, and is Errored. A process that holds a socket must have been
+	// through clearly more than beam.fullsweepAfter before that has an effect, so 40 for 20. Not looked at in variants with server. From 1 to
+	// 65535. Default: none.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	MinCollections *int32 `json:"minCollections,omitempty"`
+
 	// p99 are limits for the time within which 99 % of a kind of step are done, counted from when the step was to begin. A limit does
 	// not hold when the p99 is over it for certain: of few steps some may be slow by chance. Default: none.
 	// +optional

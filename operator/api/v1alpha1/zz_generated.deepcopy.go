@@ -875,6 +875,11 @@ func (in *BenchmarkThresholds) DeepCopyInto(out *BenchmarkThresholds) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.MinCollections != nil {
+		in, out := &in.MinCollections, &out.MinCollections
+		*out = new(int32)
+		**out = **in
+	}
 	if in.P99 != nil {
 		in, out := &in.P99, &out.P99
 		*out = new(BenchmarkDurations)

@@ -38,6 +38,9 @@ type Metrics struct {
 	RedisOut        float64 `json:"redisOut"`
 	// CPUSeconds that the virtual machine's process has used since the start.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// Collections are how often the garbage of a process was collected since the start, over all processes. Nil in samples that an
+	// operator of before has written down.
+	Collections *float64 `json:"collections,omitempty"`
 	// PodOnly is of a pod that has no agent: its helper tells PodMemory and PodCPUSeconds, and all others are not there.
 	PodOnly bool `json:"podOnly,omitempty"`
 	// PodMemory and PodCPUSeconds are what the kernel counts for the pod's containers, which is what its node pays: the application's
@@ -105,6 +108,7 @@ func readMetrics(body []byte) (Metrics, error) {
 		RedisIn:         read.value("livestash_network_bytes_total", "kind", "redis", "direction", "in"),
 		RedisOut:        read.value("livestash_network_bytes_total", "kind", "redis", "direction", "out"),
 		CPUSeconds:      read.value("livestash_cpu_seconds_total"),
+		Collections:     ptr.To(read.value("erlang_vm_statistics_garbage_collection_number_of_gcs")),
 		PodMemory:       read.parts("livestash_pod_memory_bytes", "application", "helper"),
 		PodCPUSeconds:   read.parts("livestash_pod_cpu_seconds_total", "application", "helper"),
 	}
@@ -118,6 +122,7 @@ func (m Metrics) Check() error {
 		"memoryEts": m.MemoryETS, "stashes": m.Stashes, "stashBytes": m.StashBytes, "httpIn": m.HTTPIn, "httpOut": m.HTTPOut,
 		"distributionIn": m.DistributionIn, "distributionOut": m.DistributionOut, "redisIn": m.RedisIn, "redisOut": m.RedisOut,
 		"cpuSeconds": m.CPUSeconds, "podMemory": ptr.Deref(m.PodMemory, 0), "podCpuSeconds": ptr.Deref(m.PodCPUSeconds, 0),
+		"collections": ptr.Deref(m.Collections, 0),
 	}.Check()
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 )
 
 // metricsText is the answer of the agent 0.1.0 in a virtual machine of OTP 25 without an application. What was 0 there has
@@ -58,7 +59,7 @@ func TestMetrics(t *testing.T) {
 	want := Metrics{
 		Processes: 53, Memory: 11928928 + 4057776, MemoryProcesses: 4057776, MemoryBinary: 683680, MemoryETS: 380016,
 		Stashes: 7, StashBytes: 4567, HTTPIn: 284, HTTPOut: 17446, DistributionIn: 11, DistributionOut: 12, RedisIn: 13, RedisOut: 14,
-		CPUSeconds: 0.24,
+		CPUSeconds: 0.24, Collections: ptr.To(226.0),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -104,7 +104,7 @@ func TestAStepOfASearch(t *testing.T) {
 	} {
 		run := roomsRun()
 		run.While = c.while
-		judged := Judge(run, "rooms", v1alpha1.BenchmarkThresholds{}, []RunnerEnd{{Ended: true, Message: c.first}, ends[1]}, nil)
+		judged := Judge(run, "rooms", v1alpha1.BenchmarkThresholds{}, []RunnerEnd{{Ended: true, Message: c.first}, ends[1]}, Fleet{})
 		if judged.Verdict != c.want || !strings.Contains(judged.Message, c.says) {
 			t.Errorf("%s: %s because %q", name, judged.Verdict, judged.Message)
 		}

@@ -83,6 +83,7 @@ var counters = map[string]struct {
 	report.SeriesRedisIn:         {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.RedisIn })},
 	report.SeriesRedisOut:        {"bytes/s", ofNode(func(m *agentclient.Metrics) *float64 { return &m.RedisOut })},
 	report.SeriesCPU:             {"cores", ofNode(func(m *agentclient.Metrics) *float64 { return &m.CPUSeconds })},
+	report.SeriesCollections:     {"1/s", ofNode(func(m *agentclient.Metrics) *float64 { return m.Collections })},
 	report.SeriesPodCPU:          {"cores", func(m *agentclient.Metrics) *float64 { return m.PodCPUSeconds }},
 }
 

@@ -116,8 +116,8 @@ func TestSeriesAreSumsOverPods(t *testing.T) {
 		}
 	}
 	// What no agent told has no series.
-	if len(got) != len(gauges)+len(counters)-2 {
-		t.Errorf("%d series, want %d", len(got), len(gauges)+len(counters)-2)
+	if len(got) != len(gauges)+len(counters)-3 {
+		t.Errorf("%d series, want %d", len(got), len(gauges)+len(counters)-3)
 	}
 	if r.Samples != 5 || r.Incomplete != 1 {
 		t.Errorf("%d samples, %d incomplete; want 5 and 1", r.Samples, r.Incomplete)

@@ -131,13 +131,18 @@ func TestJudgeRequestsAndRooms(t *testing.T) {
 	open := func(run Run) Run { run.Rate = 500; return run }
 	request := v1alpha1.BenchmarkThresholds{P99: &v1alpha1.BenchmarkDurations{Request: duration(time.Millisecond)}}
 	delivery := v1alpha1.BenchmarkThresholds{P99: &v1alpha1.BenchmarkDurations{Delivery: duration(time.Millisecond)}}
+	collected := v1alpha1.BenchmarkThresholds{MinCollections: ptr.To(int32(40))}
+	phoenix := map[string]any{"protocol": "phoenix"}
+	roomsOfFleet := func() Run { run := roomsRun(); run.Server = nil; return run }
 	cases := map[string]struct {
 		run     Run
 		limits  v1alpha1.BenchmarkThresholds
 		changes map[string]any
-		verdict v1alpha1.BenchmarkVerdict
-		says    []string
-		notes   string
+		// collections are those of the whole fleet.
+		collections *float64
+		verdict     v1alpha1.BenchmarkVerdict
+		says        []string
+		notes       string
 	}{
 		"requests, all well": {run: requestsRun(), verdict: v1alpha1.VerdictPassed},
 		"rooms, all well":    {run: roomsRun(), verdict: v1alpha1.VerdictPassed},
@@ -191,7 +196,16 @@ func TestJudgeRequestsAndRooms(t *testing.T) {
 			run: roomsRun(), changes: map[string]any{"failed": share(0, 0), "messages": 0, "connected": 0}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"Nothing was said: 0 of 20 users were in their rooms, and no error was seen. See whether the rooms of chat speak WebSocket, which server.protocol says."},
 		},
-		"slow deliveries": {run: roomsRun(), limits: delivery, verdict: v1alpha1.VerdictFailed, says: []string{"p99.delivery: at least "}},
+		"garbage collected often enough": {run: roomsOfFleet(), changes: phoenix, limits: collected, collections: ptr.To(800.0), verdict: v1alpha1.VerdictPassed},
+		"garbage collected too seldom": {
+			run: roomsOfFleet(), changes: phoenix, limits: collected, collections: ptr.To(799.0), verdict: v1alpha1.VerdictErrored,
+			says: []string{"thresholds.minCollections: garbage was collected 39.9 times for each user, at least 40 are needed: let the run last longer"},
+		},
+		"garbage that nobody counted": {
+			run: roomsOfFleet(), changes: phoenix, limits: collected, verdict: v1alpha1.VerdictErrored, says: []string{"thresholds.minCollections cannot be judged"},
+		},
+		"a server has no collector that tells": {run: roomsRun(), limits: collected, verdict: v1alpha1.VerdictPassed},
+		"slow deliveries":                      {run: roomsRun(), limits: delivery, verdict: v1alpha1.VerdictFailed, says: []string{"p99.delivery: at least "}},
 		"other rooms": {
 			run: roomsRun(), changes: map[string]any{"room_size": 4}, verdict: v1alpha1.VerdictErrored,
 			says: []string{"ran another test than it should have: 20 users in rooms of 4, 2 of whom say 64 bytes"},
@@ -216,7 +230,7 @@ func TestJudgeRequestsAndRooms(t *testing.T) {
 				message := with(t, captured(t, fmt.Sprintf("%s-%d.json", file, number)), c.changes)
 				ends = append(ends, RunnerEnd{Ended: true, Message: message})
 			}
-			judged := Judge(c.run, testID, c.limits, ends, nil)
+			judged := Judge(c.run, testID, c.limits, ends, Fleet{Collections: c.collections})
 			if judged.Verdict != c.verdict || judged.Note != c.notes {
 				t.Errorf("%s because %q, noted %q; want %s, noted %q", judged.Verdict, judged.Message, judged.Note, c.verdict, c.notes)
 			}

@@ -51,6 +51,14 @@ type RunnerEnd struct {
 	Message  string
 }
 
+// Fleet is what was seen of the fleet while k6 ran.
+type Fleet struct {
+	// Restarted are its pods that restarted, each in words.
+	Restarted []string
+	// Collections are how often garbage was collected in all of it. Nil: nobody told.
+	Collections *float64
+}
+
 // Judgement is what came out of a run.
 type Judgement struct {
 	Verdict v1alpha1.BenchmarkVerdict
@@ -71,9 +79,7 @@ func Errored(sentence string) Judgement {
 
 // Judge decides on a run whose runners are over, in the order of their numbers. Nothing but the runners' own words count: a
 // TestRun that has `finished`, or a Job that is complete, may have measured nothing.
-//
-// restarted are the pods of the fleet that restarted while k6 ran, each in words.
-func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []RunnerEnd, restarted []string) Judgement {
+func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []RunnerEnd, fleet Fleet) Judgement {
 	var reports []RunnerReport
 	var problems []string
 	limits = run.Limits(limits)
@@ -95,7 +101,7 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	scenario := ScenarioOf(run.Scenario)
 	result := Merge(scenario, reports)
 	if len(problems) == 0 {
-		problems = unsound(scenario, run, limits, result)
+		problems = append(unsound(scenario, run, limits, result), tooFewCollections(run, limits, fleet)...)
 	}
 	if len(problems) > 0 {
 		judged := Errored(strings.Join(problems, " "))
@@ -103,8 +109,8 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 		return judged
 	}
 	broken := brokenCounts(scenario, run, limits, reports, result)
-	if most := ptr.Deref(limits.MaxRestarts, 0); len(restarted) > int(most) {
-		broken = append(broken, fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(restarted), strings.Join(restarted, ", "), most))
+	if most := ptr.Deref(limits.MaxRestarts, 0); len(fleet.Restarted) > int(most) {
+		broken = append(broken, fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(fleet.Restarted), strings.Join(fleet.Restarted, ", "), most))
 	}
 	if late := clientBound(limits, result); late != "" {
 		if made := scenario.Made(run, result); made != "" {
@@ -238,6 +244,24 @@ func unsound(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, re
 		}
 	}
 	return problems
+}
+
+// tooFewCollections says that the run says nothing about settings of the garbage collector. A server has none that we could ask.
+func tooFewCollections(run Run, limits v1alpha1.BenchmarkThresholds, fleet Fleet) []string {
+	least := ptr.Deref(limits.MinCollections, 0)
+	if least == 0 || run.Server != nil {
+		return nil
+	}
+	if fleet.Collections == nil {
+		return []string{"thresholds.minCollections cannot be judged: the agents of the fleet did not tell how often garbage was collected."}
+	}
+	if each := *fleet.Collections / float64(max(1, run.Users)); each < float64(least) {
+		// Rounded down: what is not enough must not look like enough.
+		each = math.Floor(10*each) / 10
+		return []string{fmt.Sprintf("thresholds.minCollections: garbage was collected %.1f times for each user, at least %d are needed: let the run last longer "+
+			"(matrix.runs.duration), or let users do more in the same time, with scenario Rooms by rooms.every.", each, least)}
+	}
+	return nil
 }
 
 // brokenCounts are the thresholds that do not hold, each with its numbers, but those of times.

@@ -353,7 +353,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Judge(c.run, testID, c.limits, c.ends, c.restarted)
+			got := Judge(c.run, testID, c.limits, c.ends, Fleet{Restarted: c.restarted})
 			if got.Verdict != c.verdict {
 				t.Errorf("verdict %s, want %s: %s", got.Verdict, c.verdict, got.Message)
 			}

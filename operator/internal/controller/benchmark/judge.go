@@ -12,6 +12,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
@@ -58,11 +59,24 @@ func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 	if missed := unfinishedEvent(p); missed != "" {
 		return r.end(ctx, p, loadtest.Errored(missed))
 	}
-	restarted, err := r.restarts(ctx, p)
+	fleet, err := r.fleetOf(ctx, p)
 	if err != nil {
 		return err
 	}
-	return r.end(ctx, p, loadtest.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen), restarted))
+	return r.end(ctx, p, loadtest.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen), fleet))
+}
+
+// fleetOf is what was seen of the fleet during the run.
+func (r *Reconciler) fleetOf(ctx context.Context, p *pass) (seen loadtest.Fleet, err error) {
+	if seen.Restarted, err = r.restarts(ctx, p); err != nil {
+		return seen, err
+	}
+	recorder, _, err := r.samplesOf(ctx, p)
+	if err != nil || recorder == nil {
+		return seen, err
+	}
+	seen.Collections = recorder.Series()[report.SeriesCollections].Total
+	return seen, nil
 }
 
 // endedBadly is whether a runner is over and its part of the run is not measured.

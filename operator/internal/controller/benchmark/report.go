@@ -216,6 +216,9 @@ func thresholdsOf(spec v1alpha1.LiveStashBenchmarkSpec) map[string]string {
 	if limits.MaxLost != nil {
 		told["maxLost"] = strconv.FormatInt(*limits.MaxLost, 10)
 	}
+	if limits.MinCollections != nil {
+		told["minCollections"] = strconv.Itoa(int(*limits.MinCollections))
+	}
 	if limits.MaxClientDelay != nil {
 		told["maxClientDelay"] = limits.MaxClientDelay.Duration.String()
 	}

@@ -45,11 +45,12 @@ var requestsLayout = layout{
 var roomsLayout = layout{
 	question: "Which variant",
 	columns: append(fleetColumns[:len(fleetColumns):len(fleetColumns)],
+		column{title: "Collections", detail: "for each user", of: collectionsPerUser, write: significant},
 		column{title: "Heard", detail: "a second", of: perSecondOf(CountDeliveries, func(r Run) float64 { return r.DurationSeconds - r.RampSeconds }), write: significant},
 		column{title: "Delivery", detail: "to the last member, p95", of: anyP95("delivery"), write: inMilliseconds, timed: true},
 		column{title: "Delivered", detail: "of all messages", of: delivered.part, write: percent, isShare: true},
 	),
-	note:     "Heard: how often somebody heard what was said, from the end of the ramp on. Delivery: from when a message was sent to when the last member of its room had it.",
+	note:     "Collections: how often garbage was collected, for each user. Heard: how often somebody heard what was said, from the end of the ramp on. Delivery: from when a message was sent to when the last member of its room had it.",
 	trips:    []trip{{duration: "join", title: "Join"}, {duration: "delivery", title: "Delivery"}},
 	tripNote: "Join: from when a member was to come to the server's word that they are in the room. Delivery: from when a message was sent to when the last member of its room had it.",
 	figures:  fleetFigures,
@@ -107,6 +108,13 @@ func perCPU(count string) func(Run) (float64, bool) {
 		}
 		return float64(r.Counts.Of[count]) / cpu, true
 	}
+}
+
+// collectionsPerUser is how often garbage was collected in the fleet, for each user: about as often as in the process that holds the socket, when
+// the load is what the fleet is busy with.
+func collectionsPerUser(r Run) (float64, bool) {
+	collections, known := totalOf(SeriesCollections)(r)
+	return collections / float64(max(1, r.Users)), known
 }
 
 // outcomeOf says how many of all came to a good end.

@@ -217,7 +217,7 @@ type Duration struct {
 
 // Series is one value over the time of a run.
 type Series struct {
-	// Unit is "1" (a count), "bytes", "bytes/s" or "cores".
+	// Unit is "1" (a count), "1/s", "bytes", "bytes/s" or "cores".
 	Unit string `json:"unit"`
 	// Points are [seconds since StartedAt of the run, value], at most MaxPoints, in order of time. What is counted (network,
 	// CPU) is a rate: its growth since the point before, divided by the time between them.
@@ -227,7 +227,7 @@ type Series struct {
 	// PeakMinute is the largest mean over a minute (60 to 65 s) of what is counted, as the published test has its rates; left out for
 	// other series, and for runs that are shorter.
 	PeakMinute *float64 `json:"peakMinute,omitempty"`
-	// Total is the growth over the whole run of what is counted, in bytes or CPU seconds; left out for other series.
+	// Total is the growth over the whole run of what is counted, in bytes, CPU seconds or times; left out for other series.
 	Total *float64 `json:"total,omitempty"`
 }
 
@@ -255,6 +255,8 @@ const (
 	SeriesRedisOut        = "redisOut"
 	// SeriesCPU is the CPU time used per second ("cores").
 	SeriesCPU = "cpu"
+	// SeriesCollections is how often garbage was collected, over all processes ("1/s").
+	SeriesCollections = "collections"
 	// SeriesPodMemory ("bytes") and SeriesPodCPU ("cores") are what the kernel counts for all containers of the pods, which is what the
 	// nodes pay. There are none where the agents see no control group.
 	SeriesPodMemory = "podMemory"

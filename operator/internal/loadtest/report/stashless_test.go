@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
 )
 
@@ -42,6 +44,7 @@ func requestsReport() report.Report {
 func roomsReport() report.Report {
 	r := stashless("Rooms", func(_ int, run *report.Run) {
 		run.DurationSeconds, run.RampSeconds = 300, 60
+		run.Samples[report.SeriesCollections] = report.Series{Unit: "1/s", Points: [][2]float64{{5, 143}}, Peak: 143, Total: ptr.To(42_700 * float64(run.Users) / 1000)}
 		run.Counts = &report.Counts{Of: map[string]int64{report.CountGood: 990, report.CountFailed: 10, report.CountMessages: 1000, report.CountDeliveries: 48_000}}
 		run.Durations = map[string]report.Duration{"join": {Count: 1000, P95: 3}, "delivery": {Count: 990, P50: 2, P95: 8.25, P99: 15}}
 	})
@@ -59,7 +62,7 @@ func TestStashlessReports(t *testing.T) {
 			"12 connections", "500 requests a second on 100 connections", "a second of CPU", "120,000 of 120,000 requests got a good answer", "500", "7.5 ms", "POST /api/sum",
 		}},
 		"rooms": {roomsReport(), []string{
-			"1,000 users", "3,960 of 4,000 messages reached their whole room", "200", "8.25 ms", "elivery", "rooms of 50, 50 of whom say 64 bytes every 10s-60s",
+			"1,000 users", "3,960 of 4,000 messages reached their whole room", "200", "8.25 ms", "elivery", "42.7", "rooms of 50, 50 of whom say 64 bytes every 10s-60s",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
