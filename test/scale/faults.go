@@ -32,6 +32,9 @@ type fault struct {
 	do func(ctx context.Context, f *faults, lasts time.Duration) error
 }
 
+// clockFault needs an operator that is built for it.
+const clockFault = "clock"
+
 // allFaults are those that `-faults` goes through. The first one is none, to compare with.
 func allFaults() []fault {
 	return []fault{
@@ -50,6 +53,7 @@ func allFaults() []fault {
 		{"full", time.Minute, 1, etcdIsFull},
 		{"frozen", 0, 2, freezeLeaders},
 		{"killed", 80 * time.Second, 2, killLeaders},
+		{clockFault, 90 * time.Second, 2, wrongClocks},
 	}
 }
 
@@ -161,6 +165,12 @@ func (f *faults) everything(ctx context.Context, chosen []fault) (figures []faul
 	}()
 	if f.expected, err = newExpected(ctx, f.bench); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(chosen, func(one fault) bool { return one.name == clockFault }) {
+		f.step("building an operator with a clock of its own")
+		if f.manager, err = f.buildWithClock(ctx); err != nil {
+			return nil, err
+		}
 	}
 	f.replicas = []*replica{f.startReplica(ctx, "a")}
 	f.step("creating %d LiveStashClusters of %d pods", f.clusters, f.pods)

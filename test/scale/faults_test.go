@@ -60,8 +60,8 @@ func TestOperatorGetsOverFaults(t *testing.T) {
 
 func TestChosenFaults(t *testing.T) {
 	for names, want := range map[string]string{
-		"all": "none away slow refuses full frozen killed", "killed,away": "away killed",
-		"none": "none", "nothing,away": "there is no fault nothing: choose of none, away, slow, refuses, full, frozen, killed, or all",
+		"all": "none away slow refuses full frozen killed clock", "killed,away": "away killed",
+		"none": "none", "nothing,away": "there is no fault nothing: choose of none, away, slow, refuses, full, frozen, killed, clock, or all",
 	} {
 		chosen, err := chosenFaults(names)
 		var got []string
@@ -235,5 +235,23 @@ func TestImpersonal(t *testing.T) {
 	}
 	if other, err := impersonal(object("shop-0001", "another", "10.0.0.1"), "shop-0001"); err != nil || other == first {
 		t.Errorf("another spec is taken for the same: %s, %v", other, err)
+	}
+}
+
+// The clock of its own is made from the source of the Go that is there.
+func TestWithSkew(t *testing.T) {
+	root, err := command(t.Context(), "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withSkew(string(source)); err != nil {
+		t.Error(err)
+	}
+	if _, err := withSkew("package time\n\nfunc Now() Time { return Time{} }\n"); err == nil {
+		t.Error("another Now was taken for this one")
 	}
 }

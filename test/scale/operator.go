@@ -34,12 +34,12 @@ func (b *bench) startOperator(log string) (*operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := start(filepath.Join(b.bin, "manager"), append([]string{
+	process, err := start(b.manager, append([]string{
 		"--leader-election-namespace=" + operatorNamespace,
 		"--metrics-bind-address=" + metrics,
 		"--metrics-secure=false",
 		"--health-probe-bind-address=" + health,
-	}, b.operatorArgs...), environment("KUBECONFIG="+b.kubeconfig), filepath.Join(b.dir, log))
+	}, b.operatorArgs...), environment("KUBECONFIG="+b.kubeconfig, skewVariable+"="+b.skewFile()), filepath.Join(b.dir, log))
 	if err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}

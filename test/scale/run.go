@@ -65,8 +65,10 @@ type bench struct {
 	plane      *controlPlane
 	config     *rest.Config
 	client     kubernetes.Interface
-	process    *process
-	audit      *auditLog
+	// manager is the path of the operator.
+	manager string
+	process *process
+	audit   *auditLog
 	// agents and node are nil when pods do not run.
 	agents *agents
 	node   *node
@@ -97,7 +99,7 @@ func withControlPlane(ctx context.Context, opts options, do func(context.Context
 	if err != nil {
 		return err
 	}
-	b := &bench{options: opts, progress: &progress{out: opts.out, start: time.Now()}, dir: dir}
+	b := &bench{options: opts, progress: &progress{out: opts.out, start: time.Now()}, dir: dir, manager: filepath.Join(opts.bin, "manager")}
 	b.plane = &controlPlane{name: opts.name, bin: opts.bin, dir: dir, progress: b.progress}
 	if err := b.plane.claim(); err != nil {
 		return errors.Join(err, remove())

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -82,7 +84,7 @@ func (o *observation) trial(c *v1alpha1.LiveStashCluster, pods int32) string {
 	var since []time.Time
 	for i := range o.members {
 		if m := &o.members[i]; m.updated && o.unable(c, m) == "" {
-			since = append(since, readySince(m.Pod))
+			since = append(since, o.servesSince(m))
 		}
 	}
 	slices.SortFunc(since, time.Time.Compare)
@@ -98,6 +100,62 @@ func (o *observation) trial(c *v1alpha1.LiveStashCluster, pods int32) string {
 		return ""
 	}
 	return fmt.Sprintf("%s until %s", first, over.UTC().Format(time.RFC3339))
+}
+
+// servesSince is since when the pod serves: by the operator's own clock, if it saw it begin. The kubelet's may be another, and a canary must not
+// be over before its time.
+func (o *observation) servesSince(m *member) time.Time {
+	if began := o.served[m.UID]; !began.IsZero() {
+		return began
+	}
+	return readySince(m.Pod)
+}
+
+// onTrial are the pods of the wanted template that serve. Nil: there is no canary.
+func (o *observation) onTrial(c *v1alpha1.LiveStashCluster) []types.UID {
+	if c.Spec.Rollout.Canary == nil {
+		return nil
+	}
+	serve := []types.UID{}
+	for i := range o.members {
+		if m := &o.members[i]; m.updated && podReady(m.Pod) {
+			serve = append(serve, m.UID)
+		}
+	}
+	return serve
+}
+
+// services remembers since when pods serve that the operator saw begin.
+type services struct {
+	mutex sync.Mutex
+	of    map[types.NamespacedName]map[types.UID]time.Time
+}
+
+// since is since when each of these pods of a fleet has served, zero of those that did when the fleet was first looked at. All others of that
+// fleet are forgotten, and with nil the fleet.
+func (s *services) since(fleet types.NamespacedName, serve []types.UID, now time.Time) map[types.UID]time.Time {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if serve == nil {
+		delete(s.of, fleet)
+		return nil
+	}
+	before, known := s.of[fleet]
+	if !known {
+		now = time.Time{}
+	}
+	began := map[types.UID]time.Time{}
+	for _, pod := range serve {
+		began[pod] = now
+		if earlier, served := before[pod]; served {
+			began[pod] = earlier
+		}
+	}
+	if s.of == nil {
+		s.of = map[types.NamespacedName]map[types.UID]time.Time{}
+	}
+	s.of[fleet] = began
+	return began
 }
 
 // fault says which limit the pods of the wanted template break. Empty: none.

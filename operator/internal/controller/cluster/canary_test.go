@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,8 @@ func onTrial(changes ...func(*member)) observation {
 	seen.statefulSet.Status.CurrentRevision, seen.statefulSet.Status.UpdateRevision = "a", "b"
 	return seen
 }
+
+var fleetKey = types.NamespacedName{Namespace: "shops", Name: "shop"}
 
 func returned(recovered, lost int64) func(*member) {
 	return func(m *member) {
@@ -164,6 +167,49 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A canary is not over before its time where the clocks of operator and kubelet disagree: what counts is how long the operator has seen the
+// pod serve, and the kubelet's word only of a pod that served before.
+func TestCanaryByWrongClocks(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{}
+	cluster.Spec.Adapter, cluster.Spec.Rollout.Canary = v1alpha1.AdapterETS, minutes(1)
+	for name, c := range map[string]struct {
+		ahead, seenFor time.Duration
+		proven         bool
+	}{
+		"the operator's clock is ahead, and the pod is new":           {ahead: time.Hour, seenFor: time.Second},
+		"the operator's clock is ahead, and the pod is almost proven": {ahead: time.Hour, seenFor: 5*time.Minute - time.Second},
+		"the operator's clock is ahead, and the pod is proven":        {ahead: time.Hour, seenFor: 5 * time.Minute, proven: true},
+		"the operator's clock is behind, and the pod is new":          {ahead: -time.Hour, seenFor: time.Second},
+		"the operator's clock is behind, and the pod is proven":       {ahead: -time.Hour, seenFor: 5 * time.Minute, proven: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := onTrial()
+			seen.now = said.Add(c.ahead)
+			fresh := &seen.members[2]
+			fresh.UID = "fresh"
+			var s services
+			s.since(fleetKey, []types.UID{}, seen.now.Add(-c.seenFor-time.Second))
+			s.since(fleetKey, seen.onTrial(cluster), seen.now.Add(-c.seenFor))
+			seen.served = s.since(fleetKey, seen.onTrial(cluster), seen.now)
+			if proven := seen.verdict(cluster, 3).trial == ""; proven != c.proven {
+				t.Errorf("proven: %v, want %v", proven, c.proven)
+			}
+		})
+	}
+
+	// An operator that starts has seen nothing: the kubelet's word is all that there is.
+	seen := onTrial()
+	var s services
+	if seen.served = s.since(fleetKey, seen.onTrial(cluster), seen.now); seen.servesSince(&seen.members[2]) != said.Add(-time.Minute) {
+		t.Errorf("it serves since %s, for the operator %v", seen.servesSince(&seen.members[2]), seen.served)
+	}
+	// Without a canary nothing is remembered.
+	cluster.Spec.Rollout.Canary = nil
+	if s.since(fleetKey, seen.onTrial(cluster), seen.now); len(s.of) != 0 {
+		t.Errorf("it remembers %v", s.of)
 	}
 }
 

@@ -52,6 +52,8 @@ type observation struct {
 	redisTrouble string
 	// waited is for how long what is awaited has been waited for: see awaited.
 	waited map[string]time.Duration
+	// served is since when pods of a canary have served: see services.
+	served map[types.UID]time.Time
 	now    time.Time
 	placement
 }
@@ -82,6 +84,7 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	}
 	key := client.ObjectKeyFromObject(c)
 	seen.waited = r.waits.since(key, seen.awaited(c), seen.now)
+	seen.served = r.services.since(key, seen.onTrial(c), seen.now)
 	seen.redisTrouble, err = r.redisTrouble(ctx, c)
 	if err != nil {
 		return seen, err

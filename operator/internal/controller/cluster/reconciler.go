@@ -83,9 +83,10 @@ type Reconciler struct {
 	// Clock tells the time by which certificates are made and renewed.
 	Clock clock.PassiveClock
 
-	// drains are the last words of pods, waits since when pods are waited for.
-	drains drains
-	waits  waits
+	// drains are the last words of pods, waits since when pods are waited for, services since when those of canaries serve.
+	drains   drains
+	waits    waits
+	services services
 	// returns counts who comes back during rollouts.
 	returns returns
 	// contents are the digests of what users have their pods read.
@@ -246,6 +247,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Agents.Forget(cluster)
 	r.Named.Watch(cluster, nil)
 	r.waits.since(cluster, nil, time.Time{})
+	r.services.since(cluster, nil, time.Time{})
 	r.drains.take(cluster, time.Time{})
 	r.returns.forget(cluster)
 	r.turns.end(cluster)

@@ -167,7 +167,7 @@ func (r *Reconciler) sure(ctx context.Context, p *pass) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	now.waited, now.placement, now.revision = p.seen.waited, p.seen.placement, p.seen.revision
+	now.waited, now.served, now.placement, now.revision = p.seen.waited, p.seen.served, p.seen.placement, p.seen.revision
 	return reflect.DeepEqual(rollout.Next(p.rollout(&now)), p.plan), nil
 }
 
