@@ -71,10 +71,11 @@ type Ledger struct {
 	lives []Stash
 }
 
-// tab is what another tab has left behind: its last version, and those before it.
+// tab is what another tab has left behind: its last version, those before it, and which of them was the newest in the store.
 type tab struct {
 	last   Stash
 	recent []Stash
+	stored int
 }
 
 // Return is one return of a user, and what it came to.
@@ -160,7 +161,7 @@ func (l *Ledger) Found(status string, s Stash) Return {
 	l.recent = slices.DeleteFunc(slices.Clone(l.recent), func(r Stash) bool { return r.Version > s.Version })
 	l.unsure = before.unsure && s.Version == before.last.Version
 	if len(l.others) > 0 && s.Version != before.last.Version {
-		l.leave(tab{last: before.last, recent: before.recent})
+		l.leave(tab{last: before.last, recent: before.recent, stored: before.stored})
 	}
 	return r
 }
@@ -182,8 +183,11 @@ func (l *Ledger) ofTab(r *Return) {
 // after is when the version after one was acknowledged; zero when that is not known.
 func (l *Ledger) after(version int) time.Time { return after(l.recent, version) }
 
-func after(recent []Stash, version int) time.Time {
-	i := slices.IndexFunc(recent, func(s Stash) bool { return s.Version == version+1 })
+func after(recent []Stash, version int) time.Time { return timeOf(recent, version+1) }
+
+// timeOf is when a version was acknowledged; zero when that is not known.
+func timeOf(recent []Stash, version int) time.Time {
+	i := slices.IndexFunc(recent, func(s Stash) bool { return s.Version == version })
 	if i < 0 {
 		return time.Time{}
 	}
@@ -210,7 +214,7 @@ func (r Return) Age() time.Duration { return r.At.Sub(r.Last.At) }
 
 // Left notes the version with which another tab of the user, that began with the same state, has ended.
 func (l *Ledger) Left(other Ledger) {
-	l.leave(tab{last: other.last, recent: other.recent})
+	l.leave(tab{last: other.last, recent: other.recent, stored: other.stored})
 	if other.unsure {
 		next := other.last
 		next.Version++
@@ -243,6 +247,15 @@ func (l *Ledger) missing() Verdict {
 	return Lost
 }
 
+// unstored is whether all that either tab stashed after a version of the other one was acknowledged while the store was away.
+func (l *Ledger) unstored(other tab, version int) bool {
+	if version < other.stored || other.last.Version <= version {
+		return false
+	}
+	at := timeOf(other.recent, version)
+	return !at.IsZero() && timeOf(l.recent, l.stored).Before(at)
+}
+
 func (l *Ledger) judge(version int) Verdict {
 	switch {
 	case version == l.last.Version:
@@ -252,6 +265,8 @@ func (l *Ledger) judge(version int) Verdict {
 	case slices.ContainsFunc(l.others, func(other tab) bool { return other.last.Version == version }):
 		return Twin
 	case l.stored <= version && version < l.last.Version:
+		return Unstored
+	case slices.ContainsFunc(l.others, func(other tab) bool { return l.unstored(other, version) }):
 		return Unstored
 	case l.former != nil:
 		return l.former.judge(version)
