@@ -145,11 +145,11 @@ func TestAFullRedisIsToldAlike(t *testing.T) {
 		t.Error("the managed Redis drops other stashes than the pages say")
 	}
 	for path, told := range map[string]string{
-		"docs/how-to/redis.md":                                 "those that would end first are dropped",
-		"docs/concepts.md":                                     "drops the stashes that would end first",
-		"docs/runbooks/LiveStashRedisMemoryNearLimit.md":       "drops the stashes that would end first",
-		"charts/livestash-observability/rules/livestash.yaml":  "drops those that would end first",
-		"charts/livestash-observability/dashboards/fleet.json": "drops the stashes that would end first",
+		"docs/how-to/redis.md":                                 "those that would expire first are dropped",
+		"docs/concepts.md":                                     "drops the stashes that would expire first",
+		"docs/runbooks/LiveStashRedisMemoryNearLimit.md":       "drops the stashes that would expire first",
+		"charts/livestash-observability/rules/livestash.yaml":  "drops those that would expire first",
+		"charts/livestash-observability/dashboards/fleet.json": "drops the stashes that would expire first",
 	} {
 		if text := strings.Join(strings.Fields(text(t, path)), " "); !strings.Contains(text, told) {
 			t.Errorf("%s does not say %q", path, told)

@@ -38,7 +38,7 @@ type ManagedRedis struct {
 	Image string `json:"image,omitempty"`
 
 	// memory is the container's memory request and limit, at least 64Mi. Redis may fill three quarters of it (maxmemory);
-	// then it drops the stashes that would end first. Without persistence, less than the stashes take waits until it is enough. Default 512Mi.
+	// then it drops the stashes that would expire first. Without persistence, less than the stashes take waits until it is enough. Default 512Mi.
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$')",message="memory must be a quantity, for example 512Mi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('[eE].?[0-9]{3}|[0-9.]{41}') || !isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="memory must be at least 64Mi: Redis needs some of it for itself"

@@ -97,7 +97,7 @@ func Managed(c *v1alpha1.LiveStashCluster, in render.Inputs) []client.Object {
 // settings are the lines of Redis' configuration that matter to stashes, whoever runs it.
 //
 // A quarter of the container's memory is left to clients' buffers, fragmentation and the copy that a child process has while
-// the append-only file is rewritten. When the rest is full, the stashes go that would end first: all of LiveStash's keys have
+// the append-only file is rewritten. When the rest is full, the stashes go that would expire first: all of LiveStash's keys have
 // an end.
 //
 // The append-only file is written without persistence too: in a folder of the pod it outlives a crash of the server. Without
