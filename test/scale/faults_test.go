@@ -25,6 +25,7 @@ func TestOperatorGetsOverFaults(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("localcluster needs root")
 	}
+	t.Parallel() // it mostly waits
 	chosen, err := chosenFaults("refuses,frozen,killed")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func TestOperatorGetsOverFaults(t *testing.T) {
 		pods:     2,
 		bin:      filepath.Join("..", "..", "bin"),
 		config:   filepath.Join("..", "..", "config"),
-		name:     "scale-test",
+		name:     "scale-test-faults",
 		idle:     10 * time.Second,
 		out:      t.Output(),
 	}, chosen)

@@ -16,6 +16,7 @@ func TestOperatorKeepsItsBounds(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("localcluster needs root")
 	}
+	t.Parallel() // it mostly waits
 	measured, err := run(t.Context(), options{
 		clusters: 10,
 		pods:     3,
@@ -52,6 +53,7 @@ func TestOperatorRestsWithAgents(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("localcluster needs root")
 	}
+	t.Parallel() // it mostly waits
 	measured, err := run(t.Context(), options{
 		clusters:   10,
 		pods:       3,
@@ -59,7 +61,7 @@ func TestOperatorRestsWithAgents(t *testing.T) {
 		silent:     1. / 3,
 		bin:        filepath.Join("..", "..", "bin"),
 		config:     filepath.Join("..", "..", "config"),
-		name:       "scale-test",
+		name:       "scale-test-agents",
 		idle:       35 * time.Second, // longer than it takes to ask everybody once
 		upheavals:  true,
 		out:        t.Output(),

@@ -48,10 +48,10 @@ type BenchmarkThresholds struct {
 	// +optional
 	MaxRestarts *int32 `json:"maxRestarts,omitempty"`
 
-	// minCollections is how often garbage must have been collected in the fleet for each user during a run, at least: a run with fewer says
-	// nothing about settings of the garbage collector, such as beam.fullsweepAfter, and is Errored. A process that holds a socket must have been
-	// through clearly more than beam.fullsweepAfter before that has an effect, so 40 for 20. Not looked at in variants with server. From 1 to
-	// 65535. Default: none.
+	// minCollections is how often garbage must have been collected in the fleet for each user during a run, at least. A run that is sound otherwise
+	// and has fewer says nothing about settings of the garbage collector, such as beam.fullsweepAfter, and is Errored: a process must have been
+	// through clearly more collections than that setting says, so 40 for 20. Collections of all processes count, so take hundreds of users at least.
+	// Needs the agent. Not looked at in variants with server. From 1 to 65535. Default: none.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional

@@ -199,10 +199,14 @@ func TestJudgeRequestsAndRooms(t *testing.T) {
 		"garbage collected often enough": {run: roomsOfFleet(), changes: phoenix, limits: collected, collections: ptr.To(800.0), verdict: v1alpha1.VerdictPassed},
 		"garbage collected too seldom": {
 			run: roomsOfFleet(), changes: phoenix, limits: collected, collections: ptr.To(799.0), verdict: v1alpha1.VerdictErrored,
-			says: []string{"thresholds.minCollections: garbage was collected 39.9 times for each user, at least 40 are needed: let the run last longer"},
+			says: []string{"thresholds.minCollections: garbage was collected 39.9 times for each user, at least 40 are needed: let the run last longer", "There are 3 samples of 60."},
+		},
+		"garbage collected too seldom, and few heard anything": {
+			run: roomsOfFleet(), changes: map[string]any{"protocol": "phoenix", "failed": share(8, 30)}, limits: collected, collections: ptr.To(1.0),
+			verdict: v1alpha1.VerdictFailed, says: []string{"maxFailed: 21.05 % of 76 messages failed"},
 		},
 		"garbage that nobody counted": {
-			run: roomsOfFleet(), changes: phoenix, limits: collected, verdict: v1alpha1.VerdictErrored, says: []string{"thresholds.minCollections cannot be judged"},
+			run: roomsOfFleet(), changes: phoenix, limits: collected, verdict: v1alpha1.VerdictErrored, says: []string{"thresholds.minCollections cannot be judged", "There are 3 samples of 60."},
 		},
 		"a server has no collector that tells": {run: roomsRun(), limits: collected, verdict: v1alpha1.VerdictPassed},
 		"slow deliveries":                      {run: roomsRun(), limits: delivery, verdict: v1alpha1.VerdictFailed, says: []string{"p99.delivery: at least "}},
@@ -230,7 +234,7 @@ func TestJudgeRequestsAndRooms(t *testing.T) {
 				message := with(t, captured(t, fmt.Sprintf("%s-%d.json", file, number)), c.changes)
 				ends = append(ends, RunnerEnd{Ended: true, Message: message})
 			}
-			judged := Judge(c.run, testID, c.limits, ends, Fleet{Collections: c.collections})
+			judged := Judge(c.run, testID, c.limits, ends, Fleet{Collections: c.collections, Note: "There are 3 samples of 60."})
 			if judged.Verdict != c.verdict || judged.Note != c.notes {
 				t.Errorf("%s because %q, noted %q; want %s, noted %q", judged.Verdict, judged.Message, judged.Note, c.verdict, c.notes)
 			}

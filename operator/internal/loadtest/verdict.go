@@ -55,8 +55,10 @@ type RunnerEnd struct {
 type Fleet struct {
 	// Restarted are its pods that restarted, each in words.
 	Restarted []string
-	// Collections are how often garbage was collected in all of it. Nil: nobody told.
+	// Collections are how often garbage was collected in all of it, as far as it was seen. Nil: not all of its agents told that twice.
 	Collections *float64
+	// Note says what was not seen.
+	Note string
 }
 
 // Judgement is what came out of a run.
@@ -101,7 +103,7 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	scenario := ScenarioOf(run.Scenario)
 	result := Merge(scenario, reports)
 	if len(problems) == 0 {
-		problems = append(unsound(scenario, run, limits, result), tooFewCollections(run, limits, fleet)...)
+		problems = unsound(scenario, run, limits, result)
 	}
 	if len(problems) > 0 {
 		judged := Errored(strings.Join(problems, " "))
@@ -128,6 +130,12 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	}
 	if broken = append(broken, brokenTimes(limits, result)...); len(broken) > 0 {
 		return Judgement{Verdict: v1alpha1.VerdictFailed, Message: Short(strings.Join(broken, "; "), maxMessage), Result: &result}
+	}
+	// Last: what is broken says more, and a fleet that gives out collects less.
+	if few := tooFewCollections(run, limits, fleet); few != "" {
+		judged := Errored(few)
+		judged.Result = &result
+		return judged
 	}
 	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result, Note: notJudged(scenario, run, limits, result)}
 }
@@ -246,22 +254,23 @@ func unsound(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, re
 	return problems
 }
 
-// tooFewCollections says that the run says nothing about settings of the garbage collector. A server has none that we could ask.
-func tooFewCollections(run Run, limits v1alpha1.BenchmarkThresholds, fleet Fleet) []string {
+// tooFewCollections says that the run says nothing about settings of the garbage collector. Empty: it does. A server has no collector that could be
+// asked.
+func tooFewCollections(run Run, limits v1alpha1.BenchmarkThresholds, fleet Fleet) string {
 	least := ptr.Deref(limits.MinCollections, 0)
 	if least == 0 || run.Server != nil {
-		return nil
+		return ""
 	}
 	if fleet.Collections == nil {
-		return []string{"thresholds.minCollections cannot be judged: the agents of the fleet did not tell how often garbage was collected."}
+		return strings.TrimSpace("thresholds.minCollections cannot be judged: the agents did not tell twice how often garbage was collected. " + fleet.Note)
 	}
-	if each := *fleet.Collections / float64(max(1, run.Users)); each < float64(least) {
-		// Rounded down: what is not enough must not look like enough.
-		each = math.Floor(10*each) / 10
-		return []string{fmt.Sprintf("thresholds.minCollections: garbage was collected %.1f times for each user, at least %d are needed: let the run last longer "+
-			"(matrix.runs.duration), or let users do more in the same time, with scenario Rooms by rooms.every.", each, least)}
+	each := *fleet.Collections / float64(max(1, run.Users))
+	if each >= float64(least) {
+		return ""
 	}
-	return nil
+	// Rounded down: what is not enough must not look like enough.
+	return strings.TrimSpace(fmt.Sprintf("thresholds.minCollections: garbage was collected %.1f times for each user, at least %d are needed: let the run last longer "+
+		"(matrix.runs.duration), or let users do more in the same time, with scenario Rooms by rooms.every. %s", math.Floor(10*each)/10, least, fleet.Note))
 }
 
 // brokenCounts are the thresholds that do not hold, each with its numbers, but those of times.

@@ -59,6 +59,8 @@ type Ledger struct {
 	sent, made time.Time
 	// stored is the newest version that was acknowledged or found while the store was there; 0 is none.
 	stored int
+	// storedAt is when that was seen; zero when nothing was ever stored.
+	storedAt time.Time
 	// unsure is whether a later stash was sent that nobody acknowledged: it may count or not.
 	unsure bool
 	// recent are the versions that were acknowledged last, the newest at the end.
@@ -124,7 +126,7 @@ func (l *Ledger) Acknowledged(s Stash, stored bool) Return {
 	// A new slice, because copies of a ledger share the old one.
 	l.recent = append(slices.Clone(l.recent[max(0, len(l.recent)-maxRecent+1):]), s)
 	if stored {
-		l.stored = s.Version
+		l.stored, l.storedAt = s.Version, s.At
 	}
 	return r
 }
@@ -157,7 +159,7 @@ func (l *Ledger) Found(status string, s Stash) Return {
 	if r.Verdict == Stale {
 		l.ofTab(&r)
 	}
-	l.last, l.stored, l.former = s, s.Version, nil
+	l.last, l.stored, l.storedAt, l.former = s, s.Version, s.At, nil
 	l.recent = slices.DeleteFunc(slices.Clone(l.recent), func(r Stash) bool { return r.Version > s.Version })
 	l.unsure = before.unsure && s.Version == before.last.Version
 	if len(l.others) > 0 && s.Version != before.last.Version {
@@ -253,7 +255,7 @@ func (l *Ledger) unstored(other tab, version int) bool {
 		return false
 	}
 	at := timeOf(other.recent, version)
-	return !at.IsZero() && timeOf(l.recent, l.stored).Before(at)
+	return !at.IsZero() && l.storedAt.Before(at)
 }
 
 func (l *Ledger) judge(version int) Verdict {

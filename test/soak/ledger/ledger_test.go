@@ -269,3 +269,21 @@ func TestAnotherTabsUnstoredVersion(t *testing.T) {
 		})
 	}
 }
+
+// What was found is in the store since then: what the other tab had stored before that is older.
+func TestAnotherTabsVersionOfBeforeALook(t *testing.T) {
+	var l Ledger
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	l.Acknowledged(Stash{Version: 10, Node: "n", At: at(1)}, true)
+	twin := l
+	for v := 11; v <= 14; v++ {
+		twin.Acknowledged(Stash{Version: v, Node: "n", At: at(int64(v))}, v <= 12)
+	}
+	l.Left(twin)
+	if got := l.Found(found, Stash{Version: 14, Node: "n", At: at(20)}); got.Verdict != Twin {
+		t.Fatalf("the other tab's last version is %q", got.Verdict)
+	}
+	if got := l.Found(found, Stash{Version: 12, Node: "n", At: at(30)}); got.Verdict != Stale {
+		t.Errorf("what it had before that is %q, want stale", got.Verdict)
+	}
+}

@@ -71,10 +71,11 @@ func (r *Reconciler) fleetOf(ctx context.Context, p *pass) (seen loadtest.Fleet,
 	if seen.Restarted, err = r.restarts(ctx, p); err != nil {
 		return seen, err
 	}
-	recorder, _, err := r.samplesOf(ctx, p)
+	recorder, note, err := r.samplesOf(ctx, p)
 	if err != nil || recorder == nil {
 		return seen, err
 	}
+	seen.Note = note
 	seen.Collections = recorder.Series()[report.SeriesCollections].Total
 	return seen, nil
 }
@@ -106,7 +107,7 @@ func ends(seen runner.Observation) []loadtest.RunnerEnd {
 }
 
 // end notes what came out of the run. First the report, then the status: when the operator is stopped between them, the run is
-// judged again, with the same outcome.
+// judged again, by what was written down: the samples of the last seconds may be missing.
 func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement) error {
 	row := p.row
 	judged.Message = reconcile.Shortened(judged.Message, reconcile.MostMessage)

@@ -519,21 +519,26 @@ func TestTemplate(t *testing.T) {
 	suite.Eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(next), next) })
 }
 
-// What the API server does not take as a fleet ends the benchmark before anything is made.
+// What the API server does not take as a fleet, or what cannot be judged by it, ends the benchmark before anything is made.
 func TestRefusedTemplate(t *testing.T) {
-	space := suite.Namespace(t, api)
-	text := fmt.Sprintf(`{"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashBenchmark", "metadata": {"name": "refused", "namespace": %q},
-		"spec": {"target": {"template": {"spec": {"image": %q, "http": {"port": 4369}}}}, "matrix": {"runs": [{"users": 40, "ttl": "10s"}]}}}`, space, fleetImage)
-	object := &unstructured.Unstructured{}
-	suite.Must(t, json.Unmarshal([]byte(text), &object.Object))
-	suite.Must(t, api.Create(t.Context(), object))
-	b := &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "refused"}}
-	row := finished(t, b)
-	if b.Status.Progress != "5/5" || row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "http.port must not be 4369") {
-		t.Errorf("the status is %+v", b.Status)
-	}
-	if runs := savedReport(t, b).Runs; len(runs) != 5 {
-		t.Errorf("the report has %d runs", len(runs))
+	for name, c := range map[string]struct{ fleet, matrix, says string }{
+		"refused":   {`"http": {"port": 4369}`, `"matrix": {"runs": [{"users": 40, "ttl": "10s"}]}`, "http.port must not be 4369"},
+		"agentless": {`"agent": {"enabled": false}`, `"matrix": {"runs": [{"users": 40, "ttl": "10s"}]}, "thresholds": {"minCollections": 40}`, "thresholds.minCollections is asked of the agents"},
+	} {
+		space := suite.Namespace(t, api)
+		text := fmt.Sprintf(`{"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashBenchmark", "metadata": {"name": %q, "namespace": %q},
+			"spec": {"target": {"template": {"spec": {"image": %q, %s}}}, %s}}`, name, space, fleetImage, c.fleet, c.matrix)
+		object := &unstructured.Unstructured{}
+		suite.Must(t, json.Unmarshal([]byte(text), &object.Object))
+		suite.Must(t, api.Create(t.Context(), object))
+		b := &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name}}
+		row := finished(t, b)
+		if b.Status.Progress != "5/5" || row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, c.says) {
+			t.Errorf("%s: the status is %+v", name, b.Status)
+		}
+		if runs := savedReport(t, b).Runs; len(runs) != 5 {
+			t.Errorf("%s: the report has %d runs", name, len(runs))
+		}
 	}
 }
 

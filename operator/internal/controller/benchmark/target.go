@@ -81,6 +81,11 @@ func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("trying the template with %s: %w", run.Compared(), err)
 		}
+		// The answer has the defaults.
+		agent, said, _ := unstructured.NestedBool(wanted.Object, "spec", "agent", "enabled")
+		if p.benchmark.Spec.Thresholds.MinCollections != nil && said && !agent {
+			return r.giveUp(p, fmt.Sprintf("thresholds.minCollections is asked of the agents of the fleet, and spec.agent.enabled is false with %s: remove one of them.", run.Compared()))
+		}
 	}
 	return nil
 }

@@ -111,15 +111,15 @@ func (o *observation) servesSince(m *member) time.Time {
 	return readySince(m.Pod)
 }
 
-// onTrial are the pods of the wanted template that serve. Nil: there is no canary.
-func (o *observation) onTrial(c *v1alpha1.LiveStashCluster) []types.UID {
+// onTrial are the pods of the wanted template that serve, and since when by the kubelet's word. Nil: there is no canary.
+func (o *observation) onTrial(c *v1alpha1.LiveStashCluster) map[types.UID]time.Time {
 	if c.Spec.Rollout.Canary == nil {
 		return nil
 	}
-	serve := []types.UID{}
+	serve := map[types.UID]time.Time{}
 	for i := range o.members {
 		if m := &o.members[i]; m.updated && podReady(m.Pod) {
-			serve = append(serve, m.UID)
+			serve[m.UID] = readySince(m.Pod)
 		}
 	}
 	return serve
@@ -128,12 +128,18 @@ func (o *observation) onTrial(c *v1alpha1.LiveStashCluster) []types.UID {
 // services remembers since when pods serve that the operator saw begin.
 type services struct {
 	mutex sync.Mutex
-	of    map[types.NamespacedName]map[types.UID]time.Time
+	of    map[types.NamespacedName]map[types.UID]service
+}
+
+// service is one time in which a pod serves.
+type service struct {
+	// began is when the operator saw it begin, zero when the pod served already. told is the kubelet's word, which is another one each time.
+	began, told time.Time
 }
 
 // since is since when each of these pods of a fleet has served, zero of those that did when the fleet was first looked at. All others of that
 // fleet are forgotten, and with nil the fleet.
-func (s *services) since(fleet types.NamespacedName, serve []types.UID, now time.Time) map[types.UID]time.Time {
+func (s *services) since(fleet types.NamespacedName, serve map[types.UID]time.Time, now time.Time) map[types.UID]time.Time {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if serve == nil {
@@ -144,17 +150,18 @@ func (s *services) since(fleet types.NamespacedName, serve []types.UID, now time
 	if !known {
 		now = time.Time{}
 	}
-	began := map[types.UID]time.Time{}
-	for _, pod := range serve {
-		began[pod] = now
-		if earlier, served := before[pod]; served {
-			began[pod] = earlier
+	seen, began := map[types.UID]service{}, map[types.UID]time.Time{}
+	for pod, told := range serve {
+		one := service{began: now, told: told}
+		if earlier, served := before[pod]; served && earlier.told.Equal(told) {
+			one = earlier
 		}
+		seen[pod], began[pod] = one, one.began
 	}
 	if s.of == nil {
-		s.of = map[types.NamespacedName]map[types.UID]time.Time{}
+		s.of = map[types.NamespacedName]map[types.UID]service{}
 	}
-	s.of[fleet] = began
+	s.of[fleet] = seen
 	return began
 }
 

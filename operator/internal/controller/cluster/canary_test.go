@@ -191,7 +191,7 @@ func TestCanaryByWrongClocks(t *testing.T) {
 			fresh := &seen.members[2]
 			fresh.UID = "fresh"
 			var s services
-			s.since(fleetKey, []types.UID{}, seen.now.Add(-c.seenFor-time.Second))
+			s.since(fleetKey, map[types.UID]time.Time{}, seen.now.Add(-c.seenFor-time.Second))
 			s.since(fleetKey, seen.onTrial(cluster), seen.now.Add(-c.seenFor))
 			seen.served = s.since(fleetKey, seen.onTrial(cluster), seen.now)
 			if proven := seen.verdict(cluster, 3).trial == ""; proven != c.proven {
@@ -205,6 +205,12 @@ func TestCanaryByWrongClocks(t *testing.T) {
 	var s services
 	if seen.served = s.since(fleetKey, seen.onTrial(cluster), seen.now); seen.servesSince(&seen.members[2]) != said.Add(-time.Minute) {
 		t.Errorf("it serves since %s, for the operator %v", seen.servesSince(&seen.members[2]), seen.served)
+	}
+	// A pod that was not ready in between has to prove itself anew, though nobody saw it.
+	seen.members[2].Status.Conditions[0].LastTransitionTime = metav1.NewTime(said.Add(-time.Second))
+	again := said.Add(time.Minute)
+	if seen.served = s.since(fleetKey, seen.onTrial(cluster), again); !seen.servesSince(&seen.members[2]).Equal(again) {
+		t.Errorf("it serves since %s, want %s", seen.servesSince(&seen.members[2]), again)
 	}
 	// Without a canary nothing is remembered.
 	cluster.Spec.Rollout.Canary = nil
