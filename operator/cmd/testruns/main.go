@@ -38,7 +38,8 @@ A TestRun that has ` + "`finished`" + ` has not passed for that: look at the exi
 runners each speaks of its own users only. A LiveStashBenchmark does all that by itself, merges the runners, and runs the rivals too:
 [how to](../../docs/how-to/benchmark.md).
 
-Written by hack/generate. Delete a TestRun before it is applied again.
+Written by hack/generate. Delete a TestRun before it is applied again. Apply one of rooms (from 38 on) at a time: two at once on one fleet hear each
+other's rooms, and fail.
 `
 )
 

@@ -129,7 +129,7 @@ func (rooms) Broken(run Run, limits v1alpha1.BenchmarkThresholds, result Result)
 		{report.CountDuplicates, "messages were heard twice"}, {report.CountMisdelivered, "messages were heard in another room, or not whole"},
 	} {
 		if found := of[never.count]; found > 0 {
-			fails("%s: %d %s, none may be", never.count, found, never.words)
+			fails("%s: %d %s, none may be (two tests at once hear each other's rooms)", never.count, found, never.words)
 		}
 	}
 	// Who is not in a room is not expected to hear anything, so that alone is no message that failed.
