@@ -70,22 +70,30 @@ func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
 			}
 			continue
 		}
-		wanted, err := freshFleet(p.benchmark, run)
-		if err != nil {
+		if err := r.tryFleet(ctx, p, run); err != nil {
 			return err
 		}
-		err = r.Create(ctx, wanted, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
-		if sentence := refusal(err); sentence != "" {
-			return r.giveUp(p, fmt.Sprintf("target.template makes no LiveStashCluster with %s: %s", run.Compared(), sentence))
-		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("trying the template with %s: %w", run.Compared(), err)
-		}
-		// The answer has the defaults.
-		agent, said, _ := unstructured.NestedBool(wanted.Object, "spec", "agent", "enabled")
-		if p.benchmark.Spec.Thresholds.MinCollections != nil && said && !agent {
-			return r.giveUp(p, fmt.Sprintf("thresholds.minCollections is asked of the agents of the fleet, and spec.agent.enabled is false with %s: remove one of them.", run.Compared()))
-		}
+	}
+	return nil
+}
+
+// tryFleet asks for the fleet of a run without making it.
+func (r *Reconciler) tryFleet(ctx context.Context, p *pass, run loadtest.Run) error {
+	wanted, err := freshFleet(p.benchmark, run)
+	if err != nil {
+		return err
+	}
+	err = r.Create(ctx, wanted, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	if sentence := refusal(err); sentence != "" {
+		return r.giveUp(p, fmt.Sprintf("target.template makes no LiveStashCluster with %s: %s", run.Compared(), sentence))
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("trying the template with %s: %w", run.Compared(), err)
+	}
+	// The answer has the defaults.
+	agent, said, _ := unstructured.NestedBool(wanted.Object, "spec", "agent", "enabled")
+	if p.benchmark.Spec.Thresholds.MinCollections != nil && said && !agent {
+		return r.giveUp(p, fmt.Sprintf("thresholds.minCollections is asked of the agents of the fleet, and spec.agent.enabled is false with %s: remove one of them.", run.Compared()))
 	}
 	return nil
 }
