@@ -57,10 +57,8 @@ type Ledger struct {
 	last Stash
 	// sent is when the last stash was sent, made is that time of the last acknowledged one: it is not younger than that.
 	sent, made time.Time
-	// stored is the newest version that was acknowledged or found while the store was there; 0 is none.
-	stored int
-	// storedAt is when that was seen; zero when nothing was ever stored.
-	storedAt time.Time
+	// stored is the newest version that was acknowledged or found while the store was there; version 0 is none.
+	stored Stash
 	// unsure is whether a later stash was sent that nobody acknowledged: it may count or not.
 	unsure bool
 	// recent are the versions that were acknowledged last, the newest at the end.
@@ -77,7 +75,7 @@ type Ledger struct {
 type tab struct {
 	last   Stash
 	recent []Stash
-	stored int
+	stored Stash
 }
 
 // Return is one return of a user, and what it came to.
@@ -126,7 +124,7 @@ func (l *Ledger) Acknowledged(s Stash, stored bool) Return {
 	// A new slice, because copies of a ledger share the old one.
 	l.recent = append(slices.Clone(l.recent[max(0, len(l.recent)-maxRecent+1):]), s)
 	if stored {
-		l.stored, l.storedAt = s.Version, s.At
+		l.stored = s
 	}
 	return r
 }
@@ -159,11 +157,11 @@ func (l *Ledger) Found(status string, s Stash) Return {
 	if r.Verdict == Stale {
 		l.ofTab(&r)
 	}
-	l.last, l.stored, l.storedAt, l.former = s, s.Version, s.At, nil
+	l.last, l.stored, l.former = s, s, nil
 	l.recent = slices.DeleteFunc(slices.Clone(l.recent), func(r Stash) bool { return r.Version > s.Version })
 	l.unsure = before.unsure && s.Version == before.last.Version
 	if len(l.others) > 0 && s.Version != before.last.Version {
-		l.leave(tab{last: before.last, recent: before.recent, stored: before.stored})
+		l.leave(before.asTab())
 	}
 	return r
 }
@@ -216,13 +214,16 @@ func (r Return) Age() time.Duration { return r.At.Sub(r.Last.At) }
 
 // Left notes the version with which another tab of the user, that began with the same state, has ended.
 func (l *Ledger) Left(other Ledger) {
-	l.leave(tab{last: other.last, recent: other.recent, stored: other.stored})
+	l.leave(other.asTab())
 	if other.unsure {
 		next := other.last
 		next.Version++
 		l.leave(tab{last: next})
 	}
 }
+
+// asTab is what the tab with this ledger leaves behind.
+func (l *Ledger) asTab() tab { return tab{last: l.last, recent: l.recent, stored: l.stored} }
 
 func (l *Ledger) leave(other tab) {
 	// A new slice, because copies of a ledger share the old one.
@@ -243,7 +244,7 @@ func (l *Ledger) missing() Verdict {
 	switch {
 	case l.last.Version == 0:
 		return Nothing
-	case l.stored == 0:
+	case l.stored.Version == 0:
 		return Unstored
 	}
 	return Lost
@@ -251,11 +252,11 @@ func (l *Ledger) missing() Verdict {
 
 // unstored is whether all that either tab stashed after a version of the other one was acknowledged while the store was away.
 func (l *Ledger) unstored(other tab, version int) bool {
-	if version < other.stored || other.last.Version <= version {
+	if version < other.stored.Version || other.last.Version <= version {
 		return false
 	}
 	at := timeOf(other.recent, version)
-	return !at.IsZero() && l.storedAt.Before(at)
+	return !at.IsZero() && l.stored.At.Before(at)
 }
 
 func (l *Ledger) judge(version int) Verdict {
@@ -266,7 +267,7 @@ func (l *Ledger) judge(version int) Verdict {
 		return Newer
 	case slices.ContainsFunc(l.others, func(other tab) bool { return other.last.Version == version }):
 		return Twin
-	case l.stored <= version && version < l.last.Version:
+	case l.stored.Version <= version && version < l.last.Version:
 		return Unstored
 	case slices.ContainsFunc(l.others, func(other tab) bool { return l.unstored(other, version) }):
 		return Unstored

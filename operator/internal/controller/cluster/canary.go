@@ -6,13 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -105,64 +103,32 @@ func (o *observation) trial(c *v1alpha1.LiveStashCluster, pods int32) string {
 // servesSince is since when the pod serves: by the operator's own clock, if it saw it begin. The kubelet's may be another, and a canary must not
 // be over before its time.
 func (o *observation) servesSince(m *member) time.Time {
-	if began := o.served[m.UID]; !began.IsZero() {
+	if began := o.served[m.service()]; began.After(o.served[firstLook]) {
 		return began
 	}
 	return readySince(m.Pod)
 }
 
-// onTrial are the pods of the wanted template that serve, and since when by the kubelet's word. Nil: there is no canary.
-func (o *observation) onTrial(c *v1alpha1.LiveStashCluster) map[types.UID]time.Time {
+// firstLook is beside the pods on trial: what was seen no later served already.
+const firstLook = ""
+
+// onTrial are the pods of the wanted template that serve, and firstLook. Nil: there is no canary.
+func (o *observation) onTrial(c *v1alpha1.LiveStashCluster) []string {
 	if c.Spec.Rollout.Canary == nil {
 		return nil
 	}
-	serve := map[types.UID]time.Time{}
+	serve := []string{firstLook}
 	for i := range o.members {
 		if m := &o.members[i]; m.updated && podReady(m.Pod) {
-			serve[m.UID] = readySince(m.Pod)
+			serve = append(serve, m.service())
 		}
 	}
 	return serve
 }
 
-// services remembers since when pods serve that the operator saw begin.
-type services struct {
-	mutex sync.Mutex
-	of    map[types.NamespacedName]map[types.UID]service
-}
-
-// service is one time in which a pod serves.
-type service struct {
-	// began is when the operator saw it begin, zero when the pod served already. told is the kubelet's word, which is another one each time.
-	began, told time.Time
-}
-
-// since is since when each of these pods of a fleet has served, zero of those that did when the fleet was first looked at. All others of that
-// fleet are forgotten, and with nil the fleet.
-func (s *services) since(fleet types.NamespacedName, serve map[types.UID]time.Time, now time.Time) map[types.UID]time.Time {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if serve == nil {
-		delete(s.of, fleet)
-		return nil
-	}
-	before, known := s.of[fleet]
-	if !known {
-		now = time.Time{}
-	}
-	seen, began := map[types.UID]service{}, map[types.UID]time.Time{}
-	for pod, told := range serve {
-		one := service{began: now, told: told}
-		if earlier, served := before[pod]; served && earlier.told.Equal(told) {
-			one = earlier
-		}
-		seen[pod], began[pod] = one, one.began
-	}
-	if s.of == nil {
-		s.of = map[types.NamespacedName]map[types.UID]service{}
-	}
-	s.of[fleet] = seen
-	return began
+// service is the time in which the pod serves: another one each time that the kubelet says it is ready.
+func (m *member) service() string {
+	return fmt.Sprintf("%s since %d", m.UID, readySince(m.Pod).Unix())
 }
 
 // fault says which limit the pods of the wanted template break. Empty: none.

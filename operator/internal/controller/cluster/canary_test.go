@@ -190,10 +190,10 @@ func TestCanaryByWrongClocks(t *testing.T) {
 			seen.now = said.Add(c.ahead)
 			fresh := &seen.members[2]
 			fresh.UID = "fresh"
-			var s services
-			s.since(fleetKey, map[types.UID]time.Time{}, seen.now.Add(-c.seenFor-time.Second))
-			s.since(fleetKey, seen.onTrial(cluster), seen.now.Add(-c.seenFor))
-			seen.served = s.since(fleetKey, seen.onTrial(cluster), seen.now)
+			var s waits
+			s.begun(fleetKey, []string{firstLook}, seen.now.Add(-c.seenFor-time.Second))
+			s.begun(fleetKey, seen.onTrial(cluster), seen.now.Add(-c.seenFor))
+			seen.served = s.begun(fleetKey, seen.onTrial(cluster), seen.now)
 			if proven := seen.verdict(cluster, 3).trial == ""; proven != c.proven {
 				t.Errorf("proven: %v, want %v", proven, c.proven)
 			}
@@ -202,19 +202,19 @@ func TestCanaryByWrongClocks(t *testing.T) {
 
 	// An operator that starts has seen nothing: the kubelet's word is all that there is.
 	seen := onTrial()
-	var s services
-	if seen.served = s.since(fleetKey, seen.onTrial(cluster), seen.now); seen.servesSince(&seen.members[2]) != said.Add(-time.Minute) {
+	var s waits
+	if seen.served = s.begun(fleetKey, seen.onTrial(cluster), seen.now); seen.servesSince(&seen.members[2]) != said.Add(-time.Minute) {
 		t.Errorf("it serves since %s, for the operator %v", seen.servesSince(&seen.members[2]), seen.served)
 	}
 	// A pod that was not ready in between has to prove itself anew, though nobody saw it.
 	seen.members[2].Status.Conditions[0].LastTransitionTime = metav1.NewTime(said.Add(-time.Second))
 	again := said.Add(time.Minute)
-	if seen.served = s.since(fleetKey, seen.onTrial(cluster), again); !seen.servesSince(&seen.members[2]).Equal(again) {
+	if seen.served = s.begun(fleetKey, seen.onTrial(cluster), again); !seen.servesSince(&seen.members[2]).Equal(again) {
 		t.Errorf("it serves since %s, want %s", seen.servesSince(&seen.members[2]), again)
 	}
 	// Without a canary nothing is remembered.
 	cluster.Spec.Rollout.Canary = nil
-	if s.since(fleetKey, seen.onTrial(cluster), seen.now); len(s.of) != 0 {
+	if s.begun(fleetKey, seen.onTrial(cluster), seen.now); len(s.of) != 0 {
 		t.Errorf("it remembers %v", s.of)
 	}
 }

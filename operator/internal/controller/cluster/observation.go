@@ -52,8 +52,8 @@ type observation struct {
 	redisTrouble string
 	// waited is for how long what is awaited has been waited for: see awaited.
 	waited map[string]time.Duration
-	// served is since when pods of a canary have served: see services.
-	served map[types.UID]time.Time
+	// served is since when pods of a canary have been seen to serve: see onTrial.
+	served map[string]time.Time
 	now    time.Time
 	placement
 }
@@ -84,7 +84,7 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	}
 	key := client.ObjectKeyFromObject(c)
 	seen.waited = r.waits.since(key, seen.awaited(c), seen.now)
-	seen.served = r.services.since(key, seen.onTrial(c), seen.now)
+	seen.served = r.services.begun(key, seen.onTrial(c), seen.now)
 	seen.redisTrouble, err = r.redisTrouble(ctx, c)
 	if err != nil {
 		return seen, err
@@ -281,25 +281,37 @@ type waits struct {
 
 // since is for how long each of these has been waited for. All others of that fleet are forgotten.
 func (w *waits) since(fleet types.NamespacedName, awaited []string, now time.Time) map[string]time.Duration {
+	var waited map[string]time.Duration
+	for name, began := range w.begun(fleet, awaited, now) {
+		if waited == nil {
+			waited = map[string]time.Duration{}
+		}
+		waited[name] = now.Sub(began)
+	}
+	return waited
+}
+
+// begun is since when each of these has been waited for. All others of that fleet are forgotten. The map is not changed any more.
+func (w *waits) begun(fleet types.NamespacedName, awaited []string, now time.Time) map[string]time.Time {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if len(awaited) == 0 {
 		delete(w.of, fleet)
 		return nil
 	}
-	before, begun, waited := w.of[fleet], map[string]time.Time{}, map[string]time.Duration{}
+	before, begun := w.of[fleet], map[string]time.Time{}
 	for _, name := range awaited {
 		began, known := before[name]
 		if !known {
 			began = now
 		}
-		begun[name], waited[name] = began, now.Sub(began)
+		begun[name] = began
 	}
 	if w.of == nil {
 		w.of = map[types.NamespacedName]map[string]time.Time{}
 	}
 	w.of[fleet] = begun
-	return waited
+	return begun
 }
 
 // drains keeps what gone pods said until a pass has told it.

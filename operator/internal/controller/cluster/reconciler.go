@@ -86,7 +86,7 @@ type Reconciler struct {
 	// drains are the last words of pods, waits since when pods are waited for, services since when those of canaries serve.
 	drains   drains
 	waits    waits
-	services services
+	services waits
 	// returns counts who comes back during rollouts.
 	returns returns
 	// contents are the digests of what users have their pods read.
