@@ -248,6 +248,11 @@ func Asked(spec *v1alpha1.LiveStashBenchmarkSpec) string {
 	return ScenarioOf(spec.Scenario).Asked(planned(spec, v1alpha1.BenchmarkRun{}))
 }
 
+// MessageBytes is the length of a message with scenario Rooms, 0 with others.
+func MessageBytes(spec *v1alpha1.LiveStashBenchmarkSpec) int32 {
+	return ptr.Deref(planned(spec, v1alpha1.BenchmarkRun{}).Rooms, v1alpha1.BenchmarkRooms{}).Bytes
+}
+
 // events are those of the specification, in the order of their times.
 func events(wanted []v1alpha1.BenchmarkEvent) []Event {
 	var all []Event

@@ -154,15 +154,16 @@ func reportName(b *v1alpha1.LiveStashBenchmark) string { return b.Name + "-repor
 // specOf is what all runs have in common. What only the runs know, was, stays.
 func specOf(b *v1alpha1.LiveStashBenchmark, was report.Spec) report.Spec {
 	spec := report.Spec{
-		Preset:     string(b.Spec.Preset),
-		Scale:      int(max(1, b.Spec.Scale)),
-		Scenario:   string(b.Spec.Scenario),
-		Asked:      loadtest.Asked(&b.Spec),
-		Routing:    string(b.Spec.Routing),
-		Baseline:   loadtest.Baseline(&b.Spec),
-		Variants:   variantsOf(b.Spec.Matrix),
-		Runner:     was.Runner,
-		Thresholds: thresholdsOf(b.Spec),
+		Preset:       string(b.Spec.Preset),
+		Scale:        int(max(1, b.Spec.Scale)),
+		Scenario:     string(b.Spec.Scenario),
+		Asked:        loadtest.Asked(&b.Spec),
+		MessageBytes: int(loadtest.MessageBytes(&b.Spec)),
+		Routing:      string(b.Spec.Routing),
+		Baseline:     loadtest.Baseline(&b.Spec),
+		Variants:     variantsOf(b.Spec.Matrix),
+		Runner:       was.Runner,
+		Thresholds:   thresholdsOf(b.Spec),
 	}
 	switch target := b.Spec.Target; {
 	case target.URL != "":

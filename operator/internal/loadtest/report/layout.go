@@ -23,6 +23,8 @@ type layout struct {
 	costs []told
 	// title is a load in a few words, and opening how a sentence about it begins.
 	title, opening func(load) string
+	// made is what k6 itself may be the limit of.
+	made made
 	// done is what was to come to a good end, and what it is called.
 	done share
 	// outcome says in a sentence what came of all runs. Empty: there is nothing to say.

@@ -22,12 +22,13 @@ var fleetFigures = []string{SeriesMemory, SeriesPodMemory, SeriesProcesses, Seri
 var requestsLayout = layout{
 	question: "Which variant",
 	columns: append(fleetColumns[:len(fleetColumns):len(fleetColumns)],
-		column{title: "Answers", detail: "a second", of: perSecondOf(CountGood, func(r Run) float64 { return r.DurationSeconds }), write: significant},
+		column{title: "Answers", detail: "a second", of: answersPerSecond, write: significant},
 		column{title: "Answers", detail: "a second of CPU", of: perCPU(CountGood), write: significant},
 		column{title: "Answer", detail: "p95", of: anyP95("request"), write: inMilliseconds, timed: true},
 		column{title: "Good", detail: "of all requests", of: answered.part, write: percent, isShare: true},
 	),
 	note:     "Answers: the good ones. A second of CPU: of the fleet. k6 spends more CPU on a request than most servers, so near its own ceiling compare answers for a second of CPU.",
+	made:     made{"answers", answersPerSecond, requestCeilingOf},
 	trips:    []trip{{duration: "request", title: "Request"}},
 	tripNote: "From when a request was sent to its answer; with a rate from when it was due.",
 	figures:  fleetFigures,
@@ -46,11 +47,12 @@ var roomsLayout = layout{
 	question: "Which variant",
 	columns: append(fleetColumns[:len(fleetColumns):len(fleetColumns)],
 		column{title: "Collections", detail: "for each user", of: collectionsPerUser, write: significant},
-		column{title: "Heard", detail: "a second", of: perSecondOf(CountDeliveries, func(r Run) float64 { return r.DurationSeconds - r.RampSeconds }), write: significant},
+		column{title: "Heard", detail: "a second", of: heardPerSecond, write: significant},
 		column{title: "Delivery", detail: "to the last member, p95", of: anyP95("delivery"), write: inMilliseconds, timed: true},
 		column{title: "Delivered", detail: "of all messages", of: delivered.part, write: percent, isShare: true},
 	),
 	note:     "Collections: how often garbage was collected, for each user. Heard: how often somebody heard what was said, from the end of the ramp on. Delivery: from when a message was sent to when the last member of its room had it.",
+	made:     made{"deliveries", heardPerSecond, deliveryCeilingOf},
 	trips:    []trip{{duration: "join", title: "Join"}, {duration: "delivery", title: "Delivery"}},
 	tripNote: "Join: from when a member was to come to the server's word that they are in the room. Delivery: from when a message was sent to when the last member of its room had it.",
 	figures:  fleetFigures,
@@ -67,6 +69,12 @@ var roomsLayout = layout{
 	done:    delivered,
 	outcome: outcomeOf("messages reached their whole room"),
 }
+
+// answersPerSecond are good answers, and heardPerSecond deliveries from the end of the ramp on.
+var (
+	answersPerSecond = perSecondOf(CountGood, func(r Run) float64 { return r.DurationSeconds })
+	heardPerSecond   = perSecondOf(CountDeliveries, func(r Run) float64 { return r.DurationSeconds - r.RampSeconds })
+)
 
 // answered and delivered are what came to a good end.
 var (

@@ -63,6 +63,8 @@ type Spec struct {
 	Scenario string `json:"scenario,omitempty"`
 	// Asked is what is asked for with scenario Requests, or what the users talk in with Rooms, in words.
 	Asked string `json:"asked,omitempty"`
+	// MessageBytes is the length of a message with Rooms, 0 with other scenarios.
+	MessageBytes int `json:"messageBytes,omitempty"`
 	// Baseline is the name of the variant that the others are compared with; empty when there is none.
 	Baseline string `json:"baseline,omitempty"`
 	// Variants are what is compared, where that is more than adapters.

@@ -366,6 +366,7 @@ func facts(r Report) []fact {
 		{"Target", r.Spec.Target},
 		{"Routing", r.Spec.Routing},
 		{"Runner", r.Spec.Runner},
+		{"k6's own limit", nearestCeiling(r)},
 		{"Payload", payload(r.Spec)},
 		{"Thresholds", thresholds(r.Spec.Thresholds)},
 		{"Operator", r.Versions.Operator},
