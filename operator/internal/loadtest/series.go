@@ -220,11 +220,18 @@ func (r *Recorder) Series() map[string]report.Series {
 	}
 	for name, counter := range counters {
 		if found := r.Tracks[name]; found != nil && len(found.Points) > 0 {
-			total := found.Total
-			series[name] = report.Series{Unit: counter.unit, Points: thinned(found.Points), Peak: found.Peak, PeakMinute: found.PeakMinute, Total: &total}
+			series[name] = report.Series{Unit: counter.unit, Points: thinned(found.Points), Peak: found.Peak, PeakMinute: found.PeakMinute, Total: r.Total(name)}
 		}
 	}
 	return series
+}
+
+// Total is what one of the counters has counted so far. Nil: not all agents told it twice.
+func (r *Recorder) Total(name string) *float64 {
+	if found := r.Tracks[name]; found != nil && len(found.Points) > 0 {
+		return ptr.To(found.Total)
+	}
+	return nil
 }
 
 func (r *Recorder) track(name string) *track {

@@ -76,7 +76,7 @@ func (r *Reconciler) fleetOf(ctx context.Context, p *pass) (seen loadtest.Fleet,
 		return seen, err
 	}
 	seen.Note = note
-	seen.Collections = recorder.Series()[report.SeriesCollections].Total
+	seen.Collections = recorder.Total(report.SeriesCollections)
 	return seen, nil
 }
 
