@@ -87,24 +87,27 @@ func sought(run Run, result Result) string {
 	return fmt.Sprintf("p95 of %d: %s ms, at most %s while the knee is sought", measured.Count, strconv.FormatFloat(measured.P95, 'f', 1, 64), most)
 }
 
-// Beyond says why the run of a row is not made: its variant did not carry an earlier step. Empty: it is to be made.
+// Beyond says why the run of a row is not made: its variant did not carry an earlier step, or cannot carry this one any more, whatever comes
+// of its last rounds. Empty: it is to be made.
 func Beyond(runs []Run, rows []v1alpha1.BenchmarkRunStatus, place int) string {
 	one := runs[place]
 	if one.While == nil || one.Warmup {
 		return ""
 	}
-	held, rounds, name := map[int]int{}, map[int]int{}, map[int]string{}
-	for i := range min(place, len(rows)) {
-		if other := runs[i]; !other.Warmup && other.Variant == one.Variant && other.Step < one.Step {
-			rounds[other.Step]++
-			name[other.Step] = cmp.Or(name[other.Step], other.Load())
-			if rows[i].Verdict == v1alpha1.VerdictPassed {
-				held[other.Step]++
-			}
+	// may is how many rounds of a step have held, or may yet.
+	may, rounds, name := map[int]int{}, map[int]int{}, map[int]string{}
+	for i, other := range runs {
+		if other.Warmup || other.Variant != one.Variant || other.Step > one.Step {
+			continue
+		}
+		rounds[other.Step]++
+		name[other.Step] = cmp.Or(name[other.Step], other.Load())
+		if i >= min(place, len(rows)) || rows[i].Verdict == v1alpha1.VerdictPassed {
+			may[other.Step]++
 		}
 	}
-	for step := range one.Step {
-		if !report.Holds(held[step], rounds[step]) {
+	for step := range one.Step + 1 {
+		if !report.Holds(may[step], rounds[step]) {
 			return fmt.Sprintf("Not run: %s did not hold with %s.", one.Compared(), name[step])
 		}
 	}

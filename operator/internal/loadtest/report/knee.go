@@ -55,29 +55,64 @@ func stepsOf(r Report, name string) []load {
 	return sizes
 }
 
+// stepEnd is what came of the rounds of a step together.
+type stepEnd int
+
+const (
+	stepHeld stepEnd = iota
+	// stepFailed is one that would not hold, whatever the rounds that say nothing had said.
+	stepFailed
+	clientGaveOut
+	stepMeasuredNothing
+)
+
+// endOf is what came of the rounds of a step, and the message of the first that decided it.
+func endOf(rounds []Run) (end stepEnd, why string) {
+	messages, count := map[stepEnd]string{}, map[stepEnd]int{}
+	for _, run := range rounds {
+		one := stepMeasuredNothing
+		switch {
+		case run.Verdict == VerdictPassed:
+			one = stepHeld
+		case run.Verdict == VerdictFailed:
+			one = stepFailed
+		case run.ClientBound:
+			one = clientGaveOut
+		}
+		count[one]++
+		messages[one] = cmp.Or(messages[one], run.Message)
+	}
+	switch {
+	case Holds(count[stepHeld], len(rounds)):
+		end = stepHeld
+	case !Holds(len(rounds)-count[stepFailed], len(rounds)):
+		end = stepFailed
+	case count[clientGaveOut] > 0:
+		end = clientGaveOut
+	default:
+		end = stepMeasuredNothing
+	}
+	return end, messages[end]
+}
+
 // kneeOf goes through the steps of a variant, up to the first that does not hold.
 func kneeOf(r Report, name string, steps int) Knee {
 	knee := Knee{Variant: name, Verdict: VerdictPassed}
 	last := ""
 	for _, step := range stepsOf(r, name) {
-		ended := slices.DeleteFunc(slices.Clone(step.runs), func(run Run) bool { return run.Verdict == VerdictPassed })
-		if Holds(len(step.runs)-len(ended), len(step.runs)) {
+		end, why := endOf(step.runs)
+		if end == stepHeld {
 			knee.Size, last = cmp.Or(step.rate, step.users), step.title()
 			continue
 		}
-		why := ended[0].Message
-		isErrored, isClient := false, false
-		for _, run := range ended {
-			isErrored, isClient = isErrored || run.Verdict != VerdictFailed, isClient || run.ClientBound
-		}
 		switch {
-		case isErrored && !isClient:
+		case end == stepMeasuredNothing:
 			knee.Verdict, knee.AtLeast = VerdictErrored, knee.Size > 0
 			knee.Message = fmt.Sprintf("%s: %s measured nothing: %s", name, step.title(), why)
-		case isClient && knee.Size == 0:
+		case end == clientGaveOut && knee.Size == 0:
 			knee.Verdict = VerdictErrored
 			knee.Message = fmt.Sprintf("%s: the client gave out in the first step, %s: %s", name, step.title(), why)
-		case isClient:
+		case end == clientGaveOut:
 			knee.AtLeast = true
 			knee.Message = fmt.Sprintf("%s carries ≥ %s: with %s the client gave out: %s", name, last, step.title(), why)
 		case knee.Size == 0:

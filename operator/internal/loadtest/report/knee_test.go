@@ -81,6 +81,36 @@ func TestKneeOfRounds(t *testing.T) {
 	}
 }
 
+// What ends a search is what decided its last step: a round in which the client gave out is no excuse for two that the server failed.
+func TestWhatEndsASearch(t *testing.T) {
+	for rounds, want := range map[string]struct {
+		says    string
+		atLeast bool
+		verdict report.Verdict
+	}{
+		"FFC": {"200 users did not hold: F", false, report.VerdictPassed},
+		"CFF": {"200 users did not hold: F", false, report.VerdictPassed},
+		"EFF": {"200 users did not hold: F", false, report.VerdictPassed},
+		"FF":  {"200 users did not hold: F", false, report.VerdictPassed},
+		"PF":  {"200 users did not hold: F", false, report.VerdictPassed},
+		"PFC": {"with 200 users the client gave out: C", true, report.VerdictPassed},
+		"CFC": {"with 200 users the client gave out: C", true, report.VerdictPassed},
+		"ECP": {"with 200 users the client gave out: C", true, report.VerdictPassed},
+		"PFE": {"200 users measured nothing: E", true, report.VerdictErrored},
+		"PPF": {"carries ≥ 200 users", true, report.VerdictPassed},
+	} {
+		r := steps(map[string]string{"fleet": "P"})
+		for _, one := range rounds {
+			run := steps(map[string]string{"fleet": "P" + string(one)}).Runs[1]
+			run.Message = string(one)
+			r.Runs = append(r.Runs, run)
+		}
+		if got := report.Knees(r, 2)[0]; !strings.Contains(got.Message, want.says) || got.AtLeast != want.atLeast || got.Verdict != want.verdict {
+			t.Errorf("%s: %+v, want %+v", rounds, got, want)
+		}
+	}
+}
+
 // The others are held against the baseline under the same load.
 func TestAgainstTheBaseline(t *testing.T) {
 	r := roomsReport()
