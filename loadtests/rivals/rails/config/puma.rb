@@ -7,10 +7,9 @@ abort "REDIS_URL is missing: set it to a Redis, such as redis://redis:6379/1." i
 threads_count = Integer(ENV.fetch("RAILS_MAX_THREADS", "3"))
 threads threads_count, threads_count
 processes = Integer(ENV.fetch("WEB_CONCURRENCY", [Concurrent.available_processor_count.floor, 1].max.to_s))
-if processes > 1
-  workers processes
-  preload_app!
-end
+# Without a number Puma takes WEB_CONCURRENCY.
+workers processes > 1 ? processes : 0
+preload_app! if processes > 1
 
 port Integer(ENV.fetch("PORT", "4000"))
 environment ENV.fetch("RAILS_ENV", "production")

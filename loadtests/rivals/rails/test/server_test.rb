@@ -5,7 +5,7 @@ require "socket"
 require "tmpdir"
 require "websocket/driver"
 
-# The server as it runs in production: Puma with several processes, and Redis between them.
+# The server as it runs in production: Puma with two processes, and Redis between them.
 class ServerTest < Minitest::Test
   PORT = 4123
   REDIS = 6391
@@ -57,7 +57,7 @@ class ServerTest < Minitest::Test
   def setup
     @folder = Dir.mktmpdir
     @redis = spawn("valkey-server", "--port", REDIS.to_s, "--save", "", "--dir", @folder, out: File::NULL)
-    environment = { "REDIS_URL" => "redis://127.0.0.1:#{REDIS}/1", "PORT" => PORT.to_s, "WEB_CONCURRENCY" => "2", "RAILS_ENV" => "production" }
+    environment = { "REDIS_URL" => "redis://127.0.0.1:#{REDIS}/1", "PORT" => PORT.to_s, "WEB_CONCURRENCY" => processes.to_s, "RAILS_ENV" => "production" }
     @puma = spawn(environment, "puma", "--config", "config/puma.rb", chdir: File.expand_path("..", __dir__))
     200.times do
       return if Net::HTTP.get_response(URI("http://127.0.0.1:#{PORT}/healthz")).code == "200"
@@ -70,6 +70,15 @@ class ServerTest < Minitest::Test
   def teardown
     [@puma, @redis].each { |pid| Process.kill(:TERM, pid) && Process.wait(pid) }
     FileUtils.remove_entry(@folder)
+  end
+
+  def processes = 2
+
+  # One that is alone needs no other to watch over it.
+  def test_there_are_as_many_processes_as_asked_for
+    children = File.read("/proc/#{@puma}/task/#{@puma}/children").split
+
+    assert_equal processes > 1 ? processes : 0, children.size
   end
 
   # 20 members are not all with one of two processes.
@@ -97,4 +106,9 @@ class ServerTest < Minitest::Test
   ensure
     member&.close
   end
+end
+
+# The same with one process.
+class SingleProcessTest < ServerTest
+  def processes = 1
 end
