@@ -59,6 +59,9 @@ type Ledger struct {
 	sent, made time.Time
 	// stored is the newest version that was acknowledged or found while the store was there; version 0 is none.
 	stored Stash
+	// storing is when that one was sent, or found. What another tab was told after that may have come to the store after it: two stashes that are on
+	// their way at the same time have no order.
+	storing time.Time
 	// unsure is whether a later stash was sent that nobody acknowledged: it may count or not.
 	unsure bool
 	// recent are the versions that were acknowledged last, the newest at the end.
@@ -124,7 +127,7 @@ func (l *Ledger) Acknowledged(s Stash, stored bool) Return {
 	// A new slice, because copies of a ledger share the old one.
 	l.recent = append(slices.Clone(l.recent[max(0, len(l.recent)-maxRecent+1):]), s)
 	if stored {
-		l.stored = s
+		l.stored, l.storing = s, l.sent
 	}
 	return r
 }
@@ -157,7 +160,7 @@ func (l *Ledger) Found(status string, s Stash) Return {
 	if r.Verdict == Stale {
 		l.ofTab(&r)
 	}
-	l.last, l.stored, l.former = s, s, nil
+	l.last, l.stored, l.storing, l.former = s, s, s.At, nil
 	l.recent = slices.DeleteFunc(slices.Clone(l.recent), func(r Stash) bool { return r.Version > s.Version })
 	l.unsure = before.unsure && s.Version == before.last.Version
 	if len(l.others) > 0 && s.Version != before.last.Version {
@@ -256,7 +259,7 @@ func (l *Ledger) unstored(other tab, version int) bool {
 		return false
 	}
 	at := timeOf(other.recent, version)
-	return !at.IsZero() && l.stored.At.Before(at)
+	return !at.IsZero() && l.storing.Before(at)
 }
 
 func (l *Ledger) judge(version int) Verdict {

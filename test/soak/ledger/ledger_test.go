@@ -242,26 +242,30 @@ func TestAnotherTabsUnstoredVersion(t *testing.T) {
 	for name, c := range map[string]struct {
 		// mine and others are what the two tabs stashed after 10, at these seconds, of which those below zero without a store.
 		mine, others []int64
-		found        int
-		want         Verdict
+		// took is how many seconds each of mine was on its way.
+		took  int64
+		found int
+		want  Verdict
 	}{
 		"all later ones without a store":       {mine: []int64{1, -4}, others: []int64{1, 2, 3, -5}, found: 13, want: Unstored},
 		"one of those after all":               {mine: []int64{1}, others: []int64{2, -3, -5, -6}, found: 13, want: Unstored},
 		"the other tab has stored a later one": {mine: []int64{1}, others: []int64{1, 2, 3, -5}, found: 12, want: Stale},
 		"this tab has stored a later one":      {mine: []int64{1, 4}, others: []int64{1, 2, 3, -5, -6}, found: 13, want: Stale},
+		"at the same time as this tab's last":  {mine: []int64{1, 4}, others: []int64{1, 2, 3, -5, -6}, took: 2, found: 13, want: Unstored},
 		"what both began with":                 {mine: []int64{1, 4}, others: []int64{-5}, found: 10, want: Stale},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stash := func(l *Ledger, seconds []int64) {
+			stash := func(l *Ledger, seconds []int64, took int64) {
 				for i, second := range seconds {
+					l.Sent(time.Unix(max(second, -second)-took, 0))
 					l.Acknowledged(Stash{Version: 11 + i, Node: "n", At: time.Unix(max(second, -second), 0)}, second > 0)
 				}
 			}
 			var l Ledger
 			l.Acknowledged(Stash{Version: 10, Node: "n"}, true)
 			twin := l
-			stash(&l, c.mine)
-			stash(&twin, c.others)
+			stash(&l, c.mine, c.took)
+			stash(&twin, c.others, 0)
 			l.Left(twin)
 			if got := l.Found(found, Stash{Version: c.found, At: time.Unix(9, 0)}); got.Verdict != c.want {
 				t.Errorf("the verdict is %q, want %q", got.Verdict, c.want)
