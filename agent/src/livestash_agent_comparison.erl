@@ -52,7 +52,11 @@ next_pass(#{splits := Splits, passes := Passes}) ->
 passed({Splits, {0, ""}}, #{rows := Rows, splits := Splits} = Comparison) ->
     logger:notice("livestash agent: the stashes are whole after a network split; ~b were repaired.", [Rows]),
     Comparison#{compared := Splits, rows := 0, trouble := ""};
-passed({_Splits, {Repaired, Trouble}}, #{rows := Rows, passes := Passes} = Comparison) ->
+passed({_Splits, {Repaired, Trouble}}, #{rows := Rows, passes := Passes, trouble := Before} = Comparison) ->
+    [
+        logger:notice("livestash agent: the stashes cannot be compared yet: ~ts", [Trouble])
+     || Trouble =/= "", lists:flatten(Trouble) =/= lists:flatten(Before)
+    ],
     [
         logger:warning("livestash agent: comparing the stashes after a network split was given up: ~ts", [Trouble])
      || Passes + 1 =:= ?MAX_PASSES

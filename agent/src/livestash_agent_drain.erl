@@ -222,13 +222,16 @@ hand_over(ets, Table, Keep, Deadline, Drain) ->
     hand_over_ets(role(ets), Table, Keep, Deadline, Drain, result(0, ""));
 hand_over(mnesia, Table, Keep, Deadline, Drain) ->
     case await_copy(role(mnesia), Table, Deadline, Drain) of
-        true ->
+        [] ->
+            result(mnesia:table_info(Table, size), "No node that stays holds a loaded copy of the Mnesia table.");
+        Copies ->
             Raised = livestash_agent_keep:raise(Table, Keep, Deadline),
             logger:notice("livestash agent: ~b stashes of sockets that were closed are kept for longer.", [Raised]),
-            result(0, "");
-        false ->
-            result(mnesia:table_info(Table, size), "No node that stays holds a loaded copy of the Mnesia table.")
+            bequeathed(livestash_agent_reunion:bequeath(Copies, Deadline))
     end.
+
+bequeathed(0) -> result(0, "");
+bequeathed(Left) -> result(Left, "No node has taken over what was stashed here during a network split.").
 
 %% Peers that could not take rows may soon be able to: one that starts, or one that DNS names and that is not connected.
 hand_over_ets({stay, Peers}, Table, Keep, Deadline, Drain, Before) ->
@@ -271,16 +274,16 @@ waits(Role, Table, Deadline, #drain{known = Known}) ->
     Waits.
 
 %% With Mnesia every node has every stash, unless this one has the only loaded copy: then whoever is loading one has to
-%% be waited for. Returns whether another node has one.
+%% be waited for. Returns the others that have one.
 await_copy(Role, Table, Deadline, Drain) ->
-    Has =
+    Copies =
         case Role of
-            {stay, Peers} -> livestash_agent_store:copies(Peers) =/= [];
-            {follow, Keeper} -> livestash_agent_store:copies([Keeper]) =/= [];
-            _ -> false
+            {stay, Peers} -> livestash_agent_store:copies(Peers);
+            {follow, Keeper} -> livestash_agent_store:copies([Keeper]);
+            _ -> []
         end,
-    case Has orelse not waits(Role, Table, Deadline, Drain) of
-        true -> Has;
+    case Copies =/= [] orelse not waits(Role, Table, Deadline, Drain) of
+        true -> Copies;
         false -> await_copy(role(mnesia), Table, Deadline, Drain)
     end.
 

@@ -1,7 +1,8 @@
 %% What happened to the Mnesia table on this node while a peer was away? After a split LiveStash may take the copy of the
 %% node with the lowest name, and what users of the others have stashed meanwhile is gone; and a key that only one side
 %% has was either created there or deleted on the other. So each node remembers what it has deleted, and what its own
-%% users have written: only the owner of a stash writes it, and the owner is a process of one node.
+%% users have written: only the owner of a stash writes it, and the owner is a process of one node. When the node goes, another
+%% one remembers that for it.
 %%
 %% The rows themselves have to be kept, because Mnesia drops the table without a word before. They are kept compressed, outside
 %% of all heaps.
@@ -9,8 +10,14 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, remember/1, forget/0, deleted/1, restore/2, overlooked/0]).
+-export([start_link/0, remember/1, forget/0, deleted/1, restore/2, overlooked/0, entries/0, adopt/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-export_type([entry/0]).
+
+%% What has happened to a key last, and when its page was started, 0 when nobody knows.
+-type entry() ::
+    {{Key :: term(), written, Packed :: binary(), Owner :: pid()} | {Key :: term(), deleted, UnixMilliseconds :: integer()}, Birth :: integer()}.
 
 %% Bytes that may be used in any case, and the part of the table's own memory that may be used when that is more. An
 %% own third of a table of rows that cannot be compressed takes an eighth.
@@ -103,6 +110,20 @@ worse([], Row) -> livestash_agent_row:until(Row) >= os:system_time(second);
 worse([Row], Row) -> false;
 worse([Current], Row) -> livestash_agent_rank:is_better(Row, Current).
 
+%% All that is remembered, when all that has happened until now is looked through.
+-spec entries() -> [entry()].
+entries() ->
+    _ = overlooked(),
+    [{Entry, birth_of(Entry)} || Entry <- ets:tab2list(?MODULE)].
+
+birth_of({_Key, written, _Packed, Owner}) -> livestash_agent_rank:birth(Owner);
+birth_of({_Key, deleted, _At}) -> 0.
+
+%% Remembers what another node has remembered, unless something better is known. The table must be known already.
+-spec adopt([entry()]) -> ok.
+adopt(Entries) ->
+    gen_server:call(?MODULE, {adopt, Entries}, infinity).
+
 -spec init([]) -> {ok, #state{}}.
 init([]) ->
     %% Mnesia links itself to its subscribers, and sends them every row that is written.
@@ -111,9 +132,23 @@ init([]) ->
     ?MODULE = ets:new(?MODULE, [named_table, {read_concurrency, true}]),
     {ok, #state{}}.
 
--spec handle_call(overlooked, gen_server:from(), #state{}) -> {reply, non_neg_integer(), #state{}}.
+-spec handle_call(overlooked | {adopt, [entry()]}, gen_server:from(), #state{}) -> {reply, non_neg_integer() | ok, #state{}}.
 handle_call(overlooked, _From, #state{overlooked = Overlooked} = State) ->
-    {reply, Overlooked, State}.
+    {reply, Overlooked, State};
+handle_call({adopt, Entries}, _From, State) ->
+    livestash_agent_rank:learn([{Owner, Birth} || {{_Key, written, _Packed, Owner}, Birth} <- Entries]),
+    {reply, ok, lists:foldl(fun adopt/2, State, Entries)}.
+
+adopt({Entry, Birth}, State) ->
+    case is_news(Entry, Birth, ets:lookup(?MODULE, element(1, Entry))) of
+        true -> note(Entry, State);
+        false -> State
+    end.
+
+is_news(_Entry, _Birth, []) -> true;
+is_news({_Key, deleted, _At}, _Birth, _Known) -> false;
+is_news({_Key, written, _Packed, _Owner}, Birth, [{_, deleted, At}]) -> Birth > At;
+is_news({_Key, written, Packed, _Owner}, _Birth, Known) -> not known_better(Known, binary_to_term(Packed)).
 
 -spec handle_cast({remember, atom()} | forget, #state{}) -> {noreply, #state{}}.
 handle_cast({remember, Table}, State) ->
@@ -144,11 +179,21 @@ handle_info(_Message, State) ->
 write(Row, State) ->
     Key = element(2, Row),
     Owner = livestash_agent_row:owner(Row),
-    case of_another_page(ets:lookup(?MODULE, Key), Owner) andalso known_better(ets:lookup(?MODULE, Key), Row) of
+    Known = ets:lookup(?MODULE, Key),
+    case of_another_page(Known, Owner) andalso known_better(Known, Row) of
         true -> ask(stranger(Row), State);
         false when is_pid(Owner), node(Owner) =:= node() -> note({Key, written, term_to_binary(Row, [{compressed, 1}]), Owner}, State);
-        false -> drop(Key, State)
+        false -> unless_same(Known, Row, State)
     end.
+
+%% What was remembered for a node that has gone is there again, and LiveStash may still replace the table.
+unless_same([{_Key, written, Packed, _Owner}], Row, State) ->
+    case binary_to_term(Packed) of
+        Row -> State;
+        _Other -> drop(element(2, Row), State)
+    end;
+unless_same(_NotWritten, Row, State) ->
+    drop(element(2, Row), State).
 
 of_another_page([{_Key, written, _Packed, Known}], Owner) -> Known =/= Owner;
 of_another_page(_NotWritten, _Owner) -> false.

@@ -11,7 +11,9 @@
 
 -export([start_link/0, whole/0]).
 %% For drains.
--export([leave/0, handed_over/0]).
+-export([leave/0, bequeath/2, handed_over/0]).
+%% Called by peers.
+-export([adopt/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% Milliseconds.
@@ -19,6 +21,8 @@
 %% How long no peer may have come or gone before stashes are compared.
 -define(QUIET, 1000).
 -define(ASK_PEER, 5000).
+%% What another node takes over at once.
+-define(CHUNK, 50).
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
 -define(LOST, 600000).
 
@@ -46,6 +50,29 @@ compared() ->
 leave() ->
     _ = tell({leaves, node()}),
     ok.
+
+%% Before all is whole, only this node knows what its users have written meanwhile. One of the given nodes goes on with that. Returns how many
+%% stashes none has taken before the deadline, in monotonic milliseconds.
+-spec bequeath([node()], Deadline :: integer()) -> Left :: non_neg_integer().
+bequeath(Heirs, Deadline) ->
+    length([Key || {{Key, written, _Packed, _Owner}, _Birth} <- bequeath(Heirs, livestash_agent_journal:entries(), Deadline)]).
+
+bequeath(_Heirs, [], _Deadline) ->
+    [];
+bequeath([], Entries, _Deadline) ->
+    Entries;
+bequeath([Heir | Others] = Heirs, Entries, Deadline) ->
+    {Chunk, Rest} = lists:split(min(?CHUNK, length(Entries)), Entries),
+    Adopt = fun() -> livestash_agent_remote:call(Heir, ?MODULE, adopt, [Chunk]) end,
+    case livestash_agent_tasks:run([{adopt, Adopt}], min(?ASK_PEER, livestash_agent_clock:left(Deadline))) of
+        [{adopt, {ok, ok}}] -> bequeath(Heirs, Rest, Deadline);
+        [{adopt, _Failure}] -> bequeath(Others, Entries, Deadline)
+    end.
+
+%% Takes over what a node that goes remembers, and compares again.
+-spec adopt([livestash_agent_journal:entry()]) -> ok.
+adopt(Entries) ->
+    gen_server:call(?MODULE, {adopt, Entries}).
 
 %% Others have this node's stashes now. One that this node has lost sight of may have others of the same users.
 -spec handed_over() -> ok.
@@ -84,9 +111,13 @@ kind(ets) -> ets;
 kind(mnesia) -> mnesia;
 kind(_) -> none.
 
--spec handle_call(whole, gen_server:from(), map()) -> {reply, {boolean(), iodata()}, map()}.
+-spec handle_call(whole | {adopt, [livestash_agent_journal:entry()]}, gen_server:from(), map()) -> {reply, {boolean(), iodata()} | ok, map()}.
 handle_call(whole, _From, State) ->
-    {reply, whole(State), State}.
+    {reply, whole(State), State};
+%% Here, where it is also decided that all is forgotten.
+handle_call({adopt, Entries}, _From, State) ->
+    remember_changes(State),
+    {reply, livestash_agent_journal:adopt(Entries), differ(true, State)}.
 
 whole(#{comparison := Comparison, lost := Lost}) ->
     case {livestash_agent_comparison:whole(Comparison), [Node || Node <- nodes(), is_map_key(Node, Lost)]} of

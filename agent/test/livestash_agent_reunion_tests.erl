@@ -43,6 +43,8 @@ all_test_() ->
         fun mnesia_user_who_writes_meanwhile_wins/0,
         fun mnesia_many_rows/0,
         fun mnesia_what_an_old_table_has_replaced_comes_back/0,
+        fun mnesia_what_a_node_has_written_that_goes_before_all_is_whole/0,
+        fun mnesia_what_two_nodes_have_written_that_go_one_after_the_other/0,
         fun mnesia_node_without_copy_gets_one/0,
         fun mnesia_apart/0
     ]].
@@ -467,12 +469,52 @@ mnesia_what_an_old_table_has_replaced_comes_back() ->
         Write(B, moved, OfC, new, 1),
         Write(B, created, OfB, new, 1),
         New = tab(B, ?MNESIA),
-        [true = call(Vm, ets, delete_all_objects, [?MNESIA]) || Vm <- [B, C]],
-        [true = call(Vm, ets, insert, [?MNESIA, Old]) || Vm <- [B, C]],
+        replaced_by(Old, [B, C]),
         heal([A], [B, C]),
         eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [New, New, New] end),
         eventually(fun() -> lists:all(fun whole/1, Vms) end)
     end).
+
+%% LiveStash has replaced the table of the node by an older one, and only the node itself knows what its users have written.
+mnesia_what_a_node_has_written_that_goes_before_all_is_whole() ->
+    with_mnesia(3, fun([A, B, C]) ->
+        OfC = owner(C),
+        write(A, stash(written, OfC, old)),
+        Old = tab(A, ?MNESIA),
+        split([A], [B, C]),
+        write(C, setelement(4, stash(written, OfC, new), ?FAR + 1)),
+        write(C, setelement(4, stash(created, OfC, new), ?FAR + 1)),
+        New = tab(C, ?MNESIA),
+        replaced_by(Old, [B, C]),
+        terminate(C),
+        heal([A], [B]),
+        eventually(fun() -> {tab(A, ?MNESIA), tab(B, ?MNESIA)} =:= {New, New} end),
+        eventually(fun() -> whole(A) andalso whole(B) end)
+    end).
+
+%% Who has taken over what another one remembered hands that on as well.
+mnesia_what_two_nodes_have_written_that_go_one_after_the_other() ->
+    with_mnesia(4, fun([A, B, C, D]) ->
+        Old = tab(A, ?MNESIA),
+        split([A], [B, C, D]),
+        write(B, stash(b, owner(B), new)),
+        write(C, stash(c, owner(C), new)),
+        New = tab(D, ?MNESIA),
+        [
+            begin
+                terminate(Vm),
+                replaced_by(Old, Others)
+            end
+         || {Vm, Others} <- [{C, [B, D]}, {B, [D]}]
+        ],
+        heal([A], [D]),
+        eventually(fun() -> {tab(A, ?MNESIA), tab(D, ?MNESIA)} =:= {New, New} end)
+    end).
+
+%% As LiveStash does after a split, with the table of the other side.
+replaced_by(Rows, Vms) ->
+    [true = call(Vm, ets, delete_all_objects, [?MNESIA]) || Vm <- Vms],
+    [true = call(Vm, ets, insert, [?MNESIA, Rows]) || Vm <- Vms].
 
 mnesia_node_without_copy_gets_one() ->
     with_mnesia(2, fun([A, #{node := Node} = B] = Vms) ->
