@@ -7,6 +7,9 @@
 %% LiveStash's process start anew on its node. They see their peers now, and copy their table. Users' transactions do
 %% not need that lock. The newcomer has no agent yet, or is just loading it: it is asked by what OTP has.
 %%
+%% Connected nodes that share a table may be apart all the same: after a split, or when a peer has restarted over a slow network, LiveStash tries
+%% to join them once. What users of the one stash is then missing at the other, for as long as both live, so the agent joins them.
+%%
 %% What has gone wrong all the same is told, and a node without a copy gets one.
 -module(livestash_agent_join).
 
@@ -29,6 +32,9 @@
 -define(RETRIES, 10).
 %% LiveStash's supervisor of its joins.
 -define(JOINS, 'Elixir.LiveStash.Adapters.Mnesia.TaskSupervisor').
+%% After so long LiveStash has joined two nodes that are connected, if it does; the pause between two attempts of the agent, and how long one may take.
+-define(REJOIN, 3000).
+-define(LIMIT, 10000).
 %% A node that joins is apart for a moment, and without a copy.
 -define(APART, 15000).
 -define(WITHOUT, 10000).
@@ -66,7 +72,7 @@ init([]) ->
     ok = net_kernel:monitor_nodes(true),
     self() ! tick,
     {ok, #{
-        %% The monitor of a process => what it does: {meet, Node}, look or copy.
+        %% The monitor of a process => what it does: {meet, Node}, look, rejoin or copy.
         running => #{},
         %% Connected nodes that run a Mnesia that is not this one's => {since when, how their table compares}.
         strangers => #{},
@@ -143,7 +149,8 @@ look({_, Nodes}, State) ->
 finished(look, {done, {ok, {Asked, Outcomes}}}, #{strangers := Before} = State) ->
     Compared = [{Node, Other} || {Node, Outcome} <- Outcomes, (Other = answered(Outcome)) =/= none],
     Strangers = maps:from_list([{Node, {since(Node, Before), Other}} || {Node, Other} <- Compared]),
-    meet([Node || {Node, younger} <- Compared], State#{strangers := Strangers, asked := Asked});
+    Apart = [Node || {Node, {Since, same}} <- maps:to_list(Strangers), passed(Since, ?REJOIN)],
+    rejoin(Apart, meet([Node || {Node, younger} <- Compared], State#{strangers := Strangers, asked := Asked}));
 finished(_What, _Result, State) ->
     State.
 
@@ -276,6 +283,26 @@ there(Node, Table) ->
 
 unmade(yes) -> unmade;
 unmade(_) -> none.
+
+%% What differs by then is compared as after a split.
+rejoin([], State) ->
+    State;
+rejoin(Nodes, State) ->
+    ok = livestash_agent_reunion:apart(),
+    run(rejoin, fun() -> join(Nodes) end, [], State).
+
+join(Nodes) ->
+    Join = fun() -> mnesia:change_config(extra_db_nodes, Nodes) end,
+    [{join, Outcome}] = livestash_agent_tasks:run([{join, Join}], ?LIMIT),
+    tell_joined(Outcome, Nodes),
+    timer:sleep(?REJOIN).
+
+tell_joined({ok, {ok, Nodes}}, _Apart) when Nodes =/= [] ->
+    logger:notice("livestash agent: Mnesia ran apart from that of ~ts, and is joined again.", [livestash_agent_mesh:names(Nodes)]);
+tell_joined(Failure, Nodes) ->
+    logger:warning("livestash agent: Mnesia runs apart from that of ~ts, and cannot be joined yet: ~tp", [
+        livestash_agent_mesh:names(Nodes), Failure
+    ]).
 
 %% When nodes that have started alone meet, LiveStash's join may leave one without a copy, and does not try again.
 look_for_copy(#{without := Since} = State) ->

@@ -9,7 +9,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, whole/0]).
+-export([start_link/0, whole/0, apart/0]).
 %% For drains.
 -export([leave/0, bequeath/2, handed_over/0]).
 %% Called by peers.
@@ -44,6 +44,11 @@ compared() ->
     catch
         exit:_ -> {true, ""}
     end.
+
+%% This node's Mnesia is not that of a connected node: what users stash here is missing there.
+-spec apart() -> ok.
+apart() ->
+    gen_server:cast(?MODULE, apart).
 
 %% This node begins to drain: when it is gone it was not cut off.
 -spec leave() -> ok.
@@ -129,7 +134,11 @@ whole(#{comparison := Comparison, lost := Lost}) ->
     end.
 
 %% A peer that saw a split of which this node saw nothing: its copies may differ all the same.
--spec handle_cast(split | parted | {leaves, node()} | handed_over, map()) -> {noreply, map()}.
+-spec handle_cast(split | parted | apart | {leaves, node()} | handed_over, map()) -> {noreply, map()}.
+handle_cast(apart, State) ->
+    remember_changes(State),
+    tell(split),
+    {noreply, differ(true, State)};
 handle_cast(split, State) ->
     {noreply, differ(true, State)};
 handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->

@@ -46,6 +46,7 @@ all_test_() ->
         fun mnesia_what_a_node_has_written_that_goes_before_all_is_whole/0,
         fun mnesia_what_two_nodes_have_written_that_go_one_after_the_other/0,
         fun mnesia_node_without_copy_gets_one/0,
+        fun mnesia_nodes_that_are_apart_are_joined/0,
         fun mnesia_apart/0
     ]].
 
@@ -526,6 +527,19 @@ mnesia_node_without_copy_gets_one() ->
         eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[Row], [Row]] end)
     end).
 
+%% They are connected again, and nobody joins them: LiveStash has tried once.
+mnesia_nodes_that_are_apart_are_joined() ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
+        Old = stash(1, owner(A), old),
+        write(A, Old),
+        split([A], [B, C]),
+        reconnect([A], [B, C]),
+        New = [setelement(4, stash(1, owner(B), new), ?FAR + 1), stash(2, owner(C), new), stash(3, owner(A), new)],
+        [write(Vm, Row) || {Vm, Row} <- lists:zip([B, C, A], New)],
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [New, New, New] end),
+        eventually(fun() -> lists:all(fun whole/1, Vms) end)
+    end).
+
 mnesia_apart() ->
     Vms = [A, #{node := Peer} = B] = lists:sort(fun by_name/2, [vm(#{}, "mnesia") || _ <- [1, 2]]),
     make_mnesia(A, [A]),
@@ -595,13 +609,16 @@ state(Vm, Key) ->
 
 %% Connected again, and with Mnesia joined as LiveStash does it.
 heal(Side, Other) ->
-    cookies(Side, Other, tests),
-    join(Side ++ Other),
+    reconnect(Side, Other),
     [
         {ok, _} = call(Vm, mnesia, change_config, [extra_db_nodes, [Node || #{node := Node} <- Side ++ Other]])
      || Vm <- Side ++ Other, call(Vm, erlang, module_loaded, [mnesia]), call(Vm, mnesia, system_info, [is_running]) =:= yes
     ],
     ok.
+
+reconnect(Side, Other) ->
+    cookies(Side, Other, tests),
+    join(Side ++ Other).
 
 cookies(Side, Other, Cookie) ->
     [
