@@ -21,6 +21,7 @@
 %% How long no peer may have come or gone before stashes are compared.
 -define(QUIET, 1000).
 -define(ASK_PEER, 5000).
+-define(TELL, 1000).
 %% What another node takes over at once.
 -define(CHUNK, 50).
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
@@ -79,10 +80,20 @@ bequeath([Heir | Others] = Heirs, Entries, Deadline) ->
 adopt(Entries) ->
     gen_server:call(?MODULE, {adopt, Entries}).
 
-%% Others have this node's stashes now. One that this node has lost sight of may have others of the same users.
+%% Others have this node's stashes now. One that this node has lost sight of may have others of the same users. Returns when they know, because
+%% this node is about to end.
 -spec handed_over() -> ok.
 handed_over() ->
-    gen_server:cast(?MODULE, handed_over).
+    Tell = fun(Node) -> erpc:call(Node, gen_server, cast, [?MODULE, parted]) end,
+    _ = has_lost_sight() andalso livestash_agent_tasks:run([{Node, fun() -> Tell(Node) end} || Node <- nodes()], ?TELL),
+    ok.
+
+has_lost_sight() ->
+    try
+        gen_server:call(?MODULE, has_lost_sight, 2000)
+    catch
+        exit:_ -> true
+    end.
 
 -spec init([]) -> {ok, map()}.
 init([]) ->
@@ -116,9 +127,12 @@ kind(ets) -> ets;
 kind(mnesia) -> mnesia;
 kind(_) -> none.
 
--spec handle_call(whole | {adopt, [livestash_agent_journal:entry()]}, gen_server:from(), map()) -> {reply, {boolean(), iodata()} | ok, map()}.
+-spec handle_call(whole | has_lost_sight | {adopt, [livestash_agent_journal:entry()]}, gen_server:from(), map()) ->
+    {reply, {boolean(), iodata()} | boolean() | ok, map()}.
 handle_call(whole, _From, State) ->
     {reply, whole(State), State};
+handle_call(has_lost_sight, _From, #{lost := Lost, leaving := Leaving} = State) ->
+    {reply, maps:keys(Lost) -- Leaving =/= [], State};
 %% Here, where it is also decided that all is forgotten.
 handle_call({adopt, Entries}, _From, State) ->
     remember_changes(State),
@@ -134,7 +148,7 @@ whole(#{comparison := Comparison, lost := Lost}) ->
     end.
 
 %% A peer that saw a split of which this node saw nothing: its copies may differ all the same.
--spec handle_cast(split | parted | apart | {leaves, node()} | handed_over, map()) -> {noreply, map()}.
+-spec handle_cast(split | parted | apart | {leaves, node()}, map()) -> {noreply, map()}.
 handle_cast(apart, State) ->
     remember_changes(State),
     tell(split),
@@ -143,9 +157,6 @@ handle_cast(split, State) ->
     {noreply, differ(true, State)};
 handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
     {noreply, State#{leaving := [Node | lists:delete(Node, Leaving)]}};
-handle_cast(handed_over, #{lost := Lost, leaving := Leaving} = State) ->
-    [tell(parted) || maps:keys(Lost) -- Leaving =/= []],
-    {noreply, State};
 %% Those whom the node that goes does not see have to know as well.
 handle_cast(parted, State) ->
     tell(split),
