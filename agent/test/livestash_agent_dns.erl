@@ -31,9 +31,7 @@ serve(Answer, AppName) ->
 server(Answer) ->
     Parent = self(),
     Pid = spawn(fun() ->
-        {ok, Socket} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
-        {ok, Port} = inet:port(Socket),
-        {ok, Listener} = gen_tcp:listen(Port, [binary, {packet, 2}, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 128}]),
+        {Socket, Port, Listener} = open(),
         Self = self(),
         spawn_link(fun() -> accept(Listener, Self) end),
         Parent ! {self(), Port},
@@ -41,6 +39,18 @@ server(Answer) ->
     end),
     receive
         {Pid, Port} -> {Pid, Port}
+    end.
+
+%% A port that is free for datagrams may be somebody's connection.
+open() ->
+    {ok, Socket} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Socket),
+    case gen_tcp:listen(Port, [binary, {packet, 2}, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 128}]) of
+        {ok, Listener} ->
+            {Socket, Port, Listener};
+        {error, eaddrinuse} ->
+            ok = gen_udp:close(Socket),
+            open()
     end.
 
 %% From now on the server answers this.

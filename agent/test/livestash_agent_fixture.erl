@@ -70,6 +70,8 @@ start_with_telemetry(Adapter) ->
     Vm = start(#{environment => #{"LIVE_STASH_ADAPTER" => Adapter}, flags => ["-pa", os:getenv("TESTS")]}),
     {module, telemetry} = call(Vm, code, load_file, [telemetry]),
     eventually(fun() -> is_binary(request(Vm, "/healthz")) end),
+    %% In a release it is there before the agent.
+    ok = call(Vm, livestash_agent_rank, attach, []),
     Vm.
 
 stop(#{peer := Peer}) ->
