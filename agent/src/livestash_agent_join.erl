@@ -32,8 +32,10 @@
 -define(RETRIES, 10).
 %% LiveStash's supervisor of its joins.
 -define(JOINS, 'Elixir.LiveStash.Adapters.Mnesia.TaskSupervisor').
-%% After so long LiveStash has joined two nodes that are connected, if it does; the pause between two attempts of the agent, and how long one may take.
+%% After so long LiveStash has joined two nodes that are connected, if it does; the pause after an attempt of the agent that failed, and how long one
+%% may take.
 -define(REJOIN, 3000).
+-define(FAILED, 15000).
 -define(LIMIT, 10000).
 %% A node that joins is apart for a moment, and without a copy.
 -define(APART, 15000).
@@ -148,7 +150,7 @@ look({_, Nodes}, State) ->
 
 finished(look, {done, {ok, {Asked, Outcomes}}}, #{strangers := Before} = State) ->
     Compared = [{Node, Other} || {Node, Outcome} <- Outcomes, (Other = answered(Outcome)) =/= none],
-    Strangers = maps:from_list([{Node, {since(Node, Before), Other}} || {Node, Other} <- Compared]),
+    Strangers = maps:from_list([{Node, {since(Node, Other, Before), Other}} || {Node, Other} <- Compared]),
     Apart = [Node || {Node, {Since, same}} <- maps:to_list(Strangers), passed(Since, ?REJOIN)],
     rejoin(Apart, meet([Node || {Node, younger} <- Compared], State#{strangers := Strangers, asked := Asked}));
 finished(_What, _Result, State) ->
@@ -157,9 +159,12 @@ finished(_What, _Result, State) ->
 answered({ok, Other}) -> Other;
 answered({error, _Reason}) -> silent.
 
-since(Node, Strangers) ->
-    {Since, _Other} = maps:get(Node, Strangers, {livestash_agent_clock:ms(), none}),
-    Since.
+%% Who has just got the fleet's table is about to be joined.
+since(Node, Other, Strangers) ->
+    case maps:get(Node, Strangers, none) of
+        {Since, Was} when Other =/= same; Was =:= same -> Since;
+        _ -> livestash_agent_clock:ms()
+    end.
 
 %% Nodes without the table have nothing that could be deleted. One that is still loading its copy has: it is the fleet's.
 meet(Nodes, State) ->
@@ -285,24 +290,28 @@ unmade(yes) -> unmade;
 unmade(_) -> none.
 
 %% What differs by then is compared as after a split.
-rejoin([], State) ->
-    State;
-rejoin(Nodes, State) ->
-    ok = livestash_agent_reunion:apart(),
-    run(rejoin, fun() -> join(Nodes) end, [], State).
+rejoin(Nodes, #{running := Running} = State) ->
+    case Nodes =:= [] orelse lists:member(rejoin, maps:values(Running)) orelse livestash_agent_state:draining() of
+        true ->
+            State;
+        false ->
+            ok = livestash_agent_reunion:apart(),
+            run(rejoin, fun() -> join(Nodes) end, [], State)
+    end.
 
 join(Nodes) ->
     Join = fun() -> mnesia:change_config(extra_db_nodes, Nodes) end,
     [{join, Outcome}] = livestash_agent_tasks:run([{join, Join}], ?LIMIT),
-    tell_joined(Outcome, Nodes),
-    timer:sleep(?REJOIN).
+    timer:sleep(pause_after(Outcome, Nodes)).
 
-tell_joined({ok, {ok, Nodes}}, _Apart) when Nodes =/= [] ->
-    logger:notice("livestash agent: Mnesia ran apart from that of ~ts, and is joined again.", [livestash_agent_mesh:names(Nodes)]);
-tell_joined(Failure, Nodes) ->
+pause_after({ok, {ok, Nodes}}, _Apart) when Nodes =/= [] ->
+    logger:notice("livestash agent: Mnesia ran apart from that of ~ts, and is joined again.", [livestash_agent_mesh:names(Nodes)]),
+    ?REJOIN;
+pause_after(Failure, Nodes) ->
     logger:warning("livestash agent: Mnesia runs apart from that of ~ts, and cannot be joined yet: ~tp", [
         livestash_agent_mesh:names(Nodes), Failure
-    ]).
+    ]),
+    ?FAILED.
 
 %% When nodes that have started alone meet, LiveStash's join may leave one without a copy, and does not try again.
 look_for_copy(#{without := Since} = State) ->

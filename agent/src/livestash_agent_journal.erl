@@ -186,11 +186,11 @@ write(Row, State) ->
         false -> unless_same(Known, Row, State)
     end.
 
-%% What was remembered for a node that has gone is there again, and LiveStash may still replace the table.
-unless_same([{_Key, written, Packed, _Owner}], Row, State) ->
-    case binary_to_term(Packed) of
-        Row -> State;
-        _Other -> drop(element(2, Row), State)
+%% What was remembered for a node that has gone is there again, or an older version of it, and LiveStash may still replace the table.
+unless_same([{_Key, written, Packed, _Owner}] = Known, Row, State) ->
+    case binary_to_term(Packed) =:= Row orelse known_better(Known, Row) of
+        true -> State;
+        false -> drop(element(2, Row), State)
     end;
 unless_same(_NotWritten, Row, State) ->
     drop(element(2, Row), State).

@@ -22,8 +22,8 @@
 -define(QUIET, 1000).
 -define(ASK_PEER, 5000).
 -define(TELL, 1000).
-%% What another node takes over at once.
--define(CHUNK, 50).
+%% Bytes that another node takes over at once, or one entry.
+-define(CHUNK, 262144).
 %% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
 -define(LOST, 600000).
 
@@ -40,11 +40,7 @@ whole() ->
     end.
 
 compared() ->
-    try
-        gen_server:call(?MODULE, whole, 2000)
-    catch
-        exit:_ -> {true, ""}
-    end.
+    ask_server(whole, {true, ""}).
 
 %% This node's Mnesia is not that of a connected node: what users stash here is missing there.
 -spec apart() -> ok.
@@ -61,23 +57,53 @@ leave() ->
 %% stashes none has taken before the deadline, in monotonic milliseconds.
 -spec bequeath([node()], Deadline :: integer()) -> Left :: non_neg_integer().
 bequeath(Heirs, Deadline) ->
-    length([Key || {{Key, written, _Packed, _Owner}, _Birth} <- bequeath(Heirs, livestash_agent_journal:entries(), Deadline)]).
+    Entries =
+        case ask_server(may_differ, true) of
+            true -> remembered(Deadline);
+            false -> []
+        end,
+    length([Key || {{Key, written, _Packed, _Owner}, _Birth} <- bequeath(Heirs, Entries, Deadline)]).
+
+%% Peers that have only gone are remembered for as well, and nobody needs that.
+remembered(Deadline) ->
+    case livestash_agent_tasks:run([{entries, fun livestash_agent_journal:entries/0}], within(Deadline)) of
+        [{entries, {ok, Entries}}] -> Entries;
+        [{entries, {error, _Reason}}] -> []
+    end.
 
 bequeath(_Heirs, [], _Deadline) ->
     [];
 bequeath([], Entries, _Deadline) ->
     Entries;
 bequeath([Heir | Others] = Heirs, Entries, Deadline) ->
-    {Chunk, Rest} = lists:split(min(?CHUNK, length(Entries)), Entries),
+    {Chunk, Rest} = chunk(Entries, 0, []),
     Adopt = fun() -> livestash_agent_remote:call(Heir, ?MODULE, adopt, [Chunk]) end,
-    case livestash_agent_tasks:run([{adopt, Adopt}], min(?ASK_PEER, livestash_agent_clock:left(Deadline))) of
-        [{adopt, {ok, ok}}] -> bequeath(Heirs, Rest, Deadline);
-        [{adopt, _Failure}] -> bequeath(Others, Entries, Deadline)
+    case livestash_agent_tasks:run([{adopt, Adopt}], within(Deadline)) of
+        [{adopt, {ok, ok}}] ->
+            bequeath(Heirs, Rest, Deadline);
+        [{adopt, {error, Reason}}] ->
+            %% An agent of before does not know the question, and its fleet is no worse off than it was.
+            case Others =:= [] andalso is_of_before(Reason) of
+                true -> [];
+                false -> bequeath(Others, Entries, Deadline)
+            end
     end.
+
+chunk([{Entry, _Birth} = First | Rest], Bytes, Chunk) when Bytes < ?CHUNK ->
+    chunk(Rest, Bytes + erlang:external_size(Entry), [First | Chunk]);
+chunk(Rest, _Bytes, Chunk) ->
+    {Chunk, Rest}.
+
+is_of_before({exception, undef, _}) -> true;
+is_of_before({exception, {protocol, _}, _}) -> true;
+is_of_before(_Reason) -> false.
+
+within(Deadline) -> min(?ASK_PEER, livestash_agent_clock:left(Deadline)).
 
 %% Takes over what a node that goes remembers, and compares again.
 -spec adopt([livestash_agent_journal:entry()]) -> ok.
 adopt(Entries) ->
+    true = livestash_agent_state:takes_stashes(),
     gen_server:call(?MODULE, {adopt, Entries}).
 
 %% Others have this node's stashes now. One that this node has lost sight of may have others of the same users. Returns when they know, because
@@ -85,14 +111,14 @@ adopt(Entries) ->
 -spec handed_over() -> ok.
 handed_over() ->
     Tell = fun(Node) -> erpc:call(Node, gen_server, cast, [?MODULE, parted]) end,
-    _ = has_lost_sight() andalso livestash_agent_tasks:run([{Node, fun() -> Tell(Node) end} || Node <- nodes()], ?TELL),
+    _ = ask_server(has_lost_sight, true) andalso livestash_agent_tasks:run([{Node, fun() -> Tell(Node) end} || Node <- nodes()], ?TELL),
     ok.
 
-has_lost_sight() ->
+ask_server(Question, Otherwise) ->
     try
-        gen_server:call(?MODULE, has_lost_sight, 2000)
+        gen_server:call(?MODULE, Question, 2000)
     catch
-        exit:_ -> true
+        exit:_ -> Otherwise
     end.
 
 -spec init([]) -> {ok, map()}.
@@ -127,16 +153,20 @@ kind(ets) -> ets;
 kind(mnesia) -> mnesia;
 kind(_) -> none.
 
--spec handle_call(whole | has_lost_sight | {adopt, [livestash_agent_journal:entry()]}, gen_server:from(), map()) ->
+-spec handle_call(whole | has_lost_sight | may_differ | {adopt, [livestash_agent_journal:entry()]}, gen_server:from(), map()) ->
     {reply, {boolean(), iodata()} | boolean() | ok, map()}.
 handle_call(whole, _From, State) ->
     {reply, whole(State), State};
-handle_call(has_lost_sight, _From, #{lost := Lost, leaving := Leaving} = State) ->
-    {reply, maps:keys(Lost) -- Leaving =/= [], State};
+handle_call(has_lost_sight, _From, State) ->
+    {reply, has_lost_sight(State), State};
+handle_call(may_differ, _From, #{comparison := Comparison} = State) ->
+    {reply, has_lost_sight(State) orelse not livestash_agent_comparison:is_over(Comparison), State};
 %% Here, where it is also decided that all is forgotten.
 handle_call({adopt, Entries}, _From, State) ->
     remember_changes(State),
     {reply, livestash_agent_journal:adopt(Entries), differ(true, State)}.
+
+has_lost_sight(#{lost := Lost, leaving := Leaving}) -> maps:keys(Lost) -- Leaving =/= [].
 
 whole(#{comparison := Comparison, lost := Lost}) ->
     case {livestash_agent_comparison:whole(Comparison), [Node || Node <- nodes(), is_map_key(Node, Lost)]} of
@@ -154,6 +184,7 @@ handle_cast(apart, State) ->
     tell(split),
     {noreply, differ(true, State)};
 handle_cast(split, State) ->
+    remember_changes(State),
     {noreply, differ(true, State)};
 handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
     {noreply, State#{leaving := [Node | lists:delete(Node, Leaving)]}};
