@@ -52,19 +52,12 @@ start_link() ->
 %% Whether Mnesia here is that of all connected peers that run it, and if not, a sentence that says so.
 -spec joined() -> {boolean(), iodata()}.
 joined() ->
-    ask_server(joined, {true, ""}).
+    livestash_agent_tasks:ask(?MODULE, joined, {true, ""}).
 
 %% Whether this node has made a table of its own beside an older one, or that is not yet known.
 -spec astray() -> boolean().
 astray() ->
-    ask_server(astray, false).
-
-ask_server(Question, Otherwise) ->
-    try
-        gen_server:call(?MODULE, Question, 2000)
-    catch
-        exit:_ -> Otherwise
-    end.
+    livestash_agent_tasks:ask(?MODULE, astray, false).
 
 -spec init([]) -> {ok, map()}.
 init([]) ->
@@ -290,16 +283,14 @@ unmade(yes) -> unmade;
 unmade(_) -> none.
 
 %% What differs by then is compared as after a split.
-rejoin(Nodes, #{running := Running} = State) ->
-    case Nodes =:= [] orelse lists:member(rejoin, maps:values(Running)) orelse livestash_agent_state:draining() of
-        true ->
-            State;
-        false ->
-            ok = livestash_agent_reunion:apart(),
-            run(rejoin, fun() -> join(Nodes) end, [], State)
+rejoin(Nodes, State) ->
+    case Nodes =:= [] orelse livestash_agent_state:draining() of
+        true -> State;
+        false -> run(rejoin, fun() -> join(Nodes) end, [], State)
     end.
 
 join(Nodes) ->
+    ok = livestash_agent_reunion:apart(),
     Join = fun() -> mnesia:change_config(extra_db_nodes, Nodes) end,
     [{join, Outcome}] = livestash_agent_tasks:run([{join, Join}], ?LIMIT),
     timer:sleep(pause_after(Outcome, Nodes)).

@@ -34,7 +34,7 @@ start_link(Interval) ->
 peers() ->
     Connected = nodes(),
     Expected =
-        case livestash_agent_place:is_well_named() andalso ask(expected) of
+        case livestash_agent_place:is_well_named() andalso livestash_agent_tasks:ask(?MODULE, expected, unknown) of
             false -> lists:sort(Connected);
             unknown -> lists:sort(Connected);
             Nodes -> Nodes
@@ -46,12 +46,12 @@ peers() ->
 %% connection tells of it.
 -spec had_peers() -> boolean().
 had_peers() ->
-    maps:get(expected, peers()) =/= [] orelse ask(had_peers) =:= true.
+    maps:get(expected, peers()) =/= [] orelse livestash_agent_tasks:ask(?MODULE, had_peers, unknown) =:= true.
 
 %% Whether DNS has answered yet, or need not be asked.
 -spec known() -> boolean().
 known() ->
-    ask(known) =:= true.
+    livestash_agent_tasks:ask(?MODULE, known, unknown) =:= true.
 
 %% Whether DNS knows the fleet no more, or never did. Asks at once, and takes nothing but that very answer for it.
 -spec gone() -> boolean().
@@ -65,13 +65,6 @@ names(Nodes) ->
 
 asked() ->
     not lists:member(undefined, [livestash_agent_config:get(Key) || Key <- [dns_query, app_name]]).
-
-ask(Question) ->
-    try
-        gen_server:call(?MODULE, Question, 2000)
-    catch
-        exit:_ -> unknown
-    end.
 
 -spec init(pos_integer()) -> {ok, map()}.
 init(Interval) ->

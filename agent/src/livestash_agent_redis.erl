@@ -20,7 +20,7 @@ start_link() ->
 %% Whether Redis has answered the last check, and if not, a sentence that says why.
 -spec ready() -> {boolean(), string()}.
 ready() ->
-    ask(ready, {false, "Redis is not being checked."}).
+    livestash_agent_tasks:ask(?MODULE, ready, {false, "Redis is not being checked."}).
 
 %% Whether Redis has ever answered in the life of this VM.
 -spec has_answered() -> boolean().
@@ -31,19 +31,12 @@ has_answered() ->
 %% Seconds that the last check took; `undefined` while Redis does not answer.
 -spec round_trip() -> float() | undefined.
 round_trip() ->
-    ask(round_trip, undefined).
+    livestash_agent_tasks:ask(?MODULE, round_trip, undefined).
 
 %% The socket of the agent's own connection; `undefined` while there is none.
 -spec port() -> port() | undefined.
 port() ->
-    ask(port, undefined).
-
-ask(Question, Otherwise) ->
-    try
-        gen_server:call(?MODULE, Question, 2000)
-    catch
-        exit:_ -> Otherwise
-    end.
+    livestash_agent_tasks:ask(?MODULE, port, undefined).
 
 %% timer: of the next check, or of the one that runs.
 -spec init([]) -> {ok, map()}.

@@ -40,12 +40,12 @@ whole() ->
     end.
 
 compared() ->
-    ask_server(whole, {true, ""}).
+    livestash_agent_tasks:ask(?MODULE, whole, {true, ""}).
 
 %% This node's Mnesia is not that of a connected node: what users stash here is missing there.
 -spec apart() -> ok.
 apart() ->
-    gen_server:cast(?MODULE, apart).
+    gen_server:cast(?MODULE, parted).
 
 %% This node begins to drain: when it is gone it was not cut off.
 -spec leave() -> ok.
@@ -57,19 +57,13 @@ leave() ->
 %% stashes none has taken before the deadline, in monotonic milliseconds.
 -spec bequeath([node()], Deadline :: integer()) -> Left :: non_neg_integer().
 bequeath(Heirs, Deadline) ->
-    Entries =
-        case ask_server(may_differ, true) of
-            true -> remembered(Deadline);
-            false -> []
+    %% What is remembered because a peer has gone, and was not cut off, nobody needs.
+    [Entries] =
+        case livestash_agent_tasks:ask(?MODULE, may_differ, true) of
+            true -> livestash_agent_tasks:answers([{fun livestash_agent_journal:entries/0, []}], within(Deadline));
+            false -> [[]]
         end,
     length([Key || {{Key, written, _Packed, _Owner}, _Birth} <- bequeath(Heirs, Entries, Deadline)]).
-
-%% Peers that have only gone are remembered for as well, and nobody needs that.
-remembered(Deadline) ->
-    case livestash_agent_tasks:run([{entries, fun livestash_agent_journal:entries/0}], within(Deadline)) of
-        [{entries, {ok, Entries}}] -> Entries;
-        [{entries, {error, _Reason}}] -> []
-    end.
 
 bequeath(_Heirs, [], _Deadline) ->
     [];
@@ -111,15 +105,8 @@ adopt(Entries) ->
 -spec handed_over() -> ok.
 handed_over() ->
     Tell = fun(Node) -> erpc:call(Node, gen_server, cast, [?MODULE, parted]) end,
-    _ = ask_server(has_lost_sight, true) andalso livestash_agent_tasks:run([{Node, fun() -> Tell(Node) end} || Node <- nodes()], ?TELL),
+    _ = livestash_agent_tasks:ask(?MODULE, has_lost_sight, true) andalso livestash_agent_tasks:run([{Node, fun() -> Tell(Node) end} || Node <- nodes()], ?TELL),
     ok.
-
-ask_server(Question, Otherwise) ->
-    try
-        gen_server:call(?MODULE, Question, 2000)
-    catch
-        exit:_ -> Otherwise
-    end.
 
 -spec init([]) -> {ok, map()}.
 init([]) ->
@@ -178,11 +165,7 @@ whole(#{comparison := Comparison, lost := Lost}) ->
     end.
 
 %% A peer that saw a split of which this node saw nothing: its copies may differ all the same.
--spec handle_cast(split | parted | apart | {leaves, node()}, map()) -> {noreply, map()}.
-handle_cast(apart, State) ->
-    remember_changes(State),
-    tell(split),
-    {noreply, differ(true, State)};
+-spec handle_cast(split | parted | {leaves, node()}, map()) -> {noreply, map()}.
 handle_cast(split, State) ->
     remember_changes(State),
     {noreply, differ(true, State)};
@@ -191,7 +174,7 @@ handle_cast({leaves, Node}, #{leaving := Leaving} = State) ->
 %% Those whom the node that goes does not see have to know as well.
 handle_cast(parted, State) ->
     tell(split),
-    {noreply, differ(true, State)};
+    handle_cast(split, State);
 handle_cast(_Message, State) ->
     {noreply, State}.
 

@@ -3,9 +3,12 @@
 %% that is killed when the time is over.
 -module(livestash_agent_tasks).
 
--export([run/2, answers/2, start/4]).
+-export([run/2, answers/2, start/4, ask/3]).
 
 -export_type([outcome/1]).
+
+%% Milliseconds.
+-define(ASK, 2000).
 
 -type outcome(Result) :: {ok, Result} | {error, Reason :: term()}.
 
@@ -28,6 +31,15 @@ answers(Questions, Limit) ->
         end
      || {Otherwise, Outcome} <- run([{Otherwise, Work} || {Work, Otherwise} <- Questions], Limit)
     ].
+
+%% What a server of this node says to a question, or something else while it does not answer, or is not there.
+-spec ask(atom(), term(), Otherwise :: term()) -> term().
+ask(Server, Question, Otherwise) ->
+    try
+        gen_server:call(Server, Question, ?ASK)
+    catch
+        exit:_ -> Otherwise
+    end.
 
 %% For a server that must not wait: starts a function in a process of its own, unless one of that name is among those that
 %% run. The caller keeps Running, a map of monitors to names, and gets {'DOWN', Monitor, process, Pid, {done, Outcome}}.
