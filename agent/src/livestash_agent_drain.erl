@@ -198,7 +198,7 @@ hand_over(Keep, Drain) ->
     livestash_agent_state:set_draining(handing_over),
     Began = livestash_agent_clock:ms(),
     Deadline = Began + max(0, min(livestash_agent_config:get(drain_handoff_timeout), time_left(Drain))),
-    _ = livestash_agent_pages:raise(Keep, Deadline),
+    _ = livestash_agent_config:get(adapter) =:= redis andalso livestash_agent_pages:raise(Keep, Deadline),
     Results = [hand_over(Kind, Table, Keep, Deadline, Drain) || {Kind, Table} <- livestash_agent_store:tables()],
     ok = livestash_agent_reunion:handed_over(),
     #{handed_over := HandedOver, left := Left, reason := Reason} = Result = sum(Results, missing(Drain)),

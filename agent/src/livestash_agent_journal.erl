@@ -4,13 +4,16 @@
 %% users have written: only the owner of a stash writes it, and the owner is a process of one node. When the node goes, another
 %% one remembers that for it.
 %%
+%% A page moves the time of its stash on without stashing, and writes whatever it finds for that. After LiveStash has replaced the table that may be
+%% older than what the page itself has stashed. So what is written is only taken for new when it is another stash than the one it replaces.
+%%
 %% The rows themselves have to be kept, because Mnesia drops the table without a word before. They are kept compressed, outside
 %% of all heaps.
 -module(livestash_agent_journal).
 
 -behaviour(gen_server).
 
--export([start_link/0, remember/1, forget/0, deleted/1, restore/2, overlooked/0, entries/0, adopt/1]).
+-export([start_link/0, remember/1, forget/0, deleted/1, differs/2, restore/2, overlooked/0, entries/0, adopt/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -export_type([entry/0]).
@@ -58,6 +61,19 @@ deleted(Key) ->
         error:badarg -> none
     end.
 
+%% Whether the page has stashed something else than the row has, as far as that is remembered.
+-spec differs(pid(), tuple()) -> boolean().
+differs(Page, Row) ->
+    try ets:lookup(?MODULE, element(2, Row)) of
+        [{_Key, written, Packed, Page}] -> is_other_stash(binary_to_term(Packed), Row);
+        _ -> false
+    catch
+        error:badarg -> false
+    end.
+
+is_other_stash(Row, Other) ->
+    livestash_agent_row:content(Row) =/= livestash_agent_row:content(Other).
+
 %% How many changes could not be remembered, when all that has happened until now is looked through.
 -spec overlooked() -> non_neg_integer().
 overlooked() ->
@@ -79,12 +95,14 @@ restore(Table, Births) ->
     end,
     lists:sum([restore(Table, Key, ets:lookup(?MODULE, Key), Asked) || Key <- ets:foldl(Worse, [], ?MODULE)]).
 
-restore(Table, Key, [{Key, written, Packed, _Owner}], Asked) ->
-    Row = binary_to_term(Packed),
+restore(Table, Key, [{Key, written, _Packed, _Owner}], Asked) ->
     Repair = fun() ->
-        case gives_way(mnesia:read(Table, Key, write), Row, Asked) of
-            true -> mnesia:write(Table, Row, write);
-            false -> none
+        Found = mnesia:read(Table, Key, write),
+        %% Nobody writes it now, and all that was written before is looked through.
+        _ = overlooked(),
+        case ets:lookup(?MODULE, Key) of
+            [{Key, written, Packed, _}] -> write_better(Table, Found, binary_to_term(Packed), Asked);
+            _ -> none
         end
     end,
     case mnesia:transaction(Repair, ?RETRIES) of
@@ -95,10 +113,21 @@ restore(Table, Key, [{Key, written, Packed, _Owner}], Asked) ->
 restore(_Table, _Key, _Deleted, _Asked) ->
     0.
 
-%% Whether what the table has under a key is to be overwritten. Not when its page is a stranger for whom nobody was asked: that one has
+write_better(Table, Found, Row, Asked) ->
+    case gives_way(Found, Row, Asked) of
+        true -> mnesia:write(Table, Row, write);
+        false -> none
+    end.
+
+%% Whether what the table has under a key is to be overwritten. Whatever else it has of the row's own page is older: the page is of this node, or its node
+%% has left behind all that it had written. Not when its page is a stranger for whom nobody was asked: that one has
 %% begun since.
 gives_way(Found, Row, Asked) ->
-    [Page || Current <- Found, Page <- stranger(Current), not is_map_key(Page, Asked)] =:= [] andalso worse(Found, Row).
+    [Page || Current <- Found, Page <- stranger(Current), not is_map_key(Page, Asked)] =:= [] andalso
+        (is_same_page(Found, Row) andalso is_other_stash(hd(Found), Row) orelse worse(Found, Row)).
+
+is_same_page([Current], Row) -> livestash_agent_row:owner(Current) =:= livestash_agent_row:owner(Row);
+is_same_page([], _Row) -> false.
 
 %% The row's page, when it is one of another node of which nothing is known here.
 stranger(Row) ->
@@ -153,38 +182,49 @@ is_news({_Key, written, Packed, _Owner}, _Birth, Known) -> not known_better(Know
 -spec handle_cast({remember, atom()} | forget, #state{}) -> {noreply, #state{}}.
 handle_cast({remember, Table}, State) ->
     %% An error means that this is known, or that Mnesia has just stopped. A subscription ends with the copy of the table.
-    case mnesia:subscribe({table, Table, simple}) of
+    case mnesia:subscribe({table, Table, detailed}) of
         {ok, _Node} -> {noreply, write_recent(State#state{table = Table})};
         {error, _Reason} -> {noreply, State#state{table = Table}}
     end;
 handle_cast(forget, #state{table = none} = State) ->
     {noreply, State};
 handle_cast(forget, #state{table = Table}) ->
-    _ = mnesia:unsubscribe({table, Table, simple}),
+    _ = mnesia:unsubscribe({table, Table, detailed}),
     true = ets:delete_all_objects(?MODULE),
     {noreply, #state{}}.
 
-%% LiveStash deletes a user's stash by its key, and one that has expired as an object: that one may well live on at a
-%% peer, where its owner is.
+%% LiveStash deletes a user's stash by its key, and one that has expired as an object, which Mnesia names whole: that one may well live on at
+%% a peer, where its owner is.
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({mnesia_table_event, {delete, What, _Activity}}, #state{table = Table} = State) when Table =/= none ->
-    {noreply, note({element(2, What), deleted, os:system_time(millisecond)}, State)};
-handle_info({mnesia_table_event, {write, Row, _Activity}}, #state{table = Table} = State) when Table =/= none ->
-    {noreply, write(Row, State)};
+handle_info({mnesia_table_event, {delete, Table, {_Name, Key}, _Old, _Activity}}, #state{table = Table} = State) ->
+    {noreply, note({Key, deleted, os:system_time(millisecond)}, State)};
+handle_info({mnesia_table_event, {write, Table, Row, Old, _Activity}}, #state{table = Table} = State) ->
+    {noreply, write(Row, Old, State)};
 handle_info(_Message, State) ->
     {noreply, State}.
 
 %% A user who has moved to another node is that node's. But a page of before that still lives, here or there, moves the time of what it
 %% finds on, and that may be what it had written itself, as long as the copies differ.
-write(Row, State) ->
-    Key = element(2, Row),
+write(Row, Old, State) ->
     Owner = livestash_agent_row:owner(Row),
-    Known = ets:lookup(?MODULE, Key),
+    Known = ets:lookup(?MODULE, element(2, Row)),
     case of_another_page(Known, Owner) andalso known_better(Known, Row) of
         true -> ask(stranger(Row), State);
-        false when is_pid(Owner), node(Owner) =:= node() -> note({Key, written, term_to_binary(Row, [{compressed, 1}]), Owner}, State);
+        false when is_pid(Owner), node(Owner) =:= node() -> written(Known, Row, Old, Owner, State);
         false -> unless_same(Known, Row, State)
     end.
+
+written([{_Key, written, Packed, Owner}], Row, [Old], Owner, State) ->
+    Known = binary_to_term(Packed),
+    case is_other_stash(Old, Row) orelse not is_other_stash(Known, Row) of
+        true -> note_row(Row, Owner, State);
+        false -> note_row(livestash_agent_row:keep(Known, livestash_agent_row:until(Row)), Owner, State)
+    end;
+written(_Known, Row, _Old, Owner, State) ->
+    note_row(Row, Owner, State).
+
+note_row(Row, Owner, State) ->
+    note({element(2, Row), written, term_to_binary(Row, [{compressed, 1}]), Owner}, State).
 
 %% What was remembered for a node that has gone is there again, or an older version of it, and LiveStash may still replace the table.
 unless_same([{_Key, written, Packed, _Owner}] = Known, Row, State) ->
@@ -267,7 +307,7 @@ write_all('$end_of_table', State) ->
     State;
 write_all({Rows, Continuation}, State) ->
     Unknown = [Row || Row <- Rows, not known_better(ets:lookup(?MODULE, element(2, Row)), Row)],
-    write_all(ets:select(Continuation), lists:foldl(fun write/2, State, Unknown)).
+    write_all(ets:select(Continuation), lists:foldl(fun(Row, Before) -> write(Row, [], Before) end, State, Unknown)).
 
 %% A copy that this node was made to take may be older than what it remembers.
 known_better([{_Key, written, Packed, _Owner}], Row) -> worse([Row], binary_to_term(Packed));

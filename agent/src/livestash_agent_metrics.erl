@@ -20,7 +20,7 @@ livestash() ->
     {Stashes, Bytes} = livestash_agent_store:size(),
     #{sockets := Sockets} = Counts = livestash_agent_network:counts(),
     #{connected := Connected, missing := Missing} = livestash_agent_mesh:peers(),
-    Counters = #{drains := Drains, sockets_closed := Closed, splits := Splits, reunited_rows := Reunited} = livestash_agent_state:counters(),
+    Counters = #{drains := Drains, sockets_closed := Closed, splits := Splits, reunited_rows := Reunited, owners_restored := Restored} = livestash_agent_state:counters(),
     [
         {"livestash_agent_info", gauge, "The agent, the VM and the adapter.", [
             {
@@ -46,6 +46,7 @@ livestash() ->
         {"livestash_sockets_closed_total", counter, "Sockets closed by drains.", Closed},
         {"livestash_splits_total", counter, "Network splits that ended.", Splits},
         {"livestash_reunited_rows_total", counter, "Stashes that differed after a split and were repaired.", Reunited},
+        {"livestash_owners_restored_total", counter, "Stashes given back to the page that its user sees.", Restored},
         {"livestash_peers", gauge, "Peers that DNS names.", [
             {[{state, connected}], length(Connected)}, {[{state, missing}], length(Missing)}
         ]},

@@ -1,11 +1,11 @@
-%% Under which keys do the pages of this node stash in Redis, and how long do those stashes live once a drain has closed
-%% their sockets? A key is made of what only the page knows, and Redis cannot be asked for it: its user need not be allowed
-%% to look for keys. So each page says its key itself, in LiveView's telemetry: no page is ever asked, and none waits.
+%% Under which keys do the pages of this node stash in Redis or Mnesia, and how long do stashes in Redis live once a drain has
+%% closed their sockets? A key is made of what only the page knows, and Redis cannot be asked for it: its user need not be
+%% allowed to look for keys. So each page says its key itself, in LiveView's telemetry: no page is ever asked, and none waits.
 -module(livestash_agent_pages).
 
 -behaviour(gen_server).
 
--export([start_link/0, attach/0, handle/4, alive/0, raise/2]).
+-export([start_link/0, attach/0, handle/4, alive/0, had/2, raise/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 %% After mounting a page has its stash's id. It may get another one later, when it resets the stash while Redis is away, and
@@ -35,11 +35,13 @@
     "return {raised, bytes}"
 >>).
 
-%% mark: of the id and the secret that the digest was made of.
+%% mark: of the id and the secret that the key was made of. key: of the stash, as LiveStash has it in Mnesia; in Redis, something stands before it.
+%% had: whether the page has stashed or recovered something, and so has been the stash's owner.
 -record(page, {
     pid :: pid(),
     mark :: non_neg_integer(),
-    digest :: binary(),
+    key :: binary(),
+    had :: boolean(),
     %% Seconds.
     ttl :: pos_integer()
 }).
@@ -94,13 +96,14 @@ handle(_Event, _Measurements, #{socket := #{transport_pid := Transport, private 
 handle(_Event, _Measurements, _Metadata, []) ->
     ok.
 
-remember(#{id := Id, secret := Secret, ttl := Ttl}) when
+remember(#{id := Id, secret := Secret, ttl := Ttl} = Context) when
     is_binary(Id), byte_size(Id) =< ?MAX_ID, is_binary(Secret), is_integer(Ttl), Ttl > 0
 ->
+    Had = is_binary(maps:get(stash_fingerprint, Context, nil)),
     Mark = erlang:phash2({Id, Secret}),
     try
-        is_known(self(), Mark) orelse
-            ets:insert(?MODULE, #page{pid = self(), mark = Mark, digest = crypto:hash(sha256, [Id, Secret]), ttl = Ttl}),
+        is_known(self(), Mark, Had) orelse
+            ets:insert(?MODULE, #page{pid = self(), mark = Mark, key = key(Id, Secret), had = Had, ttl = Ttl}),
         ok
     catch
         error:_ -> ok
@@ -108,13 +111,26 @@ remember(#{id := Id, secret := Secret, ttl := Ttl}) when
 remember(_Context) ->
     ok.
 
-is_known(Pid, Mark) ->
+%% Who has had the stash will always have had it.
+is_known(Pid, Mark, Had) ->
     case ets:lookup(?MODULE, Pid) of
-        [#page{mark = Mark}] -> true;
+        [#page{mark = Mark, had = Known}] -> Known orelse not Had;
         _ -> false
     end.
 
-%% The pages that live and are known to stash in Redis.
+%% As LiveStash makes it.
+key(Id, Secret) ->
+    string:trim(base64:encode(crypto:hash(sha256, [Id, Secret])), trailing, "=").
+
+%% Calls the function with the pages that have been the owners of stashes, and with these stashes' keys: so many at once at most.
+-spec had(fun(([{pid(), Key :: binary()}]) -> Found), AtOnce :: pos_integer()) -> [Found].
+had(Fun, AtOnce) ->
+    had_on(ets:select(?MODULE, [{#page{pid = '$1', key = '$2', had = true, _ = '_'}, [], [{{'$1', '$2'}}]}], AtOnce), Fun).
+
+had_on('$end_of_table', _Fun) -> [];
+had_on({Pages, Continuation}, Fun) -> [Fun(Pages) | had_on(ets:select(Continuation), Fun)].
+
+%% The pages that live and are known to stash.
 -spec alive() -> [pid()].
 alive() ->
     [Pid || #page{pid = Pid} <- pages(fun is_process_alive/1)].
@@ -162,12 +178,9 @@ commands(Pages, Seconds) ->
 
 %% As LiveStash writes key and owner.
 command(Pages, Seconds) ->
-    Keys = [<<"live_stash:", (unpadded(base64:encode(Digest)))/binary>> || #page{digest = Digest} <- Pages],
+    Keys = [<<"live_stash:", Key/binary>> || #page{key = Key} <- Pages],
     Arguments = [
         [term_to_binary(Pid), integer_to_binary(max(Seconds, Ttl))]
      || #page{pid = Pid, ttl = Ttl} <- Pages
     ],
     [<<"EVAL">>, ?SCRIPT, integer_to_binary(length(Pages)) | Keys ++ lists:append(Arguments)].
-
-unpadded(Text) ->
-    string:trim(Text, trailing, "=").

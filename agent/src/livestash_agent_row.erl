@@ -3,7 +3,7 @@
 %% ETS and with Mnesia. A row without these is moved like any other, and ranks below all that have them.
 -module(livestash_agent_row).
 
--export([owner/1, owner_position/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, number/1]).
+-export([owner/1, owner_position/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, content/1, number/1]).
 -export([identity/2, same/3, exactly/2, elements/2, delete/2]).
 
 -export_type([identity/0]).
@@ -58,6 +58,14 @@ timed(Row, Until) ->
     case until_position(Row) of
         none -> Row;
         Position -> setelement(Position, Row, Until)
+    end.
+
+%% What its page has stashed: the row without its page and the end of its time.
+-spec content(tuple()) -> tuple().
+content(Row) ->
+    case owner_position(Row) of
+        none -> Row;
+        Position -> setelement(Position, timeless(Row), none)
     end.
 
 %% What says whether a row with the key at this position is still the same: with its owner dead nobody writes it, and

@@ -18,6 +18,7 @@
     | sockets_closed
     | splits
     | reunited_rows
+    | owners_restored
     | returns_recovered
     | returns_not_recovered
     | store_answers
@@ -33,6 +34,7 @@
     sockets_closed,
     splits,
     reunited_rows,
+    owners_restored,
     returns_recovered,
     returns_not_recovered,
     store_answers,

@@ -71,7 +71,7 @@ moved() ->
 
 deleted() ->
     Before = os:system_time(millisecond),
-    livestash_agent_journal ! {mnesia_table_event, {delete, {?TABLE, 1}, activity}},
+    livestash_agent_journal ! {mnesia_table_event, {delete, ?TABLE, {?TABLE, 1}, [], activity}},
     0 = livestash_agent_journal:overlooked(),
     ?assert(livestash_agent_journal:deleted(1) >= Before),
     write(1, self(), again),
@@ -79,7 +79,7 @@ deleted() ->
     ?assertEqual(none, livestash_agent_journal:deleted(1)).
 
 write(Key, Owner, State) ->
-    livestash_agent_journal ! {mnesia_table_event, {write, {?TABLE, Key, Owner, ?FAR, State}, activity}}.
+    livestash_agent_journal ! {mnesia_table_event, {write, ?TABLE, {?TABLE, Key, Owner, ?FAR, State}, [], activity}}.
 
 %% 150 keys, 5.5 kB as a term.
 published(N) ->

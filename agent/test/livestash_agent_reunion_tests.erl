@@ -43,6 +43,7 @@ all_test_() ->
         fun mnesia_user_who_writes_meanwhile_wins/0,
         fun mnesia_many_rows/0,
         fun mnesia_what_an_old_table_has_replaced_comes_back/0,
+        fun mnesia_page_moves_on_the_time_of_what_has_replaced_its_stash/0,
         fun mnesia_what_a_node_has_written_that_goes_before_all_is_whole/0,
         fun mnesia_what_two_nodes_have_written_that_go_one_after_the_other/0,
         fun mnesia_node_without_copy_gets_one/0,
@@ -474,6 +475,23 @@ mnesia_what_an_old_table_has_replaced_comes_back() ->
         heal([A], [B, C]),
         eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [New, New, New] end),
         eventually(fun() -> lists:all(fun whole/1, Vms) end)
+    end).
+
+%% The page lives, and LiveStash renews the time of what it finds: that is older than what the page had stashed. When it stashes again, that is newer.
+mnesia_page_moves_on_the_time_of_what_has_replaced_its_stash() ->
+    with_mnesia(2, fun([A, B]) ->
+        [Renewed, Stashed] = [owner(B), owner(B)],
+        Old = [stash(renewed, Renewed, old), stash(stashed, Stashed, old)],
+        write_all(B, Old),
+        split([A], [B]),
+        write_all(B, [setelement(4, stash(Key, Page, new), ?FAR + 1) || {Key, Page} <- [{renewed, Renewed}, {stashed, Stashed}]]),
+        replaced_by(Old, [B]),
+        write_all(B, [setelement(4, stash(Key, Page, old), ?FAR + 30) || {Key, Page} <- [{renewed, Renewed}, {stashed, Stashed}]]),
+        write(B, setelement(4, stash(stashed, Stashed, newest), ?FAR + 30)),
+        heal([A], [B]),
+        Best = [setelement(4, stash(renewed, Renewed, new), ?FAR + 30), setelement(4, stash(stashed, Stashed, newest), ?FAR + 30)],
+        eventually(fun() -> {tab(A, ?MNESIA), tab(B, ?MNESIA)} =:= {Best, Best} end),
+        eventually(fun() -> whole(A) andalso whole(B) end)
     end).
 
 %% LiveStash has replaced the table of the node by an older one, and only the node itself knows what its users have written.

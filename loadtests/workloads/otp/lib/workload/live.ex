@@ -43,6 +43,7 @@ defmodule Workload.Live do
     state_after = %{changed | stash: stash}
     :telemetry.execute([:phoenix, :live_view, :handle_event, :stop], %{}, %{socket: socket(state_after)})
     diff = with_events(Page.diff(view(state), view(state_after)), events)
+    :telemetry.execute([:phoenix, :live_view, :render, :stop], %{}, %{socket: socket(state_after)})
     Channel.push(state.socket, Message.reply(message, :ok, %{diff: diff}))
     {:noreply, state_after}
   end
