@@ -118,7 +118,7 @@ test-agent: $(AGENT) image-builder ## Tests of the agent, on this machine's OTP 
 	@$(STEP) test-agent "Test the agent" hack/test-agent
 
 .PHONY: bench-agent
-bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processes.
+bench-agent: $(AGENT) ## What one scrape costs with 100 and with 50,000 processes, and a look at the owners of 10,000 stashes.
 	@agent/test/bench .cache/agent/ebin
 
 .PHONY: bench-handover
