@@ -7,7 +7,7 @@
 -import(livestash_agent_fixture, [start/1, stop/1, call/2, call/4, eventually/1, request/2, body/1]).
 
 %% For other tests.
--export([with_ets/2, with_mnesia/2, split/2, heal/2, whole/1, tab/2]).
+-export([with_ets/2, with_mnesia/2, split/2, heal/2, reconnect/2, whole/1, tab/2]).
 %% Called in other VMs.
 -export([make_table/0, count_up/2]).
 

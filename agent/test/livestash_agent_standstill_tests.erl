@@ -1,0 +1,74 @@
+%% Does Mnesia go on when nodes wait for each other?
+-module(livestash_agent_standstill_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-import(livestash_agent_fixture, [call/2, call/4, eventually/1]).
+-import(livestash_agent_reunion_tests, [with_mnesia/2, split/2, reconnect/2]).
+
+%% Called in other VMs.
+-export([ask/1]).
+
+-define(MNESIA, 'Elixir.LiveStash.Adapters.Mnesia.State').
+
+all_test_() ->
+    [{timeout, 120, Test} || Test <- [fun nodes_that_wait_for_each_other/0, fun nobody_else_is_refused/0]].
+
+%% A is told that B is gone, and has to ask what became of a transaction. By then B is back, and tries to join A. Only the process that asks is not Mnesia's
+%% own: which transactions are going on when a node is lost is a matter of chance.
+nodes_that_wait_for_each_other() ->
+    with_mnesia(2, fun([A, #{node := Other} = B]) ->
+        Asks = call(A, fun() -> take_over(Other) end),
+        split([A], [B]),
+        reconnect([A], [B]),
+        #{node := Node} = A,
+        Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
+        eventually(fun() -> element(3, call(A, sys, get_state, [mnesia_monitor])) =/= [] end),
+        ask = call(A, erlang, send, [Asks, ask]),
+        eventually(fun() -> not call(A, erlang, is_process_alive, [Asks]) end),
+        eventually(fun() -> not call(B, erlang, is_process_alive, [Join]) end),
+        eventually(fun() ->
+            {ok, _} = call(B, mnesia, change_config, [extra_db_nodes, [Node]]),
+            lists:sort(call(A, mnesia, system_info, [running_db_nodes])) =:= lists:sort([Node, Other])
+        end),
+        {atomic, ok} = call(A, mnesia, sync_transaction, [fun mnesia:write/1, [{?MNESIA, 1, self(), 0, here}]])
+    end).
+
+%% Code of this module must not be loaded again after this: that would end the process. Becomes the process that carries transactions out, until it has its answer.
+take_over(Other) ->
+    Real = whereis(mnesia_tm),
+    true = unregister(mnesia_tm),
+    Asks = spawn(?MODULE, ask, [Other]),
+    true = register(mnesia_tm, Asks),
+    persistent_term:put(?MODULE, Real),
+    Asks.
+
+ask(Other) ->
+    receive
+        ask -> ok
+    end,
+    _ = mnesia_recover:what_happened({tid, 4711, self()}, sync_sym_trans, [Other]),
+    Real = persistent_term:get(?MODULE),
+    true = unregister(mnesia_tm),
+    true = register(mnesia_tm, Real),
+    forward(Real).
+
+forward(Real) ->
+    receive
+        Message ->
+            Real ! Message,
+            forward(Real)
+    after 0 -> ok
+    end.
+
+%% Whoever waits for Mnesia is waited for as long as Mnesia asks nobody.
+nobody_else_is_refused() ->
+    with_mnesia(2, fun([A, #{node := Other} = B]) ->
+        _ = call(A, fun() -> take_over(Other) end),
+        split([A], [B]),
+        reconnect([A], [B]),
+        #{node := Node} = A,
+        Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
+        timer:sleep(5000),
+        ?assert(call(B, erlang, is_process_alive, [Join]))
+    end).
