@@ -168,10 +168,9 @@ meet(Nodes, State) ->
 
 %% In a process of its own, whose end releases the lock.
 meet_one(Node, State) ->
-    Until = livestash_agent_clock:ms() + ?HOLD,
     Hold = fun() ->
         mnesia:read_lock_table(schema),
-        judge(Node, Until, none)
+        judge(Node, livestash_agent_clock:ms() + ?HOLD, none)
     end,
     run({meet, Node}, fun() -> told(Node, mnesia:transaction(Hold)) end, [{priority, high}], State).
 
@@ -297,6 +296,9 @@ join(Nodes) ->
 
 pause_after({ok, {ok, Nodes}}, _Apart) when Nodes =/= [] ->
     logger:notice("livestash agent: Mnesia ran apart from that of ~ts, and is joined again.", [livestash_agent_mesh:names(Nodes)]),
+    ?REJOIN;
+%% It was turned away, because nodes waited for each other.
+pause_after({ok, {ok, []}}, _Apart) ->
     ?REJOIN;
 pause_after(Failure, Nodes) ->
     logger:warning("livestash agent: Mnesia runs apart from that of ~ts, and cannot be joined yet: ~tp", [

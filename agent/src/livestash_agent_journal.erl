@@ -5,7 +5,8 @@
 %% one remembers that for it.
 %%
 %% A page moves the time of its stash on without stashing, and writes whatever it finds for that. After LiveStash has replaced the table that may be
-%% older than what the page itself has stashed. So what is written is only taken for new when it is another stash than the one it replaces.
+%% older than what the page itself has stashed. So what is written is only taken for new when it is another stash than the one it replaces. (A page that
+%% stashes exactly that older one once more cannot be told from one that renews it.)
 %%
 %% The rows themselves have to be kept, because Mnesia drops the table without a word before. They are kept compressed, outside
 %% of all heaps.
@@ -90,34 +91,31 @@ restore(Table, Births) ->
     Asked = Births(lists:usort(ets:foldl(Strangers, [], ?MODULE))),
     livestash_agent_rank:learn(maps:to_list(Asked)),
     Worse = fun
-        ({Key, written, Packed, _Owner}, Keys) -> [Key || gives_way(ets:lookup(Table, Key), binary_to_term(Packed), Asked)] ++ Keys;
-        (_Deleted, Keys) -> Keys
+        ({_Key, written, _Packed, _Owner} = Entry, Entries) -> [Seen || {_, Found} = Seen <- [seen(Table, Entry)], gives_way(Found, row(Entry), Asked)] ++ Entries;
+        (_Deleted, Entries) -> Entries
     end,
-    lists:sum([restore(Table, Key, ets:lookup(?MODULE, Key), Asked) || Key <- ets:foldl(Worse, [], ?MODULE)]).
+    lists:sum([restore(Table, Entry, Found) || {Entry, Found} <- ets:foldl(Worse, [], ?MODULE)]).
 
-restore(Table, Key, [{Key, written, _Packed, _Owner}], Asked) ->
+%% What is remembered of a key, and what the table has.
+seen(Table, {Key, written, _Packed, _Owner} = Entry) -> {Entry, ets:lookup(Table, Key)}.
+
+row({_Key, written, Packed, _Owner}) -> binary_to_term(Packed).
+
+%% Unless either has changed since. Then the next pass looks again, and there is one, because this counts as repaired.
+restore(Table, {Key, written, _Packed, _Owner} = Entry, Found) ->
     Repair = fun() ->
-        Found = mnesia:read(Table, Key, write),
-        %% Nobody writes it now, and all that was written before is looked through.
-        _ = overlooked(),
-        case ets:lookup(?MODULE, Key) of
-            [{Key, written, Packed, _}] -> write_better(Table, Found, binary_to_term(Packed), Asked);
-            _ -> none
-        end
+        Unchanged = mnesia:read(Table, Key, write) =:= Found andalso is_still_known(Entry),
+        _ = Unchanged andalso mnesia:write(Table, row(Entry), write),
+        ok
     end,
     case mnesia:transaction(Repair, ?RETRIES) of
         {atomic, ok} -> 1;
-        {atomic, none} -> 0;
         {aborted, Reason} -> throw({trouble, io_lib:format("Mnesia did not restore a stash: ~tp.", [Reason])})
-    end;
-restore(_Table, _Key, _Deleted, _Asked) ->
-    0.
-
-write_better(Table, Found, Row, Asked) ->
-    case gives_way(Found, Row, Asked) of
-        true -> mnesia:write(Table, Row, write);
-        false -> none
     end.
+
+is_still_known(Entry) ->
+    _ = overlooked(),
+    ets:lookup(?MODULE, element(1, Entry)) =:= [Entry].
 
 %% Whether what the table has under a key is to be overwritten. Whatever else it has of the row's own page is older: the page is of this node, or its node
 %% has left behind all that it had written. Not when its page is a stranger for whom nobody was asked: that one has

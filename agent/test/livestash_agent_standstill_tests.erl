@@ -12,7 +12,9 @@
 -define(MNESIA, 'Elixir.LiveStash.Adapters.Mnesia.State').
 
 all_test_() ->
-    [{timeout, 120, Test} || Test <- [fun nodes_that_wait_for_each_other/0, fun nobody_else_is_refused/0]].
+    [{timeout, 120, Test} || Test <- [
+        fun nodes_that_wait_for_each_other/0, fun nobody_else_is_turned_away/0, fun nobody_is_turned_away_for_a_frozen_node/0
+    ]].
 
 %% A is told that B is gone, and has to ask what became of a transaction. By then B is back, and tries to join A. Only the process that asks is not Mnesia's
 %% own: which transactions are going on when a node is lost is a matter of chance.
@@ -23,7 +25,7 @@ nodes_that_wait_for_each_other() ->
         reconnect([A], [B]),
         #{node := Node} = A,
         Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
-        eventually(fun() -> element(3, call(A, sys, get_state, [mnesia_monitor])) =/= [] end),
+        eventually(fun() -> waiting(A) =/= [] end),
         ask = call(A, erlang, send, [Asks, ask]),
         eventually(fun() -> not call(A, erlang, is_process_alive, [Asks]) end),
         eventually(fun() -> not call(B, erlang, is_process_alive, [Join]) end),
@@ -62,13 +64,39 @@ forward(Real) ->
     end.
 
 %% Whoever waits for Mnesia is waited for as long as Mnesia asks nobody.
-nobody_else_is_refused() ->
+nobody_else_is_turned_away() ->
     with_mnesia(2, fun([A, #{node := Other} = B]) ->
         _ = call(A, fun() -> take_over(Other) end),
         split([A], [B]),
         reconnect([A], [B]),
         #{node := Node} = A,
         Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
-        timer:sleep(5000),
+        eventually(fun() -> waiting(A) =/= [] end),
+        Waiting = waiting(A),
+        timer:sleep(6000),
+        ?assertEqual(Waiting, waiting(A)),
         ?assert(call(B, erlang, is_process_alive, [Join]))
     end).
+
+%% Who asks a node that is frozen is told by the distribution when that one is given up. Nobody is turned away before.
+nobody_is_turned_away_for_a_frozen_node() ->
+    with_mnesia(3, fun([A, B, #{node := Frozen} = C]) ->
+        Asks = call(A, fun() -> take_over(Frozen) end),
+        split([A], [B]),
+        reconnect([A], [B]),
+        #{node := Node} = A,
+        Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
+        eventually(fun() -> waiting(A) =/= [] end),
+        Waiting = waiting(A),
+        Process = call(C, os, getpid, []),
+        "" = os:cmd("kill -STOP " ++ Process),
+        ask = call(A, erlang, send, [Asks, ask]),
+        timer:sleep(8000),
+        ?assertEqual(Waiting, waiting(A)),
+        ?assert(call(B, erlang, is_process_alive, [Join])),
+        "" = os:cmd("kill -CONT " ++ Process),
+        eventually(fun() -> not call(A, erlang, is_process_alive, [Asks]) end)
+    end).
+
+%% The attempts to join that the node has put off.
+waiting(Vm) -> element(3, call(Vm, sys, get_state, [mnesia_monitor])).
