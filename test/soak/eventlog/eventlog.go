@@ -25,6 +25,9 @@ const (
 	// copied is how long after one event copies of stashes may be fewer than they should be: a pod that is gone is noticed, what it had
 	// is taken over, and sent to another holder.
 	copied = 20 * time.Second
+	// unwritten is for how long Redis may put off writing to its append-only file (appendfsync everysec), on a disk that is busy:
+	// https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/
+	unwritten = 2 * time.Second
 	// reserve is what a pod keeps of its grace period for handing its stashes over and for its end, when it waits for another pod.
 	reserve = 15 * time.Second
 )
@@ -161,7 +164,7 @@ func (l *Log) reason(e Event, r ledger.Return) reason {
 			return unreachable
 		}
 	case schedule.RedisKill:
-		if l.Adapter == "Redis" && !l.Persistent && r.Verdict == ledger.Lost && between(e, r) {
+		if l.Adapter == "Redis" && between(e, r) && (l.unwritten(e, r) || !l.Persistent && r.Verdict == ledger.Lost) {
 			return gone
 		}
 	default:
@@ -177,6 +180,11 @@ func between(e Event, r ledger.Return) bool {
 // during is whether a moment lies within an event, or so long after it.
 func during(e Event, at time.Time, after time.Duration) bool {
 	return e.Start.Add(-around).Before(at) && e.End.Add(after+around).After(at)
+}
+
+// unwritten is whether a Redis that was killed had been given what is missing so shortly before that it need not have written it yet.
+func (l *Log) unwritten(e Event, r ledger.Return) bool {
+	return r.Missing.After(e.Start.Add(-unwritten - around))
 }
 
 // killed is whether a kill took a state with it, or its last versions where other pods have copies.

@@ -51,6 +51,31 @@ func TestExplainWithCopies(t *testing.T) {
 	}
 }
 
+// Redis writes to its append-only file up to two seconds late.
+func TestWhatRedisHadNotWritten(t *testing.T) {
+	killed := Event{Kind: schedule.RedisKill, Start: at(50), End: at(54)}
+	for name, c := range map[string]struct {
+		missing   int
+		explained bool
+	}{
+		"acknowledged just before":       {missing: 48, explained: true},
+		"acknowledged before that":       {missing: 40},
+		"nobody knows when":              {missing: -1},
+		"acknowledged while it was away": {missing: 51, explained: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := Log{Adapter: "Redis", Persistent: true, Events: []Event{killed}}
+			r := ledger.Return{Verdict: ledger.Stale, At: at(60), Node: node("shop-2"), Last: ledger.Stash{Version: 13, Node: node("shop-2"), At: at(52)}}
+			if c.missing > 0 {
+				r.Missing = at(c.missing)
+			}
+			if got := log.Explain(r); (got != "") != c.explained {
+				t.Errorf("it is explained by %q", got)
+			}
+		})
+	}
+}
+
 // Another tab of the user was on the pod that was cut off, or the user went to that one first.
 func TestWhereElseTheUserWas(t *testing.T) {
 	cutOff := Event{Kind: schedule.CutOff, Pods: []string{"shop-0"}, Start: at(80), End: at(95)}
