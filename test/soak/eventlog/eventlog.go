@@ -228,7 +228,9 @@ func (l *Log) parted(e Event, r ledger.Return) bool {
 		former := r.Origin != "" && (slices.Contains(e.Pods, Pod(r.Origin)) || l.movedFrom(Pod(r.Origin), e, e.Start))
 		return during(e, r.At, whole) && (home || former || l.moved(e, r)) || during(e, r.At, meshed) && visited
 	case "Mnesia":
-		return during(e, r.At, whole)
+		// Until the copies are one again, and pages own their stashes, LiveStash refuses what some of them stash. Whoever leaves then has not
+		// stashed again.
+		return during(e, r.At, whole) || during(e, r.Missing, meshed) && during(e, r.Last.At, meshed)
 	case "Redis":
 		// A pod that reaches nobody does not reach Redis either, and for a while afterwards it does not know. What it acknowledges then
 		// is missing until the user stashes again, whenever that is.

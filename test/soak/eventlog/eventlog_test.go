@@ -51,6 +51,32 @@ func TestExplainWithCopies(t *testing.T) {
 	}
 }
 
+// LiveStash refuses what some pages stash in the seconds after a split, and the user may be back long after.
+func TestWhatMnesiaHasRefused(t *testing.T) {
+	split := Event{Kind: schedule.Split, Pods: []string{"shop-1", "shop-0"}, Start: at(20), End: at(45)}
+	for name, c := range map[string]struct {
+		missing, last int
+		explained     bool
+	}{
+		"and the user left":               {missing: 47, last: 47, explained: true},
+		"and stashed again":               {missing: 47, last: 70},
+		"long after":                      {missing: 58, last: 58},
+		"before":                          {missing: 10, last: 47},
+		"nobody knows when, and was last": {missing: -1000, last: 47},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := Log{Adapter: "Mnesia", Events: []Event{split}}
+			r := ledger.Return{
+				Verdict: ledger.Stale, At: at(100), Node: node("shop-2"), Missing: at(c.missing),
+				Last: ledger.Stash{Version: 15, Node: node("shop-2"), At: at(c.last)},
+			}
+			if got := log.Explain(r); (got != "") != c.explained {
+				t.Errorf("it is explained by %q", got)
+			}
+		})
+	}
+}
+
 // Redis writes to its append-only file up to two seconds late.
 func TestWhatRedisHadNotWritten(t *testing.T) {
 	killed := Event{Kind: schedule.RedisKill, Start: at(50), End: at(54)}
