@@ -114,16 +114,14 @@ asked(Pid) ->
 
 %% Who speaks with other nodes for mnesia_recover, and whom it has asked.
 joins() ->
-    Joins = [Pid || Pid <- info(whereis(mnesia_monitor), links), is_pid(Pid), node(Pid) =:= node(), has({mnesia_monitor, negotiate_protocol_impl, 2}, stack(Pid))],
+    Joins = [Pid || Pid <- info(whereis(mnesia_monitor), links), is_pid(Pid), node(Pid) =:= node(), has({mnesia_monitor, negotiate_protocol_impl, 2}, info(Pid, current_stacktrace))],
     case Joins of
         [] -> none;
         _ -> lists:sort(Joins ++ lists:append([Asked || Pid <- Joins, (Asked = asked(Pid)) =/= none]))
     end.
 
-stack(Name) when is_atom(Name) ->
-    stack(whereis(Name));
-stack(Pid) ->
-    info(Pid, current_stacktrace).
+stack(Name) ->
+    info(whereis(Name), current_stacktrace).
 
 has(Call, Stack) ->
     [in || {Module, Function, Arity, _} <- Stack, {Module, Function, Arity} =:= Call] =/= [].

@@ -13,7 +13,7 @@
 
 all_test_() ->
     [{timeout, 120, Test} || Test <- [
-        fun nodes_that_wait_for_each_other/0, fun nobody_else_is_turned_away/0, fun nobody_is_turned_away_for_a_frozen_node/0
+        fun nodes_that_wait_for_each_other/0, fun nobody_else_is_turned_away/0, fun nobody_is_turned_away_for_a_frozen_node/0, fun no_mnesia/0
     ]].
 
 %% A is told that B is gone, and has to ask what became of a transaction. By then B is back, and tries to join A. Only the process that asks is not Mnesia's
@@ -96,6 +96,14 @@ nobody_is_turned_away_for_a_frozen_node() ->
         ?assert(call(B, erlang, is_process_alive, [Join])),
         "" = os:cmd("kill -CONT " ++ Process),
         eventually(fun() -> not call(A, erlang, is_process_alive, [Asks]) end)
+    end).
+
+%% It has not started yet, or has stopped.
+no_mnesia() ->
+    with_mnesia(1, fun([A]) ->
+        stopped = call(A, mnesia, stop, []),
+        look = call(A, erlang, send, [livestash_agent_standstill, look]),
+        ?assertEqual(ok, call(A, gen_server, call, [livestash_agent_standstill, done]))
     end).
 
 %% The attempts to join that the node has put off.
