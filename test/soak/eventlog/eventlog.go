@@ -228,15 +228,19 @@ func (l *Log) parted(e Event, r ledger.Return) bool {
 		former := r.Origin != "" && (slices.Contains(e.Pods, Pod(r.Origin)) || l.movedFrom(Pod(r.Origin), e, e.Start))
 		return during(e, r.At, whole) && (home || former || l.moved(e, r)) || during(e, r.At, meshed) && visited
 	case "Mnesia":
-		// Until the copies are one again, and pages own their stashes, LiveStash refuses what some of them stash. Whoever leaves then has not
-		// stashed again.
-		return during(e, r.At, whole) || during(e, r.Missing, meshed) && during(e, r.Last.At, meshed)
+		return apart(e, r)
 	case "Redis":
 		// A pod that reaches nobody does not reach Redis either, and for a while afterwards it does not know. What it acknowledges then
 		// is missing until the user stashes again, whenever that is.
 		return during(e, r.Last.At, whole) && e.Kind == schedule.CutOff && home
 	}
 	return false
+}
+
+// apart is whether Mnesia's copies were not one when the user came back, or LiveStash may have refused what the page stashed last. It does until
+// they are one and pages own their stashes again, and whoever leaves by then has not stashed again.
+func apart(e Event, r ledger.Return) bool {
+	return during(e, r.At, whole) || during(e, r.Missing, meshed) && during(e, r.Last.At, meshed)
 }
 
 // stranded is whether a pod stopped while it, or those that it would have handed its states to, could not be reached.
