@@ -91,20 +91,24 @@ restore(Table, Births) ->
     Asked = Births(lists:usort(ets:foldl(Strangers, [], ?MODULE))),
     livestash_agent_rank:learn(maps:to_list(Asked)),
     Worse = fun
-        ({_Key, written, _Packed, _Owner} = Entry, Entries) -> [Seen || {_, Found} = Seen <- [seen(Table, Entry)], gives_way(Found, row(Entry), Asked)] ++ Entries;
-        (_Deleted, Entries) -> Entries
+        ({Key, written, _Packed, _Owner} = Entry, Entries) ->
+            Found = ets:lookup(Table, Key),
+            [{Entry, numbers(Found)} || gives_way(Found, row(Entry), Asked)] ++ Entries;
+        (_Deleted, Entries) ->
+            Entries
     end,
-    lists:sum([restore(Table, Entry, Found) || {Entry, Found} <- ets:foldl(Worse, [], ?MODULE)]).
-
-%% What is remembered of a key, and what the table has.
-seen(Table, {Key, written, _Packed, _Owner} = Entry) -> {Entry, ets:lookup(Table, Key)}.
+    lists:sum([restore(Table, Entry, Numbers) || {Entry, Numbers} <- ets:foldl(Worse, [], ?MODULE)]).
 
 row({_Key, written, Packed, _Owner}) -> binary_to_term(Packed).
 
-%% Unless either has changed since. Then the next pass looks again, and there is one, because this counts as repaired.
-restore(Table, {Key, written, _Packed, _Owner} = Entry, Found) ->
+%% Instead of the rows, which may be large and many.
+numbers(Rows) -> [livestash_agent_row:number(Row) || Row <- Rows].
+
+%% Unless what is remembered or what the table has is another one by now. Then the next pass looks again, and there is one, because this counts as
+%% repaired.
+restore(Table, {Key, written, _Packed, _Owner} = Entry, Numbers) ->
     Repair = fun() ->
-        Unchanged = mnesia:read(Table, Key, write) =:= Found andalso is_still_known(Entry),
+        Unchanged = numbers(mnesia:read(Table, Key, write)) =:= Numbers andalso is_still_known(Entry),
         _ = Unchanged andalso mnesia:write(Table, row(Entry), write),
         ok
     end,
