@@ -53,7 +53,7 @@ handle_info(look, State) ->
         true -> {noreply, State};
         false -> {noreply, livestash_agent_tasks:start(look, fun look_within/0, [], State)}
     end;
-handle_info({'DOWN', Monitor, process, _Pid, Result}, State) ->
+handle_info({'DOWN', Monitor, process, _Pid, Result}, State) when is_map_key(Monitor, State) ->
     [logger:warning("livestash agent: it does not know whose stashes are whose pages': ~tp", [Result]) || not is_normal(Result)],
     {noreply, maps:remove(Monitor, State)};
 handle_info(_Message, State) ->
@@ -72,13 +72,10 @@ look_within() ->
 look() ->
     case livestash_agent_reunion:whole() of
         {true, _} ->
-            lists:sum([look(Table, owner_position(ets:match_object(Table, '_', 1))) || {mnesia, Table} <- livestash_agent_store:tables()]);
+            lists:sum([look(Table, livestash_agent_row:owner_position_in(Table)) || {mnesia, Table} <- livestash_agent_store:tables()]);
         {false, _} ->
             0
     end.
-
-owner_position({[Row], _}) -> livestash_agent_row:owner_position(Row);
-owner_position('$end_of_table') -> none.
 
 look(_Table, none) ->
     0;

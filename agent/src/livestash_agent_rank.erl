@@ -186,14 +186,9 @@ sweep(Tables) ->
     ets:delete(Ended).
 
 owners(Table) ->
-    case ets:match_object(Table, '_', 1) of
-        {[Row], _} ->
-            case livestash_agent_row:owner_position(Row) of
-                none -> [];
-                Position -> livestash_agent_row:elements([Position], [])
-            end;
-        '$end_of_table' ->
-            []
+    case livestash_agent_row:owner_position_in(Table) of
+        none -> [];
+        Position -> livestash_agent_row:elements([Position], [])
     end.
 
 walk(_Table, [], _Fun) ->

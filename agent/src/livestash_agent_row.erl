@@ -3,7 +3,7 @@
 %% ETS and with Mnesia. A row without these is moved like any other, and ranks below all that have them.
 -module(livestash_agent_row).
 
--export([owner/1, owner_position/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, content/1, number/1]).
+-export([owner/1, owner_position/1, owner_position_in/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, content/1, number/1]).
 -export([identity/2, same/3, exactly/2, elements/2, delete/2]).
 
 -export_type([identity/0]).
@@ -25,6 +25,14 @@ owner(Row) ->
 -spec owner_position(tuple()) -> pos_integer() | none.
 owner_position(Row) ->
     owner_position(Row, 1).
+
+%% Where the rows of a table have their page. None when it is empty.
+-spec owner_position_in(atom()) -> pos_integer() | none.
+owner_position_in(Table) ->
+    case ets:match_object(Table, '_', 1) of
+        {[Row], _} -> owner_position(Row);
+        '$end_of_table' -> none
+    end.
 
 %% Whether its page is a process of this node that is alive, and may write it again.
 -spec lives(tuple()) -> boolean().

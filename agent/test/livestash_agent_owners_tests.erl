@@ -38,10 +38,7 @@ all_test_() ->
     ]].
 
 late_page_of_another_node() ->
-    with_mnesia(2, fun([A, B]) ->
-        Late = begins(B),
-        Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+    with_late_page(fun(A, B, Late, Page) ->
         close(B, Late),
         ?assertEqual(1, look(A)),
         ?assertEqual({[row(Page)], [row(Page)]}, {tab(A, ?MNESIA), tab(B, ?MNESIA)}),
@@ -54,7 +51,7 @@ late_page_of_this_node() ->
     with_mnesia(2, fun([A, B]) ->
         Late = begins(A),
         Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+        taken_over(Late, Page, A),
         close(A, Late),
         ?assertEqual(1, look(A)),
         ?assertEqual([row(Page)], tab(B, ?MNESIA))
@@ -62,10 +59,7 @@ late_page_of_this_node() ->
 
 %% Whose birth is known here because it was asked for in time.
 late_page_of_a_node_that_is_gone() ->
-    with_mnesia(2, fun([A, B]) ->
-        Late = begins(B),
-        Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+    with_late_page(fun(A, B, _Late, Page) ->
         ?assertEqual(0, look(A)),
         stop(B),
         eventually(fun() -> call(A, erlang, nodes, []) =:= [] end),
@@ -75,10 +69,7 @@ late_page_of_a_node_that_is_gone() ->
 
 %% It may be the user's.
 page_that_lives_keeps_its_stash() ->
-    with_mnesia(2, fun([A, B]) ->
-        Other = begins(B),
-        Page = shown(A),
-        taken_over(Other, Page, [A, B]),
+    with_late_page(fun(A, _B, Other, _Page) ->
         ?assertEqual(0, look(A)),
         ?assertEqual([row(Other)], tab(A, ?MNESIA))
     end).
@@ -87,7 +78,7 @@ younger_page_keeps_its_stash() ->
     with_mnesia(2, fun([A, B]) ->
         Page = shown(A),
         Last = begins(B),
-        taken_over(Last, Page, [A, B]),
+        taken_over(Last, Page, A),
         close(B, Last),
         ?assertEqual(0, look(A)),
         ?assertEqual([row(Last)], tab(A, ?MNESIA))
@@ -97,7 +88,7 @@ page_of_which_nobody_knows_keeps_its_stash() ->
     with_mnesia(2, fun([A, B]) ->
         Late = call(B, erlang, spawn, [timer, sleep, [infinity]]),
         Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+        taken_over(Late, Page, A),
         close(B, Late),
         ?assertEqual(0, look(A)),
         ?assertEqual([row(Late)], tab(A, ?MNESIA))
@@ -119,7 +110,7 @@ page_that_has_reset_its_stash() ->
     with_mnesia(2, fun([A, B]) ->
         Late = begins(B),
         Page = shown(A, [context(<<"hash">>), context(nil)]),
-        taken_over(Late, Page, [A, B]),
+        taken_over(Late, Page, A),
         close(B, Late),
         ?assertEqual(1, look(A)),
         ?assertEqual([row(Page)], tab(B, ?MNESIA))
@@ -162,17 +153,14 @@ of_two_pages_the_younger() ->
     with_mnesia(2, fun([A, B]) ->
         Late = begins(B),
         [_Abandoned, Page] = [shown(A), shown(A)],
-        taken_over(Late, Page, [A, B]),
+        taken_over(Late, Page, A),
         close(B, Late),
         ?assertEqual(1, look(A)),
         ?assertEqual([row(Page)], tab(A, ?MNESIA))
     end).
 
 page_that_has_ended_meanwhile() ->
-    with_mnesia(2, fun([A, B]) ->
-        Late = begins(B),
-        Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+    with_late_page(fun(A, B, Late, Page) ->
         [close(Vm, Each) || {Vm, Each} <- [{A, Page}, {B, Late}]],
         ?assertEqual(0, look(A)),
         ?assertEqual([row(Late)], tab(A, ?MNESIA))
@@ -196,10 +184,7 @@ newer_stash_that_only_the_journal_has() ->
     end).
 
 nothing_while_copies_may_differ() ->
-    with_mnesia(2, fun([A, B]) ->
-        Late = begins(B),
-        Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+    with_late_page(fun(A, B, Late, _Page) ->
         close(B, Late),
         #{node := Other} = B,
         lost(A, #{Other => 0}),
@@ -210,10 +195,9 @@ nothing_while_copies_may_differ() ->
 
 %% Its agent is of before.
 owner_that_is_asked_about_in_vain() ->
-    with_mnesia(2, fun([A, B]) ->
-        Late = begins(B),
-        Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+    with_late_page(fun(A, B, Late, _Page) ->
+        %% Whose birth is known, so that only that is missing.
+        ?assertEqual(0, look(A)),
         {ok, Before, Code} = compile:forms([{attribute, 1, module, livestash_agent_owners}]),
         {module, Before} = call(B, code, load_binary, [Before, "", Code]),
         close(B, Late),
@@ -222,10 +206,7 @@ owner_that_is_asked_about_in_vain() ->
     end).
 
 draining_node_gives_nothing_back() ->
-    with_mnesia(2, fun([A, B]) ->
-        Late = begins(B),
-        Page = shown(A),
-        taken_over(Late, Page, [A, B]),
+    with_late_page(fun(A, B, Late, Page) ->
         close(B, Late),
         ok = call(A, livestash_agent_state, set_draining, [stopping]),
         ok = call(A, sys, resume, [livestash_agent_owners]),
@@ -273,8 +254,17 @@ with_mnesia(Count, Test) ->
         Test(Vms)
     end).
 
+%% Two nodes: the second one's page has taken over the stash of the first one's, which is younger.
+with_late_page(Test) ->
+    with_mnesia(2, fun([A, B]) ->
+        Late = begins(B),
+        Page = shown(A),
+        taken_over(Late, Page, A),
+        Test(A, B, Late, Page)
+    end).
+
 %% The page has stashed, and the other one takes that over. None of what a page does is still to be looked for.
-taken_over(Other, Page, [A | _]) ->
+taken_over(Other, Page, A) ->
     write(A, row(Page)),
     ?assertEqual(0, look(A)),
     write(A, row(Other)).

@@ -20,12 +20,8 @@ all_test_() ->
 %% own: which transactions are going on when a node is lost is a matter of chance.
 nodes_that_wait_for_each_other() ->
     with_mnesia(2, fun([A, #{node := Other} = B]) ->
-        Asks = call(A, fun() -> take_over(Other) end),
-        split([A], [B]),
-        reconnect([A], [B]),
         #{node := Node} = A,
-        Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
-        eventually(fun() -> waiting(A) =/= [] end),
+        {Asks, Join} = waits(B, A, Other),
         ask = call(A, erlang, send, [Asks, ask]),
         eventually(fun() -> not call(A, erlang, is_process_alive, [Asks]) end),
         eventually(fun() -> not call(B, erlang, is_process_alive, [Join]) end),
@@ -35,6 +31,15 @@ nodes_that_wait_for_each_other() ->
         end),
         {atomic, ok} = call(A, mnesia, sync_transaction, [fun mnesia:write/1, [{?MNESIA, 1, self(), 0, here}]])
     end).
+
+%% B was lost to A, is back, and waits to be let in, until A has asked a node and got its answer. The processes that ask and join.
+waits(B, #{node := Node} = A, Asked) ->
+    Asks = call(A, fun() -> take_over(Asked) end),
+    split([A], [B]),
+    reconnect([A], [B]),
+    Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
+    eventually(fun() -> waiting(A) =/= [] end),
+    {Asks, Join}.
 
 %% Code of this module must not be loaded again after this: that would end the process. Becomes the process that carries transactions out, until it has its answer.
 take_over(Other) ->
@@ -66,12 +71,7 @@ forward(Real) ->
 %% Whoever waits for Mnesia is waited for as long as Mnesia asks nobody.
 nobody_else_is_turned_away() ->
     with_mnesia(2, fun([A, #{node := Other} = B]) ->
-        _ = call(A, fun() -> take_over(Other) end),
-        split([A], [B]),
-        reconnect([A], [B]),
-        #{node := Node} = A,
-        Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
-        eventually(fun() -> waiting(A) =/= [] end),
+        {_Asks, Join} = waits(B, A, Other),
         Waiting = waiting(A),
         timer:sleep(6000),
         ?assertEqual(Waiting, waiting(A)),
@@ -81,12 +81,7 @@ nobody_else_is_turned_away() ->
 %% Who asks a node that is frozen is told by the distribution when that one is given up. Nobody is turned away before.
 nobody_is_turned_away_for_a_frozen_node() ->
     with_mnesia(3, fun([A, B, #{node := Frozen} = C]) ->
-        Asks = call(A, fun() -> take_over(Frozen) end),
-        split([A], [B]),
-        reconnect([A], [B]),
-        #{node := Node} = A,
-        Join = call(B, erlang, spawn, [mnesia, change_config, [extra_db_nodes, [Node]]]),
-        eventually(fun() -> waiting(A) =/= [] end),
+        {Asks, Join} = waits(B, A, Frozen),
         Waiting = waiting(A),
         Process = call(C, os, getpid, []),
         "" = os:cmd("kill -STOP " ++ Process),
