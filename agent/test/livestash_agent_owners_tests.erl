@@ -121,6 +121,7 @@ late_page_of_an_earlier_vm() ->
     with_mnesia(2, fun([A, B]) ->
         Late = call(B, erlang, spawn, [timer, sleep, [infinity]]),
         write(A, row(Late)),
+        stop(B),
         again(A, B, fun(Again) ->
             Page = shown(A),
             eventually(fun() -> element(1, call(A, livestash_agent_reunion, whole, [])) end),
@@ -138,9 +139,8 @@ late_page_of_an_earlier_vm() ->
         end)
     end).
 
-%% In a new VM of the same name, connected to the first node.
-again(First, #{node := Node} = Vm, Test) ->
-    catch stop(Vm),
+%% In a new VM of the same name as one that has ended, connected to the first node.
+again(First, #{node := Node}, Test) ->
     [Name, _Host] = string:split(atom_to_list(Node), "@"),
     Again = livestash_agent_fixture:start(#{name => Name, mode => "interactive", environment => #{"LIVE_STASH_ADAPTER" => "mnesia"}}),
     eventually(fun() -> is_binary(request(Again, "/healthz")) end),
