@@ -362,7 +362,7 @@ mnesia_unknown_page_makes_nothing_forgotten() ->
         write(A, New),
         eventually(fun() -> call(A, ets, info, [livestash_agent_journal, size]) =:= 1 end),
         _ = call(A, fun() ->
-            sys:replace_state(livestash_agent_journal, fun(State) -> mnesia:unsubscribe({table, ?MNESIA, simple}), State end)
+            sys:replace_state(livestash_agent_journal, fun(State) -> mnesia:unsubscribe({table, ?MNESIA, detailed}), State end)
         end),
         true = call(A, ets, insert, [?MNESIA, Old]),
         ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
