@@ -2,6 +2,9 @@
 %% connections, a small request, little time, and a heap that ends the process instead of the VM. Half of the connections
 %% may stay open between two requests; the others are always for those who come and go.
 %%
+%% An application that is far too busy is when its figures are wanted most, and when a process waits for seconds until it has its turn. So those that
+%% answer come before the application's, as long as they are not asked too often.
+%%
 %% The probe beside the application has a socket and connections of its own: a Unix domain socket with a name that is no
 %% file, which all containers of a pod see and nobody else does. It needs no port, no IP family and no right to write.
 -module(livestash_agent_http).
@@ -18,6 +21,8 @@
 -define(IDLE, 15000).
 -define(RETRY_LISTEN, 5000).
 -define(RETRY_ACCEPT, 250).
+%% How many answers a second come before the application's work.
+-define(URGENT, 50).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -27,11 +32,14 @@ start_link() ->
 -spec init() -> no_return().
 init() ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    process_flag(priority, high),
+    %% The second of the last answer, and how many there were in it.
+    _ = persistent_term:get(?MODULE, none) =:= none andalso persistent_term:put(?MODULE, atomics:new(2, [])),
     register(?MODULE, self()),
     Port = livestash_agent_config:get(port),
     Name = <<"livestash-agent-", (integer_to_binary(Port))/binary>>,
     _ = spawn_opt(fun() -> serve_all("the probe's socket", fun() -> open_local(Name) end, ?PROBE) end, [
-        link, {max_heap_size, livestash_agent:max_heap_size()}
+        link, {priority, high}, {max_heap_size, livestash_agent:max_heap_size()}
     ]),
     serve_all(["port ", integer_to_list(Port)], fun() -> open(Port) end, ?PUBLIC).
 
@@ -102,7 +110,7 @@ ended(Connections) ->
 %% Anybody may open a connection, and none may fill the log.
 serve(Socket, MayStay) ->
     Silently = (livestash_agent:max_heap_size())#{error_logger := false},
-    {Pid, _Monitor} = spawn_opt(fun() -> connection(MayStay) end, [monitor, {max_heap_size, Silently}]),
+    {Pid, _Monitor} = spawn_opt(fun() -> connection(MayStay) end, [monitor, {priority, high}, {max_heap_size, Silently}]),
     case gen_tcp:controlling_process(Socket, Pid) of
         ok -> Pid ! {socket, Socket};
         {error, _Closed} -> exit(Pid, kill)
@@ -158,14 +166,27 @@ read_more(Socket, Head, Deadline) ->
     end.
 
 answer(Socket, {ok, Line, _Headers, _After}, Stays) ->
+    _ = is_urgent() orelse process_flag(priority, normal),
     {Status, Type, Body} = route(Line),
-    send(Socket, Stays, Status, Type, Body);
+    Sent = send(Socket, Stays, Status, Type, Body),
+    _ = process_flag(priority, high),
+    Sent;
 answer(Socket, {error, too_large}, Stays) ->
     send(Socket, Stays, "431 Request Header Fields Too Large", text, "The request's head is larger than 8 KiB.\n");
 answer(Socket, {error, timeout}, Stays) ->
     send(Socket, Stays, "408 Request Timeout", text, "The request did not arrive within 5 seconds.\n");
 answer(_Socket, {error, _Closed}, _Stays) ->
     ok.
+
+%% Whether this is one of the first questions of this second.
+is_urgent() ->
+    Asked = persistent_term:get(?MODULE),
+    Second = erlang:monotonic_time(second),
+    _ = atomics:get(Asked, 1) =:= Second orelse begin
+        atomics:put(Asked, 1, Second),
+        atomics:put(Asked, 2, 0)
+    end,
+    atomics:add_get(Asked, 2, 1) =< ?URGENT.
 
 route([<<"GET">>, Target, <<"HTTP/1.", _>>]) ->
     page(hd(binary:split(Target, <<"?">>)));

@@ -69,6 +69,7 @@ asked() ->
 -spec init(pos_integer()) -> {ok, map()}.
 init(Interval) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    process_flag(priority, high),
     ok = net_kernel:monitor_nodes(true),
     self() ! tick,
     Asked = asked() andalso livestash_agent_place:is_well_named(),

@@ -33,6 +33,7 @@ counts() ->
 -spec init([]) -> {ok, map()}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    process_flag(priority, high),
     self() ! recount,
     self() ! sample,
     {ok, #{

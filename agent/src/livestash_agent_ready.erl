@@ -71,6 +71,7 @@ decide(_Facts) ->
 -spec init([]) -> {ok, map()}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    process_flag(priority, high),
     self() ! look,
     {ok, #{verdict => undefined, looking => undefined, whole => false, waiting => []}}.
 
@@ -87,7 +88,7 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), map()) -> {noreply, map()}.
 handle_info(look, #{whole := Whole} = State) ->
     Look = fun() -> exit({facts, facts(Whole)}) end,
-    {_Pid, Monitor} = spawn_opt(Look, [monitor, {max_heap_size, livestash_agent:max_heap_size()}]),
+    {_Pid, Monitor} = spawn_opt(Look, [monitor, {priority, high}, {max_heap_size, livestash_agent:max_heap_size()}]),
     {noreply, State#{looking := Monitor}};
 handle_info({'DOWN', Monitor, process, _Pid, Result}, #{looking := Monitor} = State) ->
     erlang:send_after(?INTERVAL, self(), look),

@@ -43,6 +43,7 @@ port() ->
 init([]) ->
     process_flag(trap_exit, true),
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    process_flag(priority, high),
     {ok, #{
         connection => undefined,
         port => undefined,

@@ -111,6 +111,7 @@ handed_over() ->
 -spec init([]) -> {ok, map()}.
 init([]) ->
     process_flag(max_heap_size, livestash_agent:max_heap_size()),
+    process_flag(priority, high),
     ok = net_kernel:monitor_nodes(true),
     self() ! tick,
     %% What an earlier process of this VM knew is lost with it, so everything is compared once.

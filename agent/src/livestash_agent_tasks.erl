@@ -12,13 +12,15 @@
 
 -type outcome(Result) :: {ok, Result} | {error, Reason :: term()}.
 
-%% Runs the functions, each in a process of its own, and gives their outcomes in the same order. One that fails has
+%% Runs the functions, each in a process of its own, and gives their outcomes in the same order. They come before the application's work where
+%% whoever asks does. One that fails has
 %% the outcome error with what it raised; one that takes longer than Limit milliseconds is killed and has
 %% {error, timeout}.
 -spec run([{Tag, fun(() -> Result)}], Limit :: non_neg_integer()) -> [{Tag, outcome(Result)}].
 run(Tasks, Limit) ->
     Deadline = livestash_agent_clock:ms() + Limit,
-    Started = [{Tag, spawn_monitor(fun() -> exit({?MODULE, outcome(Work)}) end)} || {Tag, Work} <- Tasks],
+    Options = [monitor | [{priority, high} || process_info(self(), priority) =:= {priority, high}]],
+    Started = [{Tag, spawn_opt(fun() -> exit({?MODULE, outcome(Work)}) end, Options)} || {Tag, Work} <- Tasks],
     [{Tag, await(Process, Deadline)} || {Tag, Process} <- Started].
 
 %% Runs the functions like run/2 and gives what each said, or, where one failed or took longer, what stands beside it.

@@ -5,12 +5,17 @@
 
 -import(livestash_agent_fixture, [start/1, stop/1, call/4, eventually/1, request/2, send/2, body/1]).
 
+%% Called in the VM under test.
+-export([overloaded/0, busy/2]).
+
 -define(CONNECTIONS, 64).
+-define(BUSY, 20000).
 
 http_test_() ->
     [{timeout, 60, {Name, fun() -> unharmed(Test) end}} || {Name, Test} <- [
         {"answers by path and method", fun answers/1},
         {"a thousand scrapes at once are all answered", fun scrapes/1},
+        {"an application that is far too busy", fun overload/1},
         {"garbage", fun garbage/1},
         {"random bytes", fun random_bytes/1},
         {"a header of 1 MB", fun large_header/1},
@@ -83,6 +88,41 @@ scrapes(Vm) ->
      || {Pid, Monitor} <- Scrapers
     ],
     ?assertEqual([{<<"200">>, true}], lists:usort(Results)).
+
+%% Who waits for its turn among processes that always have something to do has let each of them have its own first.
+overload(Vm) ->
+    [
+        {module, Module} = call(Vm, code, load_binary, [Module, File, Code])
+     || {Module, Code, File} <- [code:get_object_code(Name) || Name <- [?MODULE, livestash_agent_fixture]]
+    ],
+    [
+        ?assertMatch({Path, <<"200">>, Turns} when Turns < ?BUSY, {Path, Status, Turns})
+     || {Path, Status, Turns} <- call(Vm, ?MODULE, overloaded, [])
+    ].
+
+overloaded() ->
+    process_flag(priority, high),
+    Turns = counters:new(1, []),
+    Bytes = binary:copy(<<0>>, 4096),
+    Busy = [spawn(?MODULE, busy, [Turns, Bytes]) || _ <- lists:seq(1, ?BUSY)],
+    eventually(fun() -> counters:get(Turns, 1) > ?BUSY end),
+    Port = livestash_agent_config:get(port),
+    Answers = [
+        begin
+            Before = counters:get(Turns, 1),
+            Status = status(request(Port, Path)),
+            {Path, Status, counters:get(Turns, 1) - Before}
+        end
+     || Path <- ["/healthz", "/readyz", "/status", "/metrics"]
+    ],
+    [exit(Pid, kill) || Pid <- Busy],
+    Answers.
+
+busy(Turns, Bytes) ->
+    _ = erlang:md5(Bytes),
+    counters:add(Turns, 1, 1),
+    erlang:yield(),
+    busy(Turns, Bytes).
 
 garbage(Vm) ->
     [
