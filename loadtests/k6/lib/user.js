@@ -247,15 +247,15 @@ export class User {
     const status = this.view.rendered.text(STATUS);
     const found = status === 'recovered';
     const when = this.isBack(answered - this.view.joinMs, answered, found);
-    if (when === 'in time') {
+    if (this.wasDueInTime(answered - ms)) {
       metrics.reconnect.add(ms);
       metrics.reconnect_service.add(service);
-      metrics.rejoin.add(this.view.joinMs);
       if (this.config.events.length > 0) {
         metrics[this.amidEvent(answered - ms) ? 'reconnect_during' : 'reconnect_outside'].add(ms);
       }
-    } else if (when !== 'nothing') {
-      metrics.late_rejoin.add(this.view.joinMs);
+    }
+    if (when !== 'nothing') {
+      metrics[when === 'in time' ? 'rejoin' : 'late_rejoin'].add(this.view.joinMs);
     }
     if (status === 'not_found' && when === 'in time') {
       metrics.not_found.add(1);
@@ -283,12 +283,18 @@ export class User {
     return when;
   }
 
+  // Whether the user was to be back within the TTL. How long that took is measured even where it took so long that it was too late: else the
+  // slowest returns would be missing.
+  wasDueInTime(due) {
+    return this.stashedAt > 0 && due <= this.stashedAt + this.config.ttlMs - ROUNDING_MS;
+  }
+
   timeliness(asked, answered) {
     const { ttlMs, cleanerMs, adapter } = this.config;
     if (!this.stashedAt) {
       return 'nothing'; // was stashed, so nothing can be lost
     }
-    if (answered <= this.stashedAt + ttlMs - ROUNDING_MS) {
+    if (this.wasDueInTime(answered)) {
       return 'in time';
     }
     // A page that is open keeps its stash, so the TTL counts from its end.
