@@ -19,7 +19,7 @@ type BenchmarkThresholds struct {
 	MaxWrong *int64 `json:"maxWrong,omitempty"`
 
 	// maxFailed is the share of steps (first visit, return, stash; request; message) that failed, at most, from "0" to "1". A socket that the server
-	// ends while its user looks at the page is a failed step too. Default "0.01".
+	// ends while its user looks at the page is a failed step too. No larger share of the users may never have come in. Default "0.01".
 	// +kubebuilder:default="0.01"
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="maxFailed must be a share from \"0\" to \"1\", for example \"0.01\""

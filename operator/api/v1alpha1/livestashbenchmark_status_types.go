@@ -182,7 +182,7 @@ type BenchmarkRunStatus struct {
 	PerSecond string `json:"perSecond,omitempty"`
 
 	// answerP95 is the time within which 95 % of the requests were answered (scenario Requests), or of the messages had reached their whole
-	// room (Rooms).
+	// room (Rooms). Not set when more than 5 % did not.
 	// +kubebuilder:validation:Type=string
 	// +optional
 	AnswerP95 *metav1.Duration `json:"answerP95,omitempty"`

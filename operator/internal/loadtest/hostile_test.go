@@ -67,6 +67,8 @@ func TestHostileRecorders(t *testing.T) {
 		"an absurd peak":         {`"peak":8`, `"peak":1e300`},
 		"an absurd answer":       {`"processes":8`, `"processes":1e300`},
 		"samples below zero":     {`"samples":2`, `"samples":-2`},
+		"sampled backwards":      {`"from":5`, `"from":50`},
+		"more seen than sampled": {`"seen":5`, `"seen":50`},
 		"incomplete below zero":  {`"samples":2`, `"samples":2,"incomplete":-2`},
 		"a series that is none":  {`"tracks":{`, `"tracks":{"":{"peak":1},`},
 		"a series of no figures": {`"tracks":{`, `"tracks":{"colour":null,`},

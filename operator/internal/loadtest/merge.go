@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -142,6 +143,21 @@ func (r Result) Recovered() (share float64, returns int64) {
 	return recovered.of(), recovered.total()
 }
 
+// completeService adds to the durations from when a step began those of the runners that left them out, because they are the same as from when it
+// should have begun: else those of one runner would stand for all.
+func completeService(parts map[string][]Histogram, name string, runners []RunnerReport) {
+	whole, is := strings.CutSuffix(name, "_service")
+	if !is {
+		return
+	}
+	for _, one := range runners {
+		_, told := one.Durations[name]
+		if same, has := one.Durations[whole]; has && !told {
+			parts[name] = append(parts[name], same)
+		}
+	}
+}
+
 // Merge adds the reports of a run's runners up.
 func Merge(of Scenario, runners []RunnerReport) Result {
 	sum := Result{Counts: report.Counts{Of: map[string]int64{}, Errors: map[string]int64{}}, Durations: map[string]report.Duration{}}
@@ -167,6 +183,9 @@ func Merge(of Scenario, runners []RunnerReport) Result {
 	sum.Together = max(0, ended.Sub(began))
 	if len(delays) > 0 && !slices.Contains(delays, nil) {
 		sum.ClientDelay = slices.MaxFunc(delays, func(a, b *float64) int { return cmp.Compare(*a, *b) })
+	}
+	for name := range parts {
+		completeService(parts, name, runners)
 	}
 	for name, of := range pooled {
 		if late := parts[of[1]]; len(late) > 0 {

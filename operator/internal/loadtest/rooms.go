@@ -162,7 +162,7 @@ func (rooms) Figures(read RunnerReport) map[string]int64 {
 
 func (rooms) Headline(run Run, result Result, timed bool, row *v1alpha1.BenchmarkRunStatus) {
 	row.PerSecond = perSecond(result.Counts.Of[report.CountDeliveries], run.Duration-run.Ramp)
-	if delivery := result.Durations["delivery"]; delivery.Count > 0 && timed {
+	if delivery := result.Durations[report.DurationDelivery]; delivery.Count > 0 && timed && result.Counts.HasQuantile(report.DurationDelivery, 0.95) {
 		row.AnswerP95 = Milliseconds(delivery.P95)
 	}
 }

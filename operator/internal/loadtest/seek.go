@@ -75,11 +75,14 @@ func sought(run Run, result Result) string {
 	if run.While == nil {
 		return ""
 	}
-	name := "request"
+	name := report.DurationRequest
 	if run.Scenario == v1alpha1.ScenarioRooms {
-		name = "delivery"
+		name = report.DurationDelivery
 	}
 	most := ptr.Deref(run.While.P95, metav1.Duration{Duration: defaultP95}).Duration
+	if !result.Counts.HasQuantile(name, 0.95) {
+		return fmt.Sprintf("p95: more than 5 %% came to no good end, at most %s while the knee is sought", most)
+	}
 	measured := result.Durations[name]
 	if measured.Count == 0 || measured.P95 <= most.Seconds()*millisecondsPerSecond {
 		return ""

@@ -90,7 +90,8 @@ func TestAStepOfASearch(t *testing.T) {
 		return &v1alpha1.BenchmarkSeekWhile{P95: &metav1.Duration{Duration: d}, Failed: "0.2"}
 	}
 	ends := []RunnerEnd{{Ended: true, Message: captured(t, "rooms-0.json")}, {Ended: true, Message: captured(t, "rooms-1.json")}}
-	some := with(t, captured(t, "rooms-0.json"), map[string]any{"failed": map[string]int{"yes": 3, "no": 30}})
+	few := with(t, captured(t, "rooms-0.json"), map[string]any{"failed": map[string]int{"yes": 1, "no": 30}})
+	some := with(t, captured(t, "rooms-0.json"), map[string]any{"failed": map[string]int{"yes": 8, "no": 30}})
 	for name, c := range map[string]struct {
 		while *v1alpha1.BenchmarkSeekWhile
 		first string
@@ -99,7 +100,8 @@ func TestAStepOfASearch(t *testing.T) {
 	}{
 		"it holds":            {p95(time.Minute), ends[0].Message, v1alpha1.VerdictPassed, ""},
 		"it is slow":          {p95(time.Microsecond), ends[0].Message, v1alpha1.VerdictFailed, "ms, at most 1µs while the knee is sought"},
-		"fewer failed":        {p95(time.Minute), some, v1alpha1.VerdictPassed, ""},
+		"fewer failed":        {p95(time.Minute), few, v1alpha1.VerdictPassed, ""},
+		"a p95 of survivors":  {p95(time.Minute), some, v1alpha1.VerdictFailed, "more than 5 % came to no good end"},
 		"without any of that": {nil, some, v1alpha1.VerdictFailed, "maxFailed"},
 	} {
 		run := roomsRun()

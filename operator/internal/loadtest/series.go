@@ -17,6 +17,13 @@ import (
 // keptPoints is at how many points a series is thinned to half of them.
 const keptPoints = 2 * report.MaxPoints
 
+// An answer comes every 5 s, if all is well. Two that are more than mostUnseen seconds apart have a gap between them. At either end of a run a tenth
+// of it may be missing, but not more than that, and leastUnseen in any run. Of what is between, leastSeen must have been seen.
+const (
+	leastUnseen, mostUnseen = 10.0, 15.0
+	leastSeen               = 0.75
+)
+
 // Rates over a minute are means between samples that are so many seconds apart; of the samples since, one in minuteStep is kept.
 const (
 	minute     = 60
@@ -32,6 +39,11 @@ type Recorder struct {
 	// Samples is how often the agents were asked, Incomplete how often one of them did not answer: those have no point.
 	Samples    int `json:"samples"`
 	Incomplete int `json:"incomplete,omitempty"`
+	// From and To are when, in seconds after StartedAt, all agents answered for the first and for the last time. Nil: never. Seen is how many of
+	// the seconds between were no gap.
+	From *float64 `json:"from,omitempty"`
+	To   *float64 `json:"to,omitempty"`
+	Seen float64  `json:"seen,omitempty"`
 	// Pods are the last answers.
 	Pods map[string]Answer `json:"pods,omitempty"`
 	// Tracks are the series so far.
@@ -112,6 +124,10 @@ func ParseRecorder(text []byte) (*Recorder, error) {
 	if read.Samples < 0 || read.Incomplete < 0 {
 		return nil, fmt.Errorf("it has %d samples, %d of them incomplete", read.Samples, read.Incomplete)
 	}
+	from, to := ptr.Deref(read.From, 0), ptr.Deref(read.To, 0)
+	if !plausible.Seconds(from) || !plausible.Seconds(to) || !plausible.Seconds(read.Seen) || from > to || read.Seen > to-from {
+		return nil, fmt.Errorf("its samples are from %g to %g s, and %g s of that were seen", from, to, read.Seen)
+	}
 	for pod, said := range read.Pods {
 		if err := said.Metrics.Check(); err != nil {
 			return nil, fmt.Errorf("pod %q: %w", pod, err)
@@ -161,15 +177,17 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 		r.Pods = map[string]Answer{}
 	}
 	r.Samples++
-	complete := len(said) == pods
-	if !complete {
-		r.Incomplete++
-	}
 	second := 0.0
 	for _, answer := range said {
 		second = max(second, answer.At.Sub(r.StartedAt).Seconds())
 	}
 	second = min(second, plausible.MostSeconds)
+	begun := r.From != nil
+	if len(said) == pods {
+		r.see(second)
+	} else {
+		r.Incomplete++
+	}
 	for name, gauge := range gauges {
 		if sum, told := sumOf(said, gauge.value); told == pods {
 			r.track(name).add(second, sum)
@@ -181,6 +199,10 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 			last, found := r.Pods[pod]
 			elapsed := answer.At.Sub(last.At).Seconds()
 			before, now := counter.value(&last.Metrics), counter.value(&answer.Metrics)
+			if !found && begun && now != nil {
+				// A pod that has come during the run: what it did before its first answer is the run's as well.
+				r.track(name).count(*now)
+			}
 			if !found || elapsed <= 0 || before == nil || now == nil {
 				continue
 			}
@@ -197,6 +219,30 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 		}
 	}
 	maps.Copy(r.Pods, said)
+}
+
+// see notes that all agents answered.
+func (r *Recorder) see(second float64) {
+	if r.From == nil {
+		r.From, r.To = &second, &second
+		return
+	}
+	if since := second - *r.To; since > 0 {
+		r.To = &second
+		if since <= mostUnseen {
+			r.Seen += since
+		}
+	}
+}
+
+// Sampled is for how many seconds all agents of the fleet told what they know, and whether that is a run of so many seconds from its beginning
+// to its end, but for short gaps. What is counted is never lost in a gap, a peak may be.
+func (r *Recorder) Sampled(run float64) (seconds float64, whole bool) {
+	edge := max(leastUnseen, min(mostUnseen, run/10))
+	if r.From == nil {
+		return 0, run <= edge
+	}
+	return r.Seen, *r.From <= edge && *r.To >= run-edge && r.Seen >= leastSeen*(run-2*edge)
 }
 
 // sumOf adds up a figure of those who tell it, and says how many they are.
@@ -260,7 +306,8 @@ func (t *track) overMinute(second float64) {
 	}
 	if len(t.Recent) > 0 {
 		first := t.Recent[0]
-		if elapsed := second - first[0]; elapsed >= minute {
+		// After a gap the mean is over more than a minute, and no peak of one.
+		if elapsed := second - first[0]; elapsed >= minute && elapsed <= minute+2*minuteStep {
 			t.PeakMinute = ptr.To(max(ptr.Deref(t.PeakMinute, 0), (t.Total-first[1])/elapsed))
 		}
 		if second-t.Recent[len(t.Recent)-1][0] < minuteStep {

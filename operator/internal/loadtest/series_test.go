@@ -3,6 +3,7 @@ package loadtest
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -16,6 +17,15 @@ import (
 var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+// every is each so many seconds, from one to before another.
+func every(step, from, to int) []int {
+	var seconds []int
+	for second := from; second < to; second += step {
+		seconds = append(seconds, second)
+	}
+	return seconds
+}
 
 // hear adds what agents said at one moment.
 func hear(r *Recorder, at time.Time, pods int, said map[string]agentclient.Metrics) {
@@ -77,6 +87,55 @@ func TestWhatSomeAgentsDoNotTell(t *testing.T) {
 	}
 }
 
+// What agents tell is that of the whole run only if all of them answered near its beginning and near its end. What they do not tell in between is
+// in their next answers.
+func TestSampledAsAWhole(t *testing.T) {
+	one, both := map[string]agentclient.Metrics{"shop-0": {}}, map[string]agentclient.Metrics{"shop-0": {}, "shop-1": {}}
+	for name, c := range map[string]struct {
+		// at is when all answered, and alone when only one did.
+		at, alone []int
+		run       float64
+		seconds   float64
+		whole     bool
+	}{
+		"all of it":                      {at: every(5, 0, 99), run: 100, seconds: 95, whole: true},
+		"a short gap":                    {at: append(every(5, 0, 40), every(5, 70, 99)...), alone: every(5, 40, 70), run: 100, seconds: 60, whole: true},
+		"a long one":                     {at: append(every(5, 0, 20), every(5, 88, 99)...), alone: every(5, 20, 88), run: 100, seconds: 25},
+		"an agent that gave out":         {at: every(5, 0, 25), alone: every(5, 25, 99), run: 100, seconds: 20},
+		"and came back when it was over": {at: append(every(5, 0, 25), 98, 99), alone: every(5, 25, 95), run: 90, seconds: 21},
+		"a late beginning":               {at: every(5, 40, 99), alone: every(5, 0, 40), run: 100, seconds: 55},
+		"never":                          {alone: every(5, 0, 99), run: 100},
+		"a short run":                    {at: []int{5, 12, 19, 26}, run: 30, seconds: 21, whole: true},
+		"the middle of one":              {at: []int{15, 22}, run: 37, seconds: 7},
+		"a run of a moment":              {run: 3, whole: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRecorder(start)
+			for second := range 100 {
+				switch {
+				case slices.Contains(c.at, second):
+					hear(r, after(second), 2, both)
+				case slices.Contains(c.alone, second):
+					hear(r, after(second), 2, one)
+				}
+			}
+			text, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := ParseRecorder(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for kept, of := range map[string]*Recorder{"at hand": r, "read back": again} {
+				if seconds, whole := of.Sampled(c.run); seconds != c.seconds || whole != c.whole {
+					t.Errorf("%s: sampled for %g s, as a whole: %v; want %g and %v", kept, seconds, whole, c.seconds, c.whole)
+				}
+			}
+		})
+	}
+}
+
 // A pod without an agent tells what it uses, and nothing of a virtual machine: no memory is not a memory of 0.
 func TestSeriesOfAServer(t *testing.T) {
 	r := NewRecorder(start)
@@ -121,6 +180,30 @@ func TestSeriesAreSumsOverPods(t *testing.T) {
 	}
 	if r.Samples != 5 || r.Incomplete != 1 {
 		t.Errorf("%d samples, %d incomplete; want 5 and 1", r.Samples, r.Incomplete)
+	}
+}
+
+// A pod that comes in the middle of a run has done something before it is first asked.
+func TestWhatNewPodsDidIsCounted(t *testing.T) {
+	r := NewRecorder(start)
+	hear(r, after(0), 1, map[string]agentclient.Metrics{"shop-0": {CPUSeconds: 7}})
+	hear(r, after(5), 1, map[string]agentclient.Metrics{"shop-0": {CPUSeconds: 8}})
+	hear(r, after(10), 2, map[string]agentclient.Metrics{"shop-0": {CPUSeconds: 9}, "shop-1": {CPUSeconds: 3}})
+	hear(r, after(15), 2, map[string]agentclient.Metrics{"shop-0": {CPUSeconds: 10}, "shop-1": {CPUSeconds: 4}})
+	got := r.Series()[report.SeriesCPU]
+	if total := *got.Total; total != 3+4 || len(got.Points) != 2 || got.Points[1][1] != 0.4 {
+		t.Errorf("%g CPU seconds, want 3 of one pod and 4 of the other: %v", total, got.Points)
+	}
+}
+
+// After a gap there is no mean over a minute.
+func TestNoPeakMinuteOverAGap(t *testing.T) {
+	r := NewRecorder(start)
+	for _, second := range append(every(5, 0, 30), 119, 124) {
+		hear(r, after(second), 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: float64(1000 * second)}})
+	}
+	if got := r.Series()[report.SeriesHTTPIn]; got.PeakMinute != nil || *got.Total != 124_000 {
+		t.Errorf("a peak over a minute of %v, and a total of %g", got.PeakMinute, *got.Total)
 	}
 }
 

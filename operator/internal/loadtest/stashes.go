@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -139,6 +140,11 @@ func (stashes) Broken(run Run, limits v1alpha1.BenchmarkThresholds, result Resul
 	}
 	if most := ptr.Deref(limits.MaxWrong, 0); of[report.CountWrong] > most {
 		fails("maxWrong: %d recovered states were not the last acknowledged one, at most %d may be", of[report.CountWrong], most)
+	}
+	// Who never came in is a few failed steps among those of all the others, and in no time.
+	few := int64(math.Floor(float64(run.Users) * number(limits.MaxFailed, defaultMaxFailed)))
+	if never := of[report.CountPlanned] - of[report.CountConnected]; never > few {
+		fails("maxFailed: %d users never came in, with %d users at most %d may", never, run.Users, few)
 	}
 	if text := tooManyFailed(limits, result, "steps"); text != "" {
 		broken = append(broken, text)

@@ -55,7 +55,7 @@ type RunnerEnd struct {
 type Fleet struct {
 	// Restarted are its pods that restarted, each in words.
 	Restarted []string
-	// Collections are how often garbage was collected in all of it, as far as it was seen. Nil: not all of its agents told that twice.
+	// Collections are how often garbage was collected in all of it. Nil: not all of its agents told that, or not for the whole run.
 	Collections *float64
 	// Note says what was not seen.
 	Note string
@@ -262,7 +262,7 @@ func tooFewCollections(run Run, limits v1alpha1.BenchmarkThresholds, fleet Fleet
 		return ""
 	}
 	if fleet.Collections == nil {
-		return strings.TrimSpace("thresholds.minCollections cannot be judged: the agents did not tell twice how often garbage was collected. " + fleet.Note)
+		return strings.TrimSpace("thresholds.minCollections cannot be judged: the agents did not tell, from the beginning of the run to its end, how often garbage was collected. " + fleet.Note)
 	}
 	each := *fleet.Collections / float64(max(1, run.Users))
 	if each >= float64(least) {

@@ -231,6 +231,10 @@ func TestJudge(t *testing.T) {
 			}))},
 			verdict: v1alpha1.VerdictPassed,
 		},
+		"users who never came in": {
+			run: visitsRun(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"connected": 29}))}, verdict: v1alpha1.VerdictFailed,
+			says: []string{"maxFailed: 1 users never came in, with 61 users at most 0 may"},
+		},
 		"a threshold of a script's own": {
 			run: visitsRun(), ends: []RunnerEnd{well(first), bad(99, with(t, second, map[string]any{"failed_thresholds": []string{"checkout p(95)<300"}}))},
 			verdict: v1alpha1.VerdictFailed,
@@ -377,6 +381,23 @@ func TestJudge(t *testing.T) {
 				t.Errorf("message: %s", got.Message)
 			}
 		})
+	}
+}
+
+// A runner whose users were not held up leaves out when their steps really began: that is when they should have.
+func TestServiceTimesAreThoseOfAllRunners(t *testing.T) {
+	var reports []RunnerReport
+	for _, name := range []string{"runner-0.json", "runner-1.json"} {
+		read, err := ParseRunnerReport(captured(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, read)
+	}
+	delete(reports[1].Durations, "stash_service")
+	got := Merge(visits{}, reports).Durations
+	if stash, service := got["stash"], got["stash_service"]; service.Count != stash.Count || service.Count == 0 {
+		t.Errorf("%d of %d stashes have a time from when they began", service.Count, stash.Count)
 	}
 }
 

@@ -111,7 +111,7 @@ func findKnees(b *v1alpha1.LiveStashBenchmark, so *report.Report) {
 	if !seeks(b) {
 		return
 	}
-	so.Knees, b.Status.Knees = report.Knees(*so, int(b.Spec.Matrix.Seek.Steps)), nil
+	so.Knees, b.Status.Knees = report.Knees(*so), nil
 	for _, knee := range so.Knees {
 		b.Status.Knees = append(b.Status.Knees, v1alpha1.BenchmarkKneeStatus{
 			Variant: knee.Variant, Size: int32(min(knee.Size, math.MaxInt32)), AtLeast: knee.AtLeast, Verdict: v1alpha1.BenchmarkVerdict(knee.Verdict), Message: knee.Message, //nolint:gosec // it is bounded

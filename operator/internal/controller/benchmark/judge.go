@@ -71,12 +71,14 @@ func (r *Reconciler) fleetOf(ctx context.Context, p *pass) (seen loadtest.Fleet,
 	if seen.Restarted, err = r.restarts(ctx, p); err != nil {
 		return seen, err
 	}
-	recorder, note, err := r.samplesOf(ctx, p)
-	if err != nil || recorder == nil {
+	sampled, err := r.samplesOf(ctx, p)
+	if err != nil || sampled == nil {
 		return seen, err
 	}
-	seen.Note = note
-	seen.Collections = recorder.Total(report.SeriesCollections)
+	seen.Note = sampled.note
+	if sampled.part == nil {
+		seen.Collections = sampled.Total(report.SeriesCollections)
+	}
 	return seen, nil
 }
 
@@ -113,7 +115,10 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	judged.Message = reconcile.Shortened(judged.Message, reconcile.MostMessage)
 	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
 	if result := judged.Result; result != nil {
-		loadtest.ScenarioOf(p.run.Scenario).Headline(*p.run, *result, !judged.ClientBound, row)
+		// What a part of the runners reported is no figure of the run.
+		if judged.Verdict != v1alpha1.VerdictErrored || judged.ClientBound {
+			loadtest.ScenarioOf(p.run.Scenario).Headline(*p.run, *result, !judged.ClientBound, row)
+		}
 		if result.ClientDelay != nil {
 			row.ClientDelay = loadtest.Milliseconds(*result.ClientDelay)
 		}

@@ -39,24 +39,29 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	switch {
 	case p.server != nil:
 		entry.Replicas = int(p.run.Server.Replicas)
+		entry.CPULimit = float64(entry.Replicas) * cpuLimit(p.server.Spec.Template.Spec.Containers, rival.ServerContainer)
 	case p.cluster != nil:
 		entry.Replicas = int(p.cluster.DesiredReplicas())
+		entry.CPULimit = float64(entry.Replicas) * p.cluster.Spec.Resources.Limits.Cpu().AsApproximateFloat64()
 	}
 	if judged.Result != nil {
 		entry.Counts, entry.Durations, entry.ClientDelay = &judged.Result.Counts, judged.Result.Durations, judged.Result.ClientDelay
 	}
-	recorder, note, err := r.samplesOf(ctx, p)
+	sampled, err := r.samplesOf(ctx, p)
 	if err != nil {
 		return err
 	}
-	if recorder != nil {
-		entry.Samples = recorder.Series()
+	notes := []string{judged.Note}
+	if sampled != nil {
+		entry.Samples, entry.SampledSeconds = sampled.Series(), sampled.part
+		notes = append(notes, sampled.note)
 	}
 	entry.ClientBound = judged.ClientBound
 	entry.Events = eventsOf(p)
 	if entry.Message == "" {
-		entry.Message = strings.TrimSpace(judged.Note + " " + note + eventsNote(entry))
+		notes = append(notes, eventsNote(entry))
 	}
+	entry.Message = sentences(entry.Message, notes...)
 	r.describe(ctx, &so, p)
 	place := slices.IndexFunc(so.Runs, func(other report.Run) bool { return other.Name == entry.Name })
 	if place < 0 {
@@ -65,6 +70,30 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 		so.Runs[place] = entry
 	}
 	return r.writeReport(ctx, p, so)
+}
+
+// cpuLimit is how many cores the container of that name may use, 0 when it has no limit.
+func cpuLimit(containers []corev1.Container, name string) float64 {
+	for i := range containers {
+		if containers[i].Name == name {
+			return containers[i].Resources.Limits.Cpu().AsApproximateFloat64()
+		}
+	}
+	return 0
+}
+
+// sentences is a message with what else is worth knowing behind it.
+func sentences(message string, notes ...string) string {
+	for _, note := range notes {
+		if note = strings.TrimSpace(note); note == "" || strings.Contains(message, note) {
+			continue
+		}
+		if message != "" {
+			message = strings.TrimSuffix(message, ".") + ". "
+		}
+		message += note
+	}
+	return message
 }
 
 // closeReport notes the end, the runs that never began, and what the comparison with an earlier report says.

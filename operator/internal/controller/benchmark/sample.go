@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -221,25 +222,42 @@ func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, q
 	return said
 }
 
-// samplesOf are the recording of the run, and what there is to say about it. Nil when there are no agents to ask.
-func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*loadtest.Recorder, string, error) {
+// samples are what was sampled of a run.
+type samples struct {
+	*loadtest.Recorder
+	// part is for how many seconds, where that is not the whole run.
+	part *float64
+	// note says what is missing. Empty: nothing is.
+	note string
+}
+
+// samplesOf are those of the run. Nil when there are no agents to ask.
+func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*samples, error) {
 	if p.row.LoadStartedAt == nil || !p.isSampled() {
-		return nil, "", nil
+		return nil, nil
 	}
 	running, err := r.recordingOf(ctx, p)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	running.collect()
-	recorder := running.recorder
-	expected := int(r.Clock.Since(p.row.LoadStartedAt.Time) / sampleInterval)
-	switch {
-	case recorder.Incomplete > 0:
-		return recorder, fmt.Sprintf("%d of %d samples are incomplete, because an agent did not answer.", recorder.Incomplete, recorder.Samples), nil
-	case recorder.Samples < expected*3/4:
-		return recorder, fmt.Sprintf("There are %d samples of %d: the operator was away meanwhile, or slow.", recorder.Samples, expected), nil
+	got := &samples{Recorder: running.recorder}
+	lasted := r.Clock.Since(p.row.LoadStartedAt.Time)
+	expected := int(lasted / sampleInterval)
+	var notes []string
+	if got.Incomplete > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d samples are incomplete, because an agent did not answer.", got.Incomplete, got.Samples))
 	}
-	return recorder, "", nil
+	if got.Samples < expected*3/4 {
+		notes = append(notes, fmt.Sprintf("There are %d samples of %d: the operator was away meanwhile, or slow.", got.Samples, expected))
+	}
+	run := min(lasted, p.run.Duration).Seconds()
+	if seconds, whole := got.Sampled(run); !whole {
+		got.part = &seconds
+		notes = append(notes, fmt.Sprintf("All agents answered for %.0f of %.0f s, so peaks and totals of the fleet are left out.", seconds, run))
+	}
+	got.note = strings.Join(notes, " ")
+	return got, nil
 }
 
 // applyConfigMap writes a ConfigMap of the benchmark's own. The cache does not hold those.

@@ -56,6 +56,41 @@ func TestSamplesOutliveTheOperator(t *testing.T) {
 	}
 }
 
+// Of a fleet whose agents stop answering nobody knows what the rest of the run took, whatever its verdict says.
+func TestAFleetThatGaveOutIsNotWhole(t *testing.T) {
+	b := newBenchmark(t, suite.Namespace(t, api), "bench", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
+	began := time.Now().Add(-100 * time.Second)
+	running := &recording{test: "bench-01-none-a", recorder: loadtest.NewRecorder(began)}
+	for second := range 20 {
+		said := map[string]loadtest.Answer{}
+		if second < 5 {
+			said["pod"] = loadtest.Answer{At: began.Add(time.Duration(second) * sampleInterval), Metrics: agentclient.Metrics{CPUSeconds: float64(second)}}
+		}
+		running.recorder.Add(1, said)
+	}
+	r := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
+	r.recordings.put(client.ObjectKeyFromObject(b), running)
+	p := &pass{
+		benchmark: b, cluster: &v1alpha1.LiveStashCluster{}, run: &loadtest.Run{Duration: 90 * time.Second},
+		row: &v1alpha1.BenchmarkRunStatus{Runner: running.test, LoadStartedAt: ptr.To(metav1.NewTime(began)), Message: "maxFailed: 76 % of 37249 messages failed"},
+	}
+	got, err := r.samplesOf(t.Context(), p)
+	suite.Must(t, err)
+	const want = "15 of 20 samples are incomplete, because an agent did not answer. All agents answered for 20 of 90 s, so peaks and totals of the fleet are left out."
+	if got.note != want || ptr.Deref(got.part, 0) != 20 {
+		t.Errorf("%q, sampled for %v s", got.note, ptr.Deref(got.part, 0))
+	}
+	for message, want := range map[string]string{"": want, "It failed": "It failed. " + want, "It failed.": "It failed. " + want, "Not judged. " + want: "Not judged. " + want} {
+		if told := sentences(message, "", got.note); told != want {
+			t.Errorf("the report says %q, want %q", told, want)
+		}
+	}
+	p.run.Duration = 30 * time.Second
+	if got, err = r.samplesOf(t.Context(), p); err != nil || got.part != nil {
+		t.Errorf("a run of 30 s was seen as a whole: %+v, %v", got, err)
+	}
+}
+
 // Fifty agents that do not answer hold no worker up, and are not all asked at once.
 func TestSilentAgentsHoldNoWorkerUp(t *testing.T) {
 	const size, most = 50, 8

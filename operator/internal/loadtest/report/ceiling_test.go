@@ -36,8 +36,8 @@ func TestReportsSayHowNearK6CameToItsCeiling(t *testing.T) {
 		r.Spec.MessageBytes, r.Spec.Variants = bytes, []report.Variant{{Name: "plain"}, {Name: "other", Server: server}}
 		for i := range r.Runs {
 			r.Runs[i].Runners = 2
-			// Heard in the four minutes after the ramp.
-			r.Runs[i].Counts.Of[report.CountDeliveries] = 240 * perSecond
+			// Heard in the four minutes after the ramp, half of them too late.
+			r.Runs[i].Counts.Of[report.CountDeliveries], r.Runs[i].Counts.Of[report.CountLateDeliveries] = 120*perSecond, 120*perSecond
 		}
 		return r
 	}

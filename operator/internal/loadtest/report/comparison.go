@@ -53,8 +53,8 @@ var comparables = []struct {
 	{"firstRender", "ms", "p95 of first renders", timedP95("first_render")},
 	{"stash", "ms", "p95 of stashes", timedP95("stash")},
 	{"reconnect", "ms", "p95 of returns", timedP95("reconnect")},
-	{"request", "ms", "p95 of requests", timedP95("request")},
-	{"delivery", "ms", "p95 of deliveries", timedP95("delivery")},
+	{"request", "ms", "p95 of requests", timedP95(DurationRequest)},
+	{"delivery", "ms", "p95 of deliveries", timedP95(DurationDelivery)},
 }
 
 // Compare holds the figures of a report against those of an earlier one, which was in a ConfigMap of that name. Limits are factors by
@@ -123,6 +123,11 @@ func (c *Comparison) hold(spec Spec, runs, others series, limits map[string]floa
 		limit, wanted := limits[figure.name]
 		if !wanted {
 			continue
+		}
+		for _, run := range slices.Concat(runs, others) {
+			if !run.hasQuantile(figure.name, 0.95) {
+				return nil, fmt.Sprintf("there is no %s with %s: more than 5 %% came to no good end in %s", figure.words, loadOf(spec, runs[0]), run.Name)
+			}
 		}
 		mine, theirs := runs.values(figure.of), others.values(figure.of)
 		if len(mine) == 0 || len(theirs) == 0 || mean(theirs) == 0 {

@@ -36,11 +36,11 @@ type costCell struct {
 	State string
 }
 
-// peakOf is the peak of a series.
+// peakOf is the peak of a series that was seen as a whole.
 func peakOf(name string) func(Run) (float64, bool) {
 	return func(r Run) (float64, bool) {
 		s, known := r.Samples[name]
-		return s.Peak, known
+		return s.Peak, known && r.SampledSeconds == nil
 	}
 }
 
@@ -123,7 +123,7 @@ func largest(all []series, column column) float64 {
 func newCostCell(l load, runs series, of column, most float64) costCell {
 	values, base := runs.values(of.of), l.baseline()
 	if len(values) == 0 {
-		return costCell{Value: "–", State: "none"}
+		return costCell{Value: "–", State: "none", More: whyNone(l, runs, of)}
 	}
 	value := mean(values)
 	cell := costCell{Value: of.write(value)}
@@ -160,6 +160,15 @@ func newCostCell(l load, runs series, of column, most float64) costCell {
 		cell.More = overBase(values, base.values(of.of), base.name(), of.write)
 	}
 	return cell
+}
+
+// whyNone says why there is no time: too much came to no good end. Empty for what was not measured.
+func whyNone(l load, runs series, of column) string {
+	parts := runs.values(l.layout().done.part)
+	if !of.timed || !l.layout().ofGoodEnds || len(parts) == 0 || slices.Min(parts) >= 0.95 {
+		return ""
+	}
+	return "over 5 % " + never
 }
 
 // podsInWords is what the whole pods took, where the value is the application's own and all runs have it.

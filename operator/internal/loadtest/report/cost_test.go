@@ -45,6 +45,29 @@ func TestCostTable(t *testing.T) {
 	}
 }
 
+// Peaks and totals of a part of a run look like those of a whole one, so they are neither shown nor compared.
+func TestWhatWasSampledInPart(t *testing.T) {
+	r, seconds := example(20, [2]int{1000, 60}), 20.0
+	before := string(report.Markdown(r))
+	for i := range r.Runs {
+		if r.Runs[i].Adapter == "ETS" {
+			r.Runs[i].SampledSeconds = &seconds
+		}
+	}
+	if got := rowOf(t, r, "ETS"); !strings.HasPrefix(got, "ETS – – – 19.6 ms") {
+		t.Errorf("the costs of a part are told: %s", got)
+	}
+	if got := rowOf(t, r, "None"); !strings.HasPrefix(got, "None 121 MB") {
+		t.Errorf("the others' are not: %s", got)
+	}
+	if text := string(report.Markdown(r)); !strings.Contains(before, "125 MB") || strings.Contains(text, "125 MB") {
+		t.Errorf("Markdown tells a peak that nobody knows: %s", text)
+	}
+	if c := report.Compare(r, example(20, [2]int{1000, 60}), "main-report", map[string]float64{"memory": 1}); c.Verdict != report.VerdictErrored {
+		t.Errorf("a part was compared with a whole: %+v", c)
+	}
+}
+
 func TestCostTableOfWhatIsNotThere(t *testing.T) {
 	r := example(20, [2]int{1000, 60})
 	r.Runs = r.Runs[1:]

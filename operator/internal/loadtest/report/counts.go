@@ -130,5 +130,17 @@ func (c Counts) check() error {
 	return nil
 }
 
+// outcome is how many of all requests or messages came to a good end. Requests that were due and not sent did not.
+func (c Counts) outcome() (good, all int64) {
+	return c.Of[CountGood], c.Of[CountGood] + c.Of[CountFailed] + c.Of[CountUnsent]
+}
+
+// HasQuantile is whether a duration's quantile is that of all that was asked or said. Only what came to a good end has a duration, so a p95
+// of requests of which a tenth failed would be that of the quickest nine tenths.
+func (c Counts) HasQuantile(duration string, quantile float64) bool {
+	good, all := c.outcome()
+	return duration != DurationRequest && duration != DurationDelivery || float64(good) >= quantile*float64(all)
+}
+
 // returns are those within the TTL.
 func (c Counts) returns() int64 { return c.Of[CountRecovered] + c.Of[CountNotRecovered] }

@@ -31,7 +31,7 @@ func eventsTold(run Run) string {
 	}
 	during, outside := run.Durations["reconnect_during"], run.Durations["reconnect_outside"]
 	if during.Count > 0 && outside.Count > 0 && run.timed() {
-		text += fmt.Sprintf(" A return took %s (p95) during them, and %s outside of them.", inUnit(during.P95, "ms"), inUnit(outside.P95, "ms"))
+		text += fmt.Sprintf(" A return took %s (p95) in the time that was given to them, and %s outside of it.", inUnit(during.P95, "ms"), inUnit(outside.P95, "ms"))
 	}
 	return text
 }

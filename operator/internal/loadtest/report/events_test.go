@@ -19,7 +19,7 @@ func TestEventsAreShown(t *testing.T) {
 	run.Durations["reconnect_during"] = report.Duration{Count: 800, P95: 140}
 	run.Durations["reconnect_outside"] = report.Duration{Count: 200, P95: 19.6}
 	want := "Events: Rollout at 1 min, over after 25 s; DeletePod at 2 min, over after 9 s. 3 of 1,003 returns within the TTL found no state, and " +
-		"950 sockets were cut. A return took 140 ms (p95) during them, and 19.6 ms outside of them."
+		"950 sockets were cut. A return took 140 ms (p95) in the time that was given to them, and 19.6 ms outside of it."
 	if page := breakable(r); strings.Count(page, want) != 1 || strings.Count(page, `class="event"`) != 11*2 {
 		t.Errorf("%d sentences, %d bands in 11 charts", strings.Count(page, want), strings.Count(page, `class="event"`))
 	}
@@ -27,7 +27,7 @@ func TestEventsAreShown(t *testing.T) {
 		t.Error("the Markdown does not tell of the events")
 	}
 	clientBound(run)
-	if page := breakable(r); !strings.Contains(page, "950 sockets were cut.") || strings.Contains(page, "during them") {
+	if page := breakable(r); !strings.Contains(page, "950 sockets were cut.") || strings.Contains(page, "given to them") {
 		t.Error("of a client that was the bottleneck counts stand, and times do not")
 	}
 }

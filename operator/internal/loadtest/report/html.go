@@ -192,7 +192,8 @@ const drawnPoints = 40
 // fewest is the number of durations of which one is above the p99 with 95 % certainty. Of fewer, none can be said to be the p99.
 const fewest = 299
 
-// cells are a duration's p50, p95 and p99: from when the step should have begun and, where that differs, in brackets from when it did.
+// cells are a duration's p50, p95 and p99: from when the step should have begun and, where that differs, in brackets from when it did. Never: too
+// many requests or messages came to no good end.
 func cells(run Run, name string) []string {
 	d, service := run.Durations[name], run.Durations[name+serviceSuffix]
 	if d.Count == 0 {
@@ -201,12 +202,15 @@ func cells(run Run, name string) []string {
 	texts := make([]string, 0, len(quantiles))
 	for _, q := range quantiles {
 		text := significant(q.of(d))
-		if service.Count > 0 {
+		switch {
+		case !run.hasQuantile(name, q.at):
+			text = never
+		case service.Count > 0:
 			text += " (" + significant(q.of(service)) + ")"
 		}
 		texts = append(texts, text)
 	}
-	if d.Count < fewest {
+	if d.Count < fewest && texts[len(texts)-1] != never {
 		texts[len(texts)-1] = "≥ " + significant(d.P99AtLeast)
 	}
 	return texts

@@ -24,8 +24,8 @@ type Knee struct {
 // Holds is whether a step holds of which so many rounds do.
 func Holds(held, rounds int) bool { return 2*held > rounds }
 
-// Knees are those of the variants, by the runs of a search, in the order of the variants' first runs. steps is how many sizes there may be.
-func Knees(r Report, steps int) []Knee {
+// Knees are those of the variants, by the runs of a search, in the order of the variants' first runs.
+func Knees(r Report) []Knee {
 	var names []string
 	for _, run := range r.Runs {
 		if !slices.Contains(names, run.variant()) {
@@ -34,7 +34,7 @@ func Knees(r Report, steps int) []Knee {
 	}
 	knees := make([]Knee, 0, len(names))
 	for _, name := range names {
-		knees = append(knees, kneeOf(r, name, steps))
+		knees = append(knees, kneeOf(r, name))
 	}
 	return knees
 }
@@ -66,21 +66,26 @@ const (
 	stepMeasuredNothing
 )
 
+// usedUp is the part of its CPU from which on a server has no more.
+const usedUp = 0.95
+
 // endOf is what came of the rounds of a step, and the message of the first that decided it.
 func endOf(rounds []Run) (end stepEnd, why string) {
 	messages, count := map[stepEnd]string{}, map[stepEnd]int{}
 	for _, run := range rounds {
-		one := stepMeasuredNothing
-		switch {
+		one, message := stepMeasuredNothing, run.Message
+		switch gaveOut := run.gaveOut(); {
 		case run.Verdict == VerdictPassed:
 			one = stepHeld
 		case run.Verdict == VerdictFailed:
 			one = stepFailed
+		case run.ClientBound && gaveOut != "":
+			one, message = stepFailed, gaveOut
 		case run.ClientBound:
 			one = clientGaveOut
 		}
 		count[one]++
-		messages[one] = cmp.Or(messages[one], run.Message)
+		messages[one] = cmp.Or(messages[one], message)
 	}
 	switch {
 	case Holds(count[stepHeld], len(rounds)):
@@ -95,11 +100,38 @@ func endOf(rounds []Run) (end stepEnd, why string) {
 	return end, messages[end]
 }
 
+// gaveOut says that it was the server that gave out, even if the client was late as well: its pods had used up their CPU, and too much failed. Empty:
+// it was not, or nobody knows.
+func (r Run) gaveOut() string {
+	used := r.cpuAfterRamp()
+	if r.Counts == nil || r.CPULimit == 0 || used < usedUp*r.CPULimit {
+		return ""
+	}
+	good, all := r.Counts.outcome()
+	if r.Counts.HasQuantile(DurationDelivery, 0.95) {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s failed, and the pods used %s of the %s cores that they may", shareOf(all-good, all), grouped(all), significant(used), significant(r.CPULimit))
+}
+
+// cpuAfterRamp is the mean of the pods' CPU time from when all users are there, in cores. 0 when it was not sampled.
+func (r Run) cpuAfterRamp() float64 {
+	var used []float64
+	for _, point := range r.Samples[SeriesPodCPU].Points {
+		// A rate is one since the point before.
+		if point[0] > r.RampSeconds+10 {
+			used = append(used, point[1])
+		}
+	}
+	return mean(used)
+}
+
 // kneeOf goes through the steps of a variant, up to the first that does not hold.
-func kneeOf(r Report, name string, steps int) Knee {
+func kneeOf(r Report, name string) Knee {
 	knee := Knee{Variant: name, Verdict: VerdictPassed}
 	last := ""
-	for _, step := range stepsOf(r, name) {
+	steps := stepsOf(r, name)
+	for _, step := range steps {
 		end, why := endOf(step.runs)
 		if end == stepHeld {
 			knee.Size, last = cmp.Or(step.rate, step.users), step.title()
@@ -124,7 +156,7 @@ func kneeOf(r Report, name string, steps int) Knee {
 		return knee
 	}
 	knee.AtLeast = true
-	knee.Message = fmt.Sprintf("%s carries ≥ %s: all %d steps held", name, last, steps)
+	knee.Message = fmt.Sprintf("%s carries ≥ %s: all %d steps held", name, last, len(steps))
 	return knee
 }
 

@@ -44,7 +44,7 @@ func TestKnees(t *testing.T) {
 		"PE":  {Size: 100, AtLeast: true, Verdict: report.VerdictErrored, Message: "chat: 200 users measured nothing: too slow."},
 	} {
 		want.Variant = "chat"
-		if got := report.Knees(steps(map[string]string{"chat": verdicts}), 2); len(got) != 1 || got[0] != want {
+		if got := report.Knees(steps(map[string]string{"chat": verdicts})); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %+v, want %+v", verdicts, got, want)
 		}
 	}
@@ -58,11 +58,35 @@ func TestKneesInWords(t *testing.T) {
 		"F":    "chat does not carry the first step, 100 users: too slow. Begin with fewer.",
 	} {
 		r := steps(map[string]string{"fleet": "PPF", "chat": chat})
-		r.Knees = report.Knees(r, 4)
+		r.Knees = report.Knees(r)
 		for kind, text := range map[string]string{"page": html(r), "Markdown": string(report.Markdown(r))} {
 			if text = strings.ReplaceAll(text, "\u00a0", " "); !strings.Contains(text, want) {
 				t.Errorf("the %s does not say %q:\n%s", kind, want, text)
 			}
+		}
+	}
+}
+
+// A client that was late is no excuse for a server whose messages failed when it had used up its CPU.
+func TestTheServerGaveOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, used float64
+		failed      int64
+		says        string
+		atLeast     bool
+	}{
+		"it had used up its CPU":      {0.5, 0.49, 570, "400 users did not hold: 57 % of 1,000 failed, and the pods used 0.49 of the 0.5 cores that they may", false},
+		"it had not":                  {0.5, 0.4, 570, "the client gave out", true},
+		"it may use all there is":     {0, 2, 570, "the client gave out", true},
+		"nothing failed for all that": {0.5, 0.5, 10, "the client gave out", true},
+	} {
+		r := steps(map[string]string{"fleet": "PPC"})
+		last := &r.Runs[2]
+		last.CPULimit, last.RampSeconds = c.limit, 20
+		last.Samples = map[string]report.Series{report.SeriesPodCPU: {Unit: "cores", Points: [][2]float64{{10, 0.1}, {25, 0.2}, {35, c.used}, {90, c.used}}}}
+		last.Counts = &report.Counts{Of: map[string]int64{report.CountGood: 1000 - c.failed, report.CountFailed: c.failed}}
+		if got := report.Knees(r)[0]; got.Size != 200 || got.AtLeast != c.atLeast || !strings.Contains(strings.ReplaceAll(got.Message, "\u00a0", " "), c.says) {
+			t.Errorf("%s: %+v, want %q", name, got, c.says)
 		}
 	}
 }
@@ -72,11 +96,11 @@ func TestKneeOfRounds(t *testing.T) {
 	r := steps(map[string]string{"fleet": "PP"})
 	more := steps(map[string]string{"fleet": "PF"})
 	r.Runs = append(r.Runs, more.Runs...)
-	if got := report.Knees(r, 2)[0]; got.Size != 100 || got.AtLeast || got.Verdict != report.VerdictPassed {
+	if got := report.Knees(r)[0]; got.Size != 100 || got.AtLeast || got.Verdict != report.VerdictPassed {
 		t.Errorf("one of two rounds of the second step held: %+v", got)
 	}
 	r.Runs = append(r.Runs, steps(map[string]string{"fleet": "PP"}).Runs...)
-	if got := report.Knees(r, 2)[0]; got.Size != 200 || !got.AtLeast {
+	if got := report.Knees(r)[0]; got.Size != 200 || !got.AtLeast {
 		t.Errorf("two of three held: %+v", got)
 	}
 }
@@ -105,7 +129,7 @@ func TestWhatEndsASearch(t *testing.T) {
 			run.Message = string(one)
 			r.Runs = append(r.Runs, run)
 		}
-		if got := report.Knees(r, 2)[0]; !strings.Contains(got.Message, want.says) || got.AtLeast != want.atLeast || got.Verdict != want.verdict {
+		if got := report.Knees(r)[0]; !strings.Contains(got.Message, want.says) || got.AtLeast != want.atLeast || got.Verdict != want.verdict {
 			t.Errorf("%s: %+v, want %+v", rounds, got, want)
 		}
 	}

@@ -19,19 +19,21 @@ const (
 type latency struct {
 	variant       variant
 	p50, p95, end float64
-	// low and high hold the p95: see spread.
+	// low and high hold the p95.
 	low, high float64
-	// spread is whether there are several runs, so that low and high are known.
-	spread bool
+	// runs are how many there are. Of several low and high are known.
+	runs int
 }
 
 // latencies of a load, by variant, and the variants that have none.
 func latencies(l load, name string) (found []latency, missing []string) {
 	for _, runs := range l.byVariant() {
-		timed := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !r.timed() || r.Durations[name].Count == 0 })
-		if len(timed) == 0 {
+		timed := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { _, known := timedP95(name)(r); return !known })
+		if len(timed.values(timedP95(name))) == 0 {
 			why := "no such times"
 			switch {
+			case slices.ContainsFunc(timed, func(r Run) bool { return !r.hasQuantile(name, 0.95) }):
+				why = "more than 5 % " + never + " were"
 			case slices.ContainsFunc(runs, func(r Run) bool { return r.ClientBound }):
 				why = "the client was the bottleneck"
 			case !runs[0].sound():
@@ -44,7 +46,7 @@ func latencies(l load, name string) (found []latency, missing []string) {
 			return timed.values(func(r Run) (float64, bool) { return figure(r.Durations[name]), true })
 		}
 		p95 := of(func(d Duration) float64 { return d.P95 })
-		one := latency{variant: l.variantOf(runs), p50: mean(of(func(d Duration) float64 { return d.P50 })), p95: mean(p95), spread: len(timed) > 1}
+		one := latency{variant: l.variantOf(runs), p50: mean(of(func(d Duration) float64 { return d.P50 })), p95: mean(p95), runs: len(timed)}
 		one.end = max(one.p95, mean(of(func(d Duration) float64 {
 			if d.Count < fewest {
 				return d.P99AtLeast
@@ -86,7 +88,7 @@ func latencyChart(name string, all []latency) markup {
 		y := latencyTop + latencyRow*(float64(i)+0.5)
 		fmt.Fprintf(&b, `<text class="y" x="%g" y="%s">%s</text><g class="line %s"><path class="band" d="M%s %sH%s"/>`,
 			latencyLeft-10, pixel(y+3.5), html.EscapeString(l.variant.name), l.variant.class(), pixel(x(l.p50)), pixel(y), pixel(x(l.end)))
-		if l.spread {
+		if l.runs > 1 {
 			fmt.Fprintf(&b, `<path class="whisker" d="M%s %sv12m0-6H%sm0-6v12"/>`, pixel(x(l.low)), pixel(y-6), pixel(x(l.high)))
 		}
 		fmt.Fprintf(&b, `<path class="mark" d="%s"/></g>`, l.variant.mark(x(l.p95), y))
@@ -98,8 +100,11 @@ func latencyChart(name string, all []latency) markup {
 // whiskers says what those of a load's charts are.
 func whiskers(l load) string {
 	fewest, most := math.MaxInt, 0
-	for _, runs := range l.repeated() {
-		fewest, most = min(fewest, len(runs)), max(most, len(runs))
+	for _, trip := range l.layout().trips {
+		found, _ := latencies(l, trip.duration)
+		for _, one := range found {
+			fewest, most = min(fewest, one.runs), max(most, one.runs)
+		}
 	}
 	switch {
 	case most < 2:

@@ -18,8 +18,8 @@ var stashLayout = layout{
 		"from when the step was to begin to its end: for a return to the view that is there again, failed attempts and the pauses between them included.",
 	perThousand: []thousandColumn{
 		{"memory, peak", memoryPeak, "bytes"},
-		{"CPU, mean", rateOf(cpuTotal), "cores"},
-		{"network, mean", rateOf(totalOf(moved...)), "bytes/s"},
+		{"CPU, mean with the ramp", rateOf(cpuTotal), "cores"},
+		{"network, mean with the ramp", rateOf(totalOf(moved...)), "bytes/s"},
 	},
 	costs: []told{
 		{of: memoryPeak, absolute: " of memory at its peak", difference: "memory", write: inBytes},

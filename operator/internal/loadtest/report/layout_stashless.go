@@ -24,21 +24,21 @@ var requestsLayout = layout{
 	columns: append(fleetColumns[:len(fleetColumns):len(fleetColumns)],
 		column{title: "Answers", detail: "a second", of: answersPerSecond, write: significant},
 		column{title: "Answers", detail: "a second of CPU", of: perCPU(CountGood), write: significant},
-		column{title: "Answer", detail: "p95", of: anyP95("request"), write: inMilliseconds, timed: true},
+		column{title: "Answer", detail: "p95", of: anyP95(DurationRequest), write: inMilliseconds, timed: true},
 		column{title: "Good", detail: "of all requests", of: answered.part, write: percent, isShare: true},
 	),
 	note:     "Answers: the good ones. A second of CPU: of the fleet. k6 spends more CPU on a request than most servers, so near its own ceiling compare answers for a second of CPU.",
-	made:     made{"answers", answersPerSecond, requestCeilingOf},
-	trips:    []trip{{duration: "request", title: "Request"}},
+	made:     made{"answers", askedPerSecond, requestCeilingOf},
+	trips:    []trip{{duration: DurationRequest, title: "Request"}},
 	tripNote: "From when a request was sent to its answer; with a rate from when it was due.",
 	figures:  fleetFigures,
 	costs: append(fleetCosts[:len(fleetCosts):len(fleetCosts)],
 		told{of: perCPU(CountGood), absolute: " answers for a second of CPU", difference: "answers for a second of CPU", write: significant},
-		told{of: timedP95("request"), absolute: " for an answer (p95)", difference: "time for an answer (p95)", write: inMilliseconds, timed: true},
+		told{of: timedP95(DurationRequest), absolute: " for an answer (p95)", difference: "time for an answer (p95)", write: inMilliseconds, timed: true},
 	),
 	title:   requestLoad,
 	opening: func(l load) string { return "With " + requestLoad(l) },
-	done:    answered,
+	done:    answered, ofGoodEnds: true,
 	outcome: outcomeOf("requests got a good answer"),
 }
 
@@ -48,32 +48,36 @@ var roomsLayout = layout{
 	columns: append(fleetColumns[:len(fleetColumns):len(fleetColumns)],
 		column{title: "Collections", detail: "for each user", of: collectionsPerUser, write: significant},
 		column{title: "Heard", detail: "a second", of: heardPerSecond, write: significant},
-		column{title: "Delivery", detail: "to the last member, p95", of: anyP95("delivery"), write: inMilliseconds, timed: true},
+		column{title: "Delivery", detail: "to the last member, p95", of: anyP95(DurationDelivery), write: inMilliseconds, timed: true},
 		column{title: "Delivered", detail: "of all messages", of: delivered.part, write: percent, isShare: true},
 	),
 	note:     "Collections: how often garbage was collected, for each user. Heard: how often somebody heard what was said, from the end of the ramp on. Delivery: from when a message was sent to when the last member of its room had it.",
-	made:     made{"deliveries", heardPerSecond, deliveryCeilingOf},
-	trips:    []trip{{duration: "join", title: "Join"}, {duration: "delivery", title: "Delivery"}},
+	made:     made{"deliveries", takenPerSecond, deliveryCeilingOf},
+	trips:    []trip{{duration: "join", title: "Join"}, {duration: DurationDelivery, title: "Delivery"}},
 	tripNote: "Join: from when a member was to come to the server's word that they are in the room. Delivery: from when a message was sent to when the last member of its room had it.",
 	figures:  fleetFigures,
 	perThousand: []thousandColumn{
 		{"memory, peak", memoryPeak, "bytes"},
-		{"CPU, mean", rateOf(cpuTotal), "cores"},
-		{"network, mean", rateOf(totalOf(moved...)), "bytes/s"},
+		{"CPU, mean with the ramp", rateOf(cpuTotal), "cores"},
+		{"network, mean with the ramp", rateOf(totalOf(moved...)), "bytes/s"},
 	},
 	costs: append(fleetCosts[:len(fleetCosts):len(fleetCosts)],
-		told{of: timedP95("delivery"), absolute: " for a delivery (p95)", difference: "time for a delivery (p95)", write: inMilliseconds, timed: true},
+		told{of: timedP95(DurationDelivery), absolute: " for a delivery (p95)", difference: "time for a delivery (p95)", write: inMilliseconds, timed: true},
 	),
 	title:   usersOf,
 	opening: func(l load) string { return "With " + usersOf(l) },
-	done:    delivered,
+	done:    delivered, ofGoodEnds: true,
 	outcome: outcomeOf("messages reached their whole room"),
 }
 
-// answersPerSecond are good answers, and heardPerSecond deliveries from the end of the ramp on.
+// answersPerSecond are good answers, and heardPerSecond deliveries from the end of the ramp on. What is bad or comes too late takes as much of k6.
 var (
-	answersPerSecond = perSecondOf(CountGood, func(r Run) float64 { return r.DurationSeconds })
-	heardPerSecond   = perSecondOf(CountDeliveries, func(r Run) float64 { return r.DurationSeconds - r.RampSeconds })
+	wholeRun, afterRamp = func(r Run) float64 { return r.DurationSeconds }, func(r Run) float64 { return r.DurationSeconds - r.RampSeconds }
+
+	answersPerSecond = perSecondOf(wholeRun, CountGood)
+	askedPerSecond   = perSecondOf(wholeRun, CountGood, CountFailed)
+	heardPerSecond   = perSecondOf(afterRamp, CountDeliveries)
+	takenPerSecond   = perSecondOf(afterRamp, CountDeliveries, CountLateDeliveries)
 )
 
 // answered and delivered are what came to a good end.
@@ -86,7 +90,8 @@ func goodOf(r Run) (done, all int64, known bool) {
 	if r.Counts == nil {
 		return 0, 0, false
 	}
-	return r.Counts.Of[CountGood], r.Counts.Of[CountGood] + r.Counts.Of[CountFailed], true
+	done, all = r.Counts.outcome()
+	return done, all, true
 }
 
 // requestLoad is a load of Requests in words.
@@ -97,13 +102,17 @@ func requestLoad(l load) string {
 	return grouped(int64(l.users)) + " connections"
 }
 
-// perSecondOf is how many of what is counted there were a second.
-func perSecondOf(count string, seconds func(Run) float64) func(Run) (float64, bool) {
+// perSecondOf is how many there were a second of what is counted, together.
+func perSecondOf(seconds func(Run) float64, counts ...string) func(Run) (float64, bool) {
 	return func(r Run) (float64, bool) {
 		if r.Counts == nil || seconds(r) <= 0 {
 			return 0, false
 		}
-		return float64(r.Counts.Of[count]) / seconds(r), true
+		var sum int64
+		for _, count := range counts {
+			sum += r.Counts.Of[count]
+		}
+		return float64(sum) / seconds(r), true
 	}
 }
 

@@ -64,7 +64,7 @@ func costOf(b *strings.Builder, l load, compared string) {
 		rows[0] = append(rows[0], decapitalized(column.title)+", "+column.detail)
 	}
 	for _, row := range costs.Rows {
-		texts := []string{row.Variant.name}
+		texts := []string{marked(row.Variant.name, row.Verdict)}
 		for _, cell := range row.Cells {
 			text := cell.Value
 			if cell.More != "" {
@@ -101,7 +101,7 @@ func roundTrips(b *strings.Builder, l load) {
 		rows[0] = append(rows[0], strings.ToLower(trip.title))
 	}
 	for _, run := range l.runs {
-		row := []string{run.label()}
+		row := []string{marked(run.label(), run.Verdict)}
 		for _, trip := range l.layout().trips {
 			if !run.sound() {
 				row = append(row, strings.ToLower(run.Verdict.String()))
@@ -118,6 +118,14 @@ func roundTrips(b *strings.Builder, l load) {
 	table(b, rows)
 }
 
+// marked is the name of a variant or a run, with a mark when a threshold did not hold.
+func marked(name string, verdict Verdict) string {
+	if verdict == VerdictFailed {
+		name += " (failed)"
+	}
+	return name
+}
+
 // peaks has a row for each run, as the charts have a line for each.
 func peaks(b *strings.Builder, l load) {
 	rows := [][]string{{"peak, all pods"}}
@@ -125,11 +133,11 @@ func peaks(b *strings.Builder, l load) {
 		rows[0] = append(rows[0], f.title)
 	}
 	for _, run := range l.sound() {
-		row := []string{run.label()}
+		row := []string{marked(run.label(), run.Verdict)}
 		for _, f := range l.layout().charts() {
 			value := "–"
-			if s, ok := run.Samples[f.series]; ok {
-				value = inUnit(s.Peak, f.unit)
+			if peak, known := peakOf(f.series)(run); known {
+				value = inUnit(peak, f.unit)
 			}
 			row = append(row, value)
 		}

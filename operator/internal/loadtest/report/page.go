@@ -83,7 +83,7 @@ func (t costTable) write(w *pageWriter, heading string) {
 		}
 		for i, cell := range row.Cells {
 			w.put(`<td class="l %s" data-column="%s"><b>%s</b>`, cell.State, t.Columns[i].title, cell.Value)
-			if cell.State != "none" {
+			if cell.State != "none" || cell.More != "" {
 				w.put(`<span class="bar"><i style="width:%s%%"></i></span><span class="more">%s</span>`, pixel(100*min(1, cell.Bar)), cell.More)
 				if cell.Pods != "" {
 					w.put(`<span class="more">%s</span>`, cell.Pods)

@@ -54,6 +54,12 @@ func (r *Run) check() error {
 			return err
 		}
 	}
+	if !plausible.Figure(r.CPULimit) {
+		return fmt.Errorf("its pods may use %g cores", r.CPULimit)
+	}
+	if !plausible.Seconds(ptr.Deref(r.SampledSeconds, 0)) {
+		return fmt.Errorf("it was sampled for %g seconds", *r.SampledSeconds)
+	}
 	if !plausible.Figure(ptr.Deref(r.ClientDelay, 0)) {
 		return fmt.Errorf("its client's delay is %g ms", *r.ClientDelay)
 	}

@@ -157,6 +157,8 @@ type Run struct {
 	RampSeconds     float64 `json:"rampSeconds"`
 	// Replicas is the number of the fleet's pods, 0 when unknown.
 	Replicas int `json:"replicas,omitempty"`
+	// CPULimit is how many cores the applications in all of its pods may use together, 0 when that has no limit.
+	CPULimit float64 `json:"cpuLimit,omitempty"`
 	// Runners is the number of k6 processes that shared the users.
 	Runners int `json:"runners,omitempty"`
 	// Verdict of this run.
@@ -181,6 +183,9 @@ type Run struct {
 	// late_rejoin, any_rejoin (rejoin and late_rejoin together), with events reconnect_during and reconnect_outside, and
 	// first_render_service, stash_service and reconnect_service where they differ (loadtests/k6/README.md).
 	Durations map[string]Duration `json:"durations,omitempty"`
+	// SampledSeconds is for how many seconds all of the fleet's agents answered, where that is not the run from its beginning to its end: Samples
+	// then hold peaks and totals of a part, which are neither shown nor compared. Left out for a run that was sampled as a whole.
+	SampledSeconds *float64 `json:"sampledSeconds,omitempty"`
 	// Samples of the fleet's agents by name: see the constants Series...; summed over the pods.
 	Samples map[string]Series `json:"samples,omitempty"`
 
@@ -217,6 +222,13 @@ type Duration struct {
 	RankBound float64 `json:"rankBound"`
 }
 
+// The durations of what comes to a good end or does not: from when a request was due to its good answer, and from when a message was said until
+// the last member of its room had it.
+const (
+	DurationRequest  = "request"
+	DurationDelivery = "delivery"
+)
+
 // Series is one value over the time of a run.
 type Series struct {
 	// Unit is "1" (a count), "1/s", "bytes", "bytes/s" or "cores".
@@ -226,7 +238,7 @@ type Series struct {
 	Points [][2]float64 `json:"points"`
 	// Peak is the largest value seen before Points were thinned.
 	Peak float64 `json:"peak"`
-	// PeakMinute is the largest mean over a minute (60 to 65 s) of what is counted, as the published test has its rates; left out for
+	// PeakMinute is the largest mean over a minute (60 to 70 s) of what is counted, as the published test has its rates; left out for
 	// other series, and for runs that are shorter.
 	PeakMinute *float64 `json:"peakMinute,omitempty"`
 	// Total is the growth over the whole run of what is counted, in bytes, CPU seconds or times; left out for other series.

@@ -104,3 +104,57 @@ func TestStashlessReportsAreCompared(t *testing.T) {
 		t.Errorf("another request: %+v", c)
 	}
 }
+
+// What fails has no time, so the p95 of the rest is not that of all; and who serves less, takes less. Both are said wherever the figures stand.
+func TestReportsOfWhatFailed(t *testing.T) {
+	rooms := roomsReport()
+	for i := range rooms.Runs {
+		if run := &rooms.Runs[i]; run.Variant == "other" {
+			run.Verdict = report.VerdictFailed
+			run.Counts = &report.Counts{Of: map[string]int64{report.CountGood: 240, report.CountFailed: 760, report.CountDeliveries: 48_000}}
+		}
+	}
+	requests := requestsReport()
+	for i := range requests.Runs {
+		if run := &requests.Runs[i]; run.Rate > 0 {
+			run.Counts.Of[report.CountUnsent] = 10_000
+		}
+	}
+	for name, c := range map[string]struct {
+		report    report.Report
+		says, not []string
+	}{
+		"messages that did not arrive": {rooms, []string{"never", "over 5 % never", "failed (delivered: 24 % of all messages)"}, []string{"p95 of deliveries"}},
+		"requests that were not sent":  {requests, []string{"120,000 of 140,000 requests got a good answer", "75 %", "over 5 % never"}, []string{"9.5 ms", "10.5 ms", "(failed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for kind, text := range map[string]string{"page": breakable(c.report), "Markdown": strings.ReplaceAll(string(report.Markdown(c.report)), "\u00a0", " ")} {
+				for _, want := range c.says {
+					if !strings.Contains(text, want) {
+						t.Errorf("the %s does not say %q:\n%s", kind, want, text)
+					}
+				}
+				for _, never := range c.not {
+					if strings.Contains(text, never) {
+						t.Errorf("the %s says %q", kind, never)
+					}
+				}
+			}
+		})
+	}
+	if text := string(report.Markdown(rooms)); strings.Count(text, "other (failed)") != 6 {
+		t.Errorf("a variant that failed is marked %d times, not in the costs, times and peaks of two loads:\n%s", strings.Count(text, "other (failed)"), text)
+	}
+	// Of several rounds those that held are not the whole truth.
+	rounds := roomsReport()
+	last := rooms.Runs[1]
+	last.Name, last.Round = "another", 2
+	rounds.Runs = append(rounds.Runs, last)
+	if text := string(report.Markdown(rounds)); strings.Count(text, "over 5 % never") != 1 {
+		t.Errorf("a round of two is told as both:\n%s", text)
+	}
+	c := report.Against(rooms, map[string]float64{"delivery": 9})
+	if c.Verdict != report.VerdictErrored || !strings.Contains(c.Message, "there is no p95 of deliveries with other") || !strings.Contains(c.Message, "more than 5 % came to no good end") {
+		t.Errorf("a p95 of a quarter of the messages is compared: %+v", c)
+	}
+}

@@ -91,15 +91,15 @@ func costs(r Report) answer {
 	var found answer
 	switch opening := layout.opening(l); {
 	case len(base) > 0 && l.base() == withoutLiveStash:
-		found.Lead = fmt.Sprintf("%s, the fleet without LiveStash (%s) took %s.", opening, withoutLiveStash, layout.absolute(base))
+		found.Lead = fmt.Sprintf("%s, the fleet without LiveStash (%s) took %s%s.", opening, withoutLiveStash, layout.absolute(base), layout.failure(base))
 	case len(base) > 0:
-		found.Lead = fmt.Sprintf("%s, %s took %s.", opening, l.base(), layout.absolute(base))
+		found.Lead = fmt.Sprintf("%s, %s took %s%s.", opening, l.base(), layout.absolute(base), layout.failure(base))
 	default:
 		found.Lead = fmt.Sprintf("%s there is no sound run %s, so these figures hold what the application itself costs.", opening, l.withBase())
 	}
 	fewest := len(all[0])
 	for _, runs := range all {
-		fewest = min(fewest, len(runs))
+		fewest = min(fewest, l.rounds(runs))
 		one := variantAnswer{Variant: l.variantOf(runs)}
 		if runs.isAdapter() && layout == &stashLayout {
 			one.When = choices[runs.adapter()]
@@ -108,9 +108,9 @@ func costs(r Report) answer {
 		case runs.name() == l.base():
 			continue
 		case len(base) == 0:
-			one.Cost = "took " + layout.absolute(runs) + "."
+			one.Cost = "took " + layout.absolute(runs) + layout.failure(runs) + "."
 		default:
-			one.Cost = "cost " + l.relative(runs, base) + "."
+			one.Cost = "cost " + l.relative(runs, base) + layout.failure(runs) + "."
 		}
 		found.Variants = append(found.Variants, one)
 	}
@@ -149,6 +149,17 @@ func certainty(runs int) string {
 	return "One run each: differences of a few percent mean nothing."
 }
 
+// rounds is of how many runs at least the figures are that are compared in words.
+func (l load) rounds(runs series) int {
+	fewest := len(runs)
+	for _, cost := range l.layout().costs {
+		if n := len(runs.values(cost.of)); n > 0 {
+			fewest = min(fewest, n)
+		}
+	}
+	return fewest
+}
+
 // starved says that the baseline shows machines that had no time left.
 func (l load) starved() bool {
 	return l.layout().starves && mean(l.baseline().values(returnP95)) >= overloaded
@@ -163,7 +174,7 @@ func totalOf(names ...string) func(Run) (float64, bool) {
 		sum := 0.0
 		for _, name := range names {
 			s, ok := run.Samples[name]
-			if !ok || s.Total == nil {
+			if !ok || s.Total == nil || run.SampledSeconds != nil {
 				return 0, false
 			}
 			sum += *s.Total
@@ -184,6 +195,17 @@ func (l *layout) absolute(runs series) string {
 		return "an unknown amount (no samples)"
 	}
 	return listed(words)
+}
+
+// failure says of runs of which one failed that they are not like the others: who serves less, takes less. Empty for runs that passed.
+func (l *layout) failure(runs series) string {
+	if worst(runs) != VerdictFailed {
+		return ""
+	}
+	if parts := runs.values(l.done.part); len(parts) > 0 {
+		return fmt.Sprintf(", and failed (%s: %s %s)", decapitalized(l.done.name), percent(mean(parts)), l.done.detail)
+	}
+	return ", and failed"
 }
 
 // relative is what a fleet took more than the baseline, and what it moved.

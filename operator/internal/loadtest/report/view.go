@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -52,11 +53,20 @@ var trips = []trip{
 // quantiles of the round-trip table, and how to read them.
 var quantiles = []struct {
 	name string
+	at   float64
 	of   func(Duration) float64
 }{
-	{"p50", func(d Duration) float64 { return d.P50 }},
-	{"p95", func(d Duration) float64 { return d.P95 }},
-	{"p99", func(d Duration) float64 { return d.P99 }},
+	{"p50", 0.5, func(d Duration) float64 { return d.P50 }},
+	{"p95", 0.95, func(d Duration) float64 { return d.P95 }},
+	{"p99", 0.99, func(d Duration) float64 { return d.P99 }},
+}
+
+// never stands in place of a quantile where more than the rest came to no good end.
+const never = "never"
+
+// hasQuantile is whether one of the run's durations has a quantile that means something.
+func (r Run) hasQuantile(name string, quantile float64) bool {
+	return r.Counts == nil || r.Counts.HasQuantile(name, quantile)
 }
 
 // load is the runs with the same users and times: what can be compared.
@@ -116,11 +126,15 @@ func (s series) adapter() string { return s[0].Adapter }
 // isAdapter is whether the variant is one adapter of several, and nothing else.
 func (s series) isAdapter() bool { return s.name() == s.adapter() }
 
-// values are a figure of the runs that have it.
+// values are a figure of the runs that have it. None when it is NaN in one: the mean of the others would leave out the worst.
 func (s series) values(of func(Run) (float64, bool)) []float64 {
 	var values []float64
 	for _, run := range s {
-		if value, known := of(run); known {
+		value, known := of(run)
+		if known && math.IsNaN(value) {
+			return nil
+		}
+		if known {
 			values = append(values, value)
 		}
 	}
@@ -280,6 +294,7 @@ func (f figure) peakTitle() string {
 func (f figure) peak(run Run) (float64, bool) {
 	s, ok := run.Samples[f.series]
 	peak := s.Peak
+	ok = ok && run.SampledSeconds == nil
 	if f.rate() {
 		ok = ok && s.PeakMinute != nil
 		peak = ptr.Deref(s.PeakMinute, 0)
