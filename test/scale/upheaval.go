@@ -7,7 +7,11 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -128,11 +132,13 @@ func (b *bench) together(ctx context.Context, figures *upheavalFigures) error {
 	b.step("giving %d LiveStashClusters another image at once", figures.Together)
 	ctx, stop := context.WithTimeout(ctx, togetherLimit)
 	defer stop()
-	events, err := b.client.AppsV1().StatefulSets(clustersNamespace).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("change many at once: %w", err)
-	}
+	// A watch of so many at once may be ended by the API server, as too slow. An informer lists again.
+	sets := cache.NewListWatchFromClient(b.client.AppsV1().RESTClient(), "statefulsets", clustersNamespace, fields.Everything())
+	_, known, events, _ := watchtools.NewIndexerInformerWatcher(sets, &appsv1.StatefulSet{})
 	defer events.Stop()
+	if !cache.WaitForCacheSync(ctx.Done(), known.HasSynced) {
+		return fmt.Errorf("change many at once: %w", ctx.Err())
+	}
 	started := time.Now()
 	failures := make(chan error, figures.Together)
 	go workqueue.ParallelizeUntil(ctx, nodeWorkers, figures.Together, func(i int) {
@@ -148,7 +154,7 @@ func (b *bench) together(ctx context.Context, figures *upheavalFigures) error {
 			if err != nil {
 				return err
 			}
-			if _, known := took[name]; name != "" && !known {
+			if _, seen := took[name]; name != "" && !seen {
 				took[name] = time.Since(started)
 			}
 		case err := <-failures:
