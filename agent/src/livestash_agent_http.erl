@@ -2,8 +2,8 @@
 %% connections, a small request, little time, and a heap that ends the process instead of the VM. Half of the connections
 %% may stay open between two requests; the others are always for those who come and go.
 %%
-%% An application that is far too busy is when its figures are wanted most, and when a process waits for seconds until it has its turn. So those that
-%% answer come before the application's, as long as they are not asked too often.
+%% An application that is far too busy is when its figures are wanted most, and when a process waits for seconds until it has its turn. So the first
+%% questions of each second, if they come in one piece, are answered before the application's work. All others wait for their turn.
 %%
 %% The probe beside the application has a socket and connections of its own: a Unix domain socket with a name that is no
 %% file, which all containers of a pod see and nobody else does. It needs no port, no IP family and no right to write.
@@ -11,9 +11,9 @@
 
 -export([start_link/0, init/0]).
 
-%% How many connections at once, and while how many a new one may stay open after its first answer.
--define(PUBLIC, {64, 32}).
--define(PROBE, {8, 0}).
+%% How many connections at once, while how many a new one may stay open after its first answer, and the priority of a new one.
+-define(PUBLIC, {64, 32, fun priority/0}).
+-define(PROBE, {8, 0, fun() -> high end}).
 -define(MAX_HEAD, 8192).
 %% Milliseconds for the request to arrive, and for the answer to be taken.
 -define(TIMEOUT, 5000).
@@ -21,8 +21,8 @@
 -define(IDLE, 15000).
 -define(RETRY_LISTEN, 5000).
 -define(RETRY_ACCEPT, 250).
-%% How many answers a second come before the application's work.
--define(URGENT, 50).
+%% How many questions a second are answered before the application's work.
+-define(URGENT, 20).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -83,11 +83,11 @@ options() ->
     ].
 
 %% Whoever comes while all connections are taken waits in the listener's queue.
-accept(Listener, {Most, Kept} = Bounds, Connections) when Connections < Most ->
+accept(Listener, {Most, Kept, Priority} = Bounds, Connections) when Connections < Most ->
     case gen_tcp:accept(Listener) of
         {ok, Socket} ->
             Taken = ended(Connections) + 1,
-            ok = serve(Socket, Taken =< Kept),
+            ok = serve(Socket, Taken =< Kept, Priority()),
             accept(Listener, Bounds, Taken);
         {error, Reason} when Reason =:= closed; Reason =:= einval ->
             exit({listener, Reason});
@@ -108,9 +108,9 @@ ended(Connections) ->
     end.
 
 %% Anybody may open a connection, and none may fill the log.
-serve(Socket, MayStay) ->
+serve(Socket, MayStay, Priority) ->
     Silently = (livestash_agent:max_heap_size())#{error_logger := false},
-    {Pid, _Monitor} = spawn_opt(fun() -> connection(MayStay) end, [monitor, {priority, high}, {max_heap_size, Silently}]),
+    {Pid, _Monitor} = spawn_opt(fun() -> connection(MayStay) end, [monitor, {priority, Priority}, {max_heap_size, Silently}]),
     case gen_tcp:controlling_process(Socket, Pid) of
         ok -> Pid ! {socket, Socket};
         {error, _Closed} -> exit(Pid, kill)
@@ -137,8 +137,11 @@ requests(Socket, MayStay, Bytes) ->
 %% for the answer to a request that it sends at that moment.
 next_request(Socket) ->
     erlang:garbage_collect(),
+    _ = process_flag(priority, high),
     case gen_tcp:recv(Socket, 0, ?IDLE) of
-        {ok, Bytes} -> requests(Socket, true, Bytes);
+        {ok, Bytes} ->
+            _ = process_flag(priority, priority()),
+            requests(Socket, true, Bytes);
         {error, _Reason} -> ok
     end.
 
@@ -160,17 +163,16 @@ read(Socket, Head, Deadline) ->
     end.
 
 read_more(Socket, Head, Deadline) ->
+    %% Whoever sends it in many pieces would have this process woken for each.
+    _ = Head =:= <<>> orelse process_flag(priority, normal),
     case gen_tcp:recv(Socket, 0, livestash_agent_clock:left(Deadline)) of
         {ok, Bytes} -> read(Socket, <<Head/binary, Bytes/binary>>, Deadline);
         {error, Reason} -> {error, Reason}
     end.
 
 answer(Socket, {ok, Line, _Headers, _After}, Stays) ->
-    _ = is_urgent() orelse process_flag(priority, normal),
     {Status, Type, Body} = route(Line),
-    Sent = send(Socket, Stays, Status, Type, Body),
-    _ = process_flag(priority, high),
-    Sent;
+    send(Socket, Stays, Status, Type, Body);
 answer(Socket, {error, too_large}, Stays) ->
     send(Socket, Stays, "431 Request Header Fields Too Large", text, "The request's head is larger than 8 KiB.\n");
 answer(Socket, {error, timeout}, Stays) ->
@@ -178,15 +180,18 @@ answer(Socket, {error, timeout}, Stays) ->
 answer(_Socket, {error, _Closed}, _Stays) ->
     ok.
 
-%% Whether this is one of the first questions of this second.
-is_urgent() ->
+%% That of the answer to a question which comes now.
+priority() ->
     Asked = persistent_term:get(?MODULE),
     Second = erlang:monotonic_time(second),
     _ = atomics:get(Asked, 1) =:= Second orelse begin
         atomics:put(Asked, 1, Second),
         atomics:put(Asked, 2, 0)
     end,
-    atomics:add_get(Asked, 2, 1) =< ?URGENT.
+    case atomics:add_get(Asked, 2, 1) =< ?URGENT of
+        true -> high;
+        false -> normal
+    end.
 
 route([<<"GET">>, Target, <<"HTTP/1.", _>>]) ->
     page(hd(binary:split(Target, <<"?">>)));

@@ -12,26 +12,30 @@
 
 -type outcome(Result) :: {ok, Result} | {error, Reason :: term()}.
 
-%% Runs the functions, each in a process of its own, and gives their outcomes in the same order. They come before the application's work where
-%% whoever asks does. One that fails has
+%% Runs the functions, each in a process of its own, and gives their outcomes in the same order. One that fails has
 %% the outcome error with what it raised; one that takes longer than Limit milliseconds is killed and has
 %% {error, timeout}.
 -spec run([{Tag, fun(() -> Result)}], Limit :: non_neg_integer()) -> [{Tag, outcome(Result)}].
 run(Tasks, Limit) ->
+    run(Tasks, Limit, []).
+
+run(Tasks, Limit, Options) ->
     Deadline = livestash_agent_clock:ms() + Limit,
-    Options = [monitor | [{priority, high} || process_info(self(), priority) =:= {priority, high}]],
-    Started = [{Tag, spawn_opt(fun() -> exit({?MODULE, outcome(Work)}) end, Options)} || {Tag, Work} <- Tasks],
+    Start = fun(Work) -> spawn_opt(fun() -> exit({?MODULE, outcome(Work)}) end, [monitor | Options]) end,
+    Started = [{Tag, Start(Work)} || {Tag, Work} <- Tasks],
     [{Tag, await(Process, Deadline)} || {Tag, Process} <- Started].
 
-%% Runs the functions like run/2 and gives what each said, or, where one failed or took longer, what stands beside it.
+%% Runs the functions like run/2 and gives what each said, or, where one failed or took longer, what stands beside it. Questions of somebody who comes
+%% before the application's work do so as well.
 -spec answers([{fun(() -> Answer), Otherwise :: Answer}], Limit :: non_neg_integer()) -> [Answer].
 answers(Questions, Limit) ->
+    {priority, Priority} = process_info(self(), priority),
     [
         case Outcome of
             {ok, Answer} -> Answer;
             {error, _Reason} -> Otherwise
         end
-     || {Otherwise, Outcome} <- run([{Otherwise, Work} || {Work, Otherwise} <- Questions], Limit)
+     || {Otherwise, Outcome} <- run([{Otherwise, Work} || {Work, Otherwise} <- Questions], Limit, [{priority, Priority}])
     ].
 
 %% What a server of this node says to a question, or something else while it does not answer, or is not there.

@@ -22,7 +22,7 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 		knee int32
 	}{
 		"requests": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 15s}, {rate: 20, connections: 4, duration: 15s}]}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 15s}, {rate: 20, connections: 20, duration: 15s}]}",
 			duration: "request", says: "requests got a good answer", runs: 2, least: 250,
 		},
 		"rooms": {
@@ -30,7 +30,7 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
 		},
 		"knee": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, connections: 4, duration: 15s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, connections: 20, duration: 15s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}",
 			duration: "request", says: "carries ≥ ", runs: 2, least: 50, knee: 15,
 		},
 	} {

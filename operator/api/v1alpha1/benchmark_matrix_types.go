@@ -99,7 +99,8 @@ type BenchmarkSeekWhile struct {
 	// +optional
 	P95 *metav1.Duration `json:"p95,omitempty"`
 
-	// failed is the share of requests, or messages, that may fail, from "0" to "1"; in place of thresholds.maxFailed. Default "0.01".
+	// failed is the share of requests, or messages, that may fail, from "0" to "1"; in place of thresholds.maxFailed. With more than "0.05"
+	// that fail, or with a rate are never sent, there is no p95, and the step does not hold. Default "0.01".
 	// +kubebuilder:default="0.01"
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="seek.while.failed must be a share from \"0\" to \"1\", for example \"0.01\""

@@ -18,10 +18,14 @@ import (
 const keptPoints = 2 * report.MaxPoints
 
 // An answer comes every 5 s, if all is well. Two that are more than mostUnseen seconds apart have a gap between them. At either end of a run a tenth
-// of it may be missing, but not more than that, and leastUnseen in any run. Of what is between, leastSeen must have been seen.
+// of it may be missing: leastEdge seconds in any run, and at most mostEdge, which is what a restart of the operator may lose. Of what is between,
+// leastSeen must have been seen.
 const (
-	leastUnseen, mostUnseen = 10.0, 15.0
-	leastSeen               = 0.75
+	mostUnseen          = 15.0
+	leastEdge, mostEdge = 10.0, 45.0
+	leastSeen           = 0.75
+	// rounding is by how many seconds a sum of differences may be larger than the difference of the whole.
+	rounding = 0.001
 )
 
 // Rates over a minute are means between samples that are so many seconds apart; of the samples since, one in minuteStep is kept.
@@ -125,7 +129,7 @@ func ParseRecorder(text []byte) (*Recorder, error) {
 		return nil, fmt.Errorf("it has %d samples, %d of them incomplete", read.Samples, read.Incomplete)
 	}
 	from, to := ptr.Deref(read.From, 0), ptr.Deref(read.To, 0)
-	if !plausible.Seconds(from) || !plausible.Seconds(to) || !plausible.Seconds(read.Seen) || from > to || read.Seen > to-from {
+	if !plausible.Seconds(from) || !plausible.Seconds(to) || !plausible.Seconds(read.Seen) || from > to || read.Seen > to-from+rounding {
 		return nil, fmt.Errorf("its samples are from %g to %g s, and %g s of that were seen", from, to, read.Seen)
 	}
 	for pod, said := range read.Pods {
@@ -236,9 +240,9 @@ func (r *Recorder) see(second float64) {
 }
 
 // Sampled is for how many seconds all agents of the fleet told what they know, and whether that is a run of so many seconds from its beginning
-// to its end, but for short gaps. What is counted is never lost in a gap, a peak may be.
+// to its end, but for short gaps. What a pod that stays has counted is not lost in a gap, a peak may be.
 func (r *Recorder) Sampled(run float64) (seconds float64, whole bool) {
-	edge := max(leastUnseen, min(mostUnseen, run/10))
+	edge := max(leastEdge, min(mostEdge, run/10))
 	if r.From == nil {
 		return 0, run <= edge
 	}

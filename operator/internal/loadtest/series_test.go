@@ -104,6 +104,7 @@ func TestSampledAsAWhole(t *testing.T) {
 		"an agent that gave out":         {at: every(5, 0, 25), alone: every(5, 25, 99), run: 100, seconds: 20},
 		"and came back when it was over": {at: append(every(5, 0, 25), 98, 99), alone: every(5, 25, 95), run: 90, seconds: 21},
 		"a late beginning":               {at: every(5, 40, 99), alone: every(5, 0, 40), run: 100, seconds: 55},
+		"an operator that was away":      {at: append(every(5, 0, 40), 70, 75, 80, 85, 90, 95), run: 600, seconds: 60},
 		"never":                          {alone: every(5, 0, 99), run: 100},
 		"a short run":                    {at: []int{5, 12, 19, 26}, run: 30, seconds: 21, whole: true},
 		"the middle of one":              {at: []int{15, 22}, run: 37, seconds: 7},
@@ -180,6 +181,24 @@ func TestSeriesAreSumsOverPods(t *testing.T) {
 	}
 	if r.Samples != 5 || r.Incomplete != 1 {
 		t.Errorf("%d samples, %d incomplete; want 5 and 1", r.Samples, r.Incomplete)
+	}
+}
+
+// A sum of many differences is a little larger than one difference. The operator takes back what it has written down all the same.
+func TestRecordersAreReadBack(t *testing.T) {
+	for from := range 50 {
+		r := NewRecorder(start)
+		for i := range 60 {
+			at := start.Add(time.Duration(1000*i*5+37*from+(i*i*131)%300) * time.Millisecond)
+			hear(r, at, 1, map[string]agentclient.Metrics{"shop-0": {}})
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseRecorder(text); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

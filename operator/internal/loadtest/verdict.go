@@ -68,6 +68,8 @@ type Judgement struct {
 	Message string
 	// Result are the figures of the runners that left a report. Nil when none did.
 	Result *Result
+	// Partial is whether Result lacks runners.
+	Partial bool
 	// ClientBound is whether the client was the bottleneck: times say nothing about the fleet, counts do.
 	ClientBound bool
 	// Note is what is worth knowing of a run that passed: what could not be judged.
@@ -102,12 +104,13 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	}
 	scenario := ScenarioOf(run.Scenario)
 	result := Merge(scenario, reports)
-	if len(problems) == 0 {
+	partial := len(problems) > 0
+	if !partial {
 		problems = unsound(scenario, run, limits, result)
 	}
 	if len(problems) > 0 {
 		judged := Errored(strings.Join(problems, " "))
-		judged.Result = &result
+		judged.Result, judged.Partial = &result, partial
 		return judged
 	}
 	broken := brokenCounts(scenario, run, limits, reports, result)

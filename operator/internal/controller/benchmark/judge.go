@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
@@ -75,6 +76,12 @@ func (r *Reconciler) fleetOf(ctx context.Context, p *pass) (seen loadtest.Fleet,
 	if err != nil || sampled == nil {
 		return seen, err
 	}
+	// If the operator is stopped before the verdict is written down, the next one judges by these.
+	if running := r.recordings.get(client.ObjectKeyFromObject(p.benchmark)); running != nil {
+		if err := r.keepSamples(ctx, p.benchmark, running); err != nil {
+			return seen, err
+		}
+	}
 	seen.Note = sampled.note
 	if sampled.part == nil {
 		seen.Collections = sampled.Total(report.SeriesCollections)
@@ -116,7 +123,7 @@ func (r *Reconciler) end(ctx context.Context, p *pass, judged loadtest.Judgement
 	row.FinishedAt, row.Verdict, row.Message = r.now(), judged.Verdict, judged.Message
 	if result := judged.Result; result != nil {
 		// What a part of the runners reported is no figure of the run.
-		if judged.Verdict != v1alpha1.VerdictErrored || judged.ClientBound {
+		if !judged.Partial {
 			loadtest.ScenarioOf(p.run.Scenario).Headline(*p.run, *result, !judged.ClientBound, row)
 		}
 		if result.ClientDelay != nil {

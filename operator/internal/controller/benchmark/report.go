@@ -39,7 +39,7 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	switch {
 	case p.server != nil:
 		entry.Replicas = int(p.run.Server.Replicas)
-		entry.CPULimit = float64(entry.Replicas) * cpuLimit(p.server.Spec.Template.Spec.Containers, rival.ServerContainer)
+		entry.CPULimit = float64(entry.Replicas) * cpuLimit(p.server.Spec.Template.Spec.Containers)
 	case p.cluster != nil:
 		entry.Replicas = int(p.cluster.DesiredReplicas())
 		entry.CPULimit = float64(entry.Replicas) * p.cluster.Spec.Resources.Limits.Cpu().AsApproximateFloat64()
@@ -54,6 +54,7 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	notes := []string{judged.Note}
 	if sampled != nil {
 		entry.Samples, entry.SampledSeconds = sampled.Series(), sampled.part
+		entry.CPUAfterRamp = report.CPUAfterRamp(entry)
 		notes = append(notes, sampled.note)
 	}
 	entry.ClientBound = judged.ClientBound
@@ -72,14 +73,18 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	return r.writeReport(ctx, p, so)
 }
 
-// cpuLimit is how many cores the container of that name may use, 0 when it has no limit.
-func cpuLimit(containers []corev1.Container, name string) float64 {
+// cpuLimit is how many cores a server may use, 0 when it has no limit, or a Redis without one beside it.
+func cpuLimit(containers []corev1.Container) float64 {
+	limit := 0.0
 	for i := range containers {
-		if containers[i].Name == name {
-			return containers[i].Resources.Limits.Cpu().AsApproximateFloat64()
+		switch containers[i].Name {
+		case rival.RedisContainer:
+			return 0
+		case rival.ServerContainer:
+			limit = containers[i].Resources.Limits.Cpu().AsApproximateFloat64()
 		}
 	}
-	return 0
+	return limit
 }
 
 // sentences is a message with what else is worth knowing behind it.

@@ -121,7 +121,12 @@ func largest(all []series, column column) float64 {
 }
 
 func newCostCell(l load, runs series, of column, most float64) costCell {
-	values, base := runs.values(of.of), l.baseline()
+	base := l.baseline()
+	if timed := timedOnly(runs); of.timed && len(timed) > 0 {
+		// Of several runs, those with an honest clock.
+		runs, base = timed, timedOnly(base)
+	}
+	values := runs.values(of.of)
 	if len(values) == 0 {
 		return costCell{Value: "–", State: "none", More: whyNone(l, runs, of)}
 	}
@@ -149,12 +154,6 @@ func newCostCell(l load, runs series, of column, most float64) costCell {
 	case of.timed && l.starved():
 		cell.State, cell.More = "untimed", "machine too slow"
 		return cell
-	}
-	if of.timed {
-		// Of several runs, those with an honest clock.
-		values = timedOnly(runs).values(of.of)
-		cell.Value = of.write(mean(values))
-		base = timedOnly(base)
 	}
 	if len(base) > 0 && runs.name() != base.name() {
 		cell.More = overBase(values, base.values(of.of), base.name(), of.write)

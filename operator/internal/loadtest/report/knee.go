@@ -103,19 +103,16 @@ func endOf(rounds []Run) (end stepEnd, why string) {
 // gaveOut says that it was the server that gave out, even if the client was late as well: its pods had used up their CPU, and too much failed. Empty:
 // it was not, or nobody knows.
 func (r Run) gaveOut() string {
-	used := r.cpuAfterRamp()
-	if r.Counts == nil || r.CPULimit == 0 || used < usedUp*r.CPULimit {
+	if r.Counts == nil || r.CPULimit == 0 || r.CPUAfterRamp == nil || *r.CPUAfterRamp < usedUp*r.CPULimit || r.Counts.HasQuantile(DurationDelivery, 0.95) {
 		return ""
 	}
 	good, all := r.Counts.outcome()
-	if r.Counts.HasQuantile(DurationDelivery, 0.95) {
-		return ""
-	}
-	return fmt.Sprintf("%s of %s failed, and the pods used %s of the %s cores that they may", shareOf(all-good, all), grouped(all), significant(used), significant(r.CPULimit))
+	return fmt.Sprintf("%s of %s came to no good end, and the pods used %s of the %s cores that they may", shareOf(all-good, all), grouped(all),
+		significant(*r.CPUAfterRamp), significant(r.CPULimit))
 }
 
-// cpuAfterRamp is the mean of the pods' CPU time from when all users are there, in cores. 0 when it was not sampled.
-func (r Run) cpuAfterRamp() float64 {
+// CPUAfterRamp is the mean of the pods' CPU time from when all users of a run are to be there, in cores. Nil when that was not sampled as a whole.
+func CPUAfterRamp(r Run) *float64 {
 	var used []float64
 	for _, point := range r.Samples[SeriesPodCPU].Points {
 		// A rate is one since the point before.
@@ -123,7 +120,11 @@ func (r Run) cpuAfterRamp() float64 {
 			used = append(used, point[1])
 		}
 	}
-	return mean(used)
+	if len(used) == 0 || r.SampledSeconds != nil {
+		return nil
+	}
+	mean := mean(used)
+	return &mean
 }
 
 // kneeOf goes through the steps of a variant, up to the first that does not hold.

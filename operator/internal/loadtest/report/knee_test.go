@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestTheServerGaveOut(t *testing.T) {
 		says        string
 		atLeast     bool
 	}{
-		"it had used up its CPU":      {0.5, 0.49, 570, "400 users did not hold: 57 % of 1,000 failed, and the pods used 0.49 of the 0.5 cores that they may", false},
+		"it had used up its CPU":      {0.5, 0.49, 570, "400 users did not hold: 57 % of 1,000 came to no good end, and the pods used 0.49 of the 0.5 cores that they may", false},
 		"it had not":                  {0.5, 0.4, 570, "the client gave out", true},
 		"it may use all there is":     {0, 2, 570, "the client gave out", true},
 		"nothing failed for all that": {0.5, 0.5, 10, "the client gave out", true},
@@ -84,10 +85,23 @@ func TestTheServerGaveOut(t *testing.T) {
 		last := &r.Runs[2]
 		last.CPULimit, last.RampSeconds = c.limit, 20
 		last.Samples = map[string]report.Series{report.SeriesPodCPU: {Unit: "cores", Points: [][2]float64{{10, 0.1}, {25, 0.2}, {35, c.used}, {90, c.used}}}}
+		last.CPUAfterRamp = report.CPUAfterRamp(*last)
 		last.Counts = &report.Counts{Of: map[string]int64{report.CountGood: 1000 - c.failed, report.CountFailed: c.failed}}
 		if got := report.Knees(r)[0]; got.Size != 200 || got.AtLeast != c.atLeast || !strings.Contains(strings.ReplaceAll(got.Message, "\u00a0", " "), c.says) {
 			t.Errorf("%s: %+v, want %q", name, got, c.says)
 		}
+	}
+}
+
+// What was sampled in part is no mean of the run.
+func TestCPUAfterTheRamp(t *testing.T) {
+	run, seconds := report.Run{RampSeconds: 20, Samples: map[string]report.Series{report.SeriesPodCPU: {Points: [][2]float64{{25, 9}, {35, 0.4}, {90, 0.2}}}}}, 12.0
+	if got := report.CPUAfterRamp(run); got == nil || math.Abs(*got-0.3) > 1e-9 {
+		t.Errorf("it is %v, want 0.3", got)
+	}
+	run.SampledSeconds = &seconds
+	if got := report.CPUAfterRamp(run); got != nil {
+		t.Errorf("of a part it is %g", *got)
 	}
 }
 

@@ -54,8 +54,8 @@ func (r *Run) check() error {
 			return err
 		}
 	}
-	if !plausible.Figure(r.CPULimit) {
-		return fmt.Errorf("its pods may use %g cores", r.CPULimit)
+	if used := ptr.Deref(r.CPUAfterRamp, 0); !plausible.Figure(r.CPULimit) || !plausible.Figure(used) {
+		return fmt.Errorf("its pods use %g cores, and may use %g", used, r.CPULimit)
 	}
 	if !plausible.Seconds(ptr.Deref(r.SampledSeconds, 0)) {
 		return fmt.Errorf("it was sampled for %g seconds", *r.SampledSeconds)

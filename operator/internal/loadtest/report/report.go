@@ -157,8 +157,11 @@ type Run struct {
 	RampSeconds     float64 `json:"rampSeconds"`
 	// Replicas is the number of the fleet's pods, 0 when unknown.
 	Replicas int `json:"replicas,omitempty"`
-	// CPULimit is how many cores the applications in all of its pods may use together, 0 when that has no limit.
+	// CPULimit is how many cores the applications in all of its pods may use together, 0 when that has no limit, or what is beside them has none.
 	CPULimit float64 `json:"cpuLimit,omitempty"`
+	// CPUAfterRamp is how many cores all containers of its pods used on average from when all users were to be there. Left out when that was not
+	// sampled as a whole.
+	CPUAfterRamp *float64 `json:"cpuAfterRamp,omitempty"`
 	// Runners is the number of k6 processes that shared the users.
 	Runners int `json:"runners,omitempty"`
 	// Verdict of this run.

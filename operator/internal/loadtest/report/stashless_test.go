@@ -153,6 +153,16 @@ func TestReportsOfWhatFailed(t *testing.T) {
 	if text := string(report.Markdown(rounds)); strings.Count(text, "over 5 % never") != 1 {
 		t.Errorf("a round of two is told as both:\n%s", text)
 	}
+	// A client that was late is no witness of either.
+	late := roomsReport()
+	last.Verdict, last.ClientBound = report.VerdictErrored, true
+	late.Runs = append(late.Runs, last)
+	if text := string(report.Markdown(late)); strings.Contains(text, "over 5 %") {
+		t.Errorf("a round in which the client was late hides the others' p95:\n%s", text)
+	}
+	if c := report.Against(late, map[string]float64{"delivery": 9}); c.Verdict != report.VerdictPassed {
+		t.Errorf("with a round in which the client was late: %+v", c)
+	}
 	c := report.Against(rooms, map[string]float64{"delivery": 9})
 	if c.Verdict != report.VerdictErrored || !strings.Contains(c.Message, "there is no p95 of deliveries with other") || !strings.Contains(c.Message, "more than 5 % came to no good end") {
 		t.Errorf("a p95 of a quarter of the messages is compared: %+v", c)
