@@ -46,8 +46,16 @@ helper(File) ->
         error:_ -> #{}
     end.
 
+%% Found out once: the code server may be busy.
 helper_file() ->
-    filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "usage").
+    case persistent_term:get(?MODULE, none) of
+        none ->
+            File = filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "usage"),
+            persistent_term:put(?MODULE, File),
+            File;
+        File ->
+            File
+    end.
 
 own() ->
     try read("/proc/self/cgroup") catch error:_ -> <<>> end.
