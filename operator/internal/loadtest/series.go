@@ -198,24 +198,7 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 		}
 	}
 	for name, counter := range counters {
-		rate, known := 0.0, 0
-		for pod, answer := range said {
-			last, found := r.Pods[pod]
-			elapsed := answer.At.Sub(last.At).Seconds()
-			before, now := counter.value(&last.Metrics), counter.value(&answer.Metrics)
-			if !found && begun && now != nil {
-				// A pod that has come during the run: what it did before its first answer is the run's as well.
-				r.track(name).count(*now)
-			}
-			if !found || elapsed <= 0 || before == nil || now == nil {
-				continue
-			}
-			grown := growthOf(*before, *now)
-			r.track(name).count(grown)
-			rate += grown / elapsed
-			known++
-		}
-		if known == pods {
+		if rate, known := r.countAll(name, begun, said, counter.value); known == pods {
 			r.track(name).add(second, rate)
 		}
 		if _, told := sumOf(said, counter.value); told == pods {
@@ -223,6 +206,34 @@ func (r *Recorder) Add(pods int, said map[string]Answer) {
 		}
 	}
 	maps.Copy(r.Pods, said)
+}
+
+// countAll adds to a counter what it has grown by since the answers before, and returns its rate and of how many pods that is known. begun is whether all
+// agents have answered before.
+func (r *Recorder) countAll(name string, begun bool, said map[string]Answer, value func(*agentclient.Metrics) *float64) (rate float64, known int) {
+	for pod, answer := range said {
+		now := value(&answer.Metrics)
+		if now == nil {
+			continue
+		}
+		last, found := r.Pods[pod]
+		if !found {
+			if begun {
+				// A pod that has come during the run: what it did before its first answer is the run's as well.
+				r.track(name).count(*now)
+			}
+			continue
+		}
+		elapsed, before := answer.At.Sub(last.At).Seconds(), value(&last.Metrics)
+		if elapsed <= 0 || before == nil {
+			continue
+		}
+		grown := growthOf(*before, *now)
+		r.track(name).count(grown)
+		rate += grown / elapsed
+		known++
+	}
+	return rate, known
 }
 
 // see notes that all agents answered.

@@ -18,10 +18,10 @@ var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// every is each so many seconds, from one to before another.
-func every(step, from, to int) []int {
+// every is each fifth second, from one to before another.
+func every(from, to int) []int {
 	var seconds []int
-	for second := from; second < to; second += step {
+	for second := from; second < to; second += 5 {
 		seconds = append(seconds, second)
 	}
 	return seconds
@@ -98,14 +98,14 @@ func TestSampledAsAWhole(t *testing.T) {
 		seconds   float64
 		whole     bool
 	}{
-		"all of it":                      {at: every(5, 0, 99), run: 100, seconds: 95, whole: true},
-		"a short gap":                    {at: append(every(5, 0, 40), every(5, 70, 99)...), alone: every(5, 40, 70), run: 100, seconds: 60, whole: true},
-		"a long one":                     {at: append(every(5, 0, 20), every(5, 88, 99)...), alone: every(5, 20, 88), run: 100, seconds: 25},
-		"an agent that gave out":         {at: every(5, 0, 25), alone: every(5, 25, 99), run: 100, seconds: 20},
-		"and came back when it was over": {at: append(every(5, 0, 25), 98, 99), alone: every(5, 25, 95), run: 90, seconds: 21},
-		"a late beginning":               {at: every(5, 40, 99), alone: every(5, 0, 40), run: 100, seconds: 55},
-		"an operator that was away":      {at: append(every(5, 0, 40), 70, 75, 80, 85, 90, 95), run: 600, seconds: 60},
-		"never":                          {alone: every(5, 0, 99), run: 100},
+		"all of it":                      {at: every(0, 99), run: 100, seconds: 95, whole: true},
+		"a short gap":                    {at: append(every(0, 40), every(70, 99)...), alone: every(40, 70), run: 100, seconds: 60, whole: true},
+		"a long one":                     {at: append(every(0, 20), every(88, 99)...), alone: every(20, 88), run: 100, seconds: 25},
+		"an agent that gave out":         {at: every(0, 25), alone: every(25, 99), run: 100, seconds: 20},
+		"and came back when it was over": {at: append(every(0, 25), 98, 99), alone: every(25, 95), run: 90, seconds: 21},
+		"a late beginning":               {at: every(40, 99), alone: every(0, 40), run: 100, seconds: 55},
+		"an operator that was away":      {at: append(every(0, 40), 70, 75, 80, 85, 90, 95), run: 600, seconds: 60},
+		"never":                          {alone: every(0, 99), run: 100},
 		"a short run":                    {at: []int{5, 12, 19, 26}, run: 30, seconds: 21, whole: true},
 		"the middle of one":              {at: []int{15, 22}, run: 37, seconds: 7},
 		"a run of a moment":              {run: 3, whole: true},
@@ -218,7 +218,7 @@ func TestWhatNewPodsDidIsCounted(t *testing.T) {
 // After a gap there is no mean over a minute.
 func TestNoPeakMinuteOverAGap(t *testing.T) {
 	r := NewRecorder(start)
-	for _, second := range append(every(5, 0, 30), 119, 124) {
+	for _, second := range append(every(0, 30), 119, 124) {
 		hear(r, after(second), 1, map[string]agentclient.Metrics{"shop-0": {HTTPIn: float64(1000 * second)}})
 	}
 	if got := r.Series()[report.SeriesHTTPIn]; got.PeakMinute != nil || *got.Total != 124_000 {

@@ -54,14 +54,12 @@ func (r *Run) check() error {
 			return err
 		}
 	}
-	if used := ptr.Deref(r.CPUAfterRamp, 0); !plausible.Figure(r.CPULimit) || !plausible.Figure(used) {
-		return fmt.Errorf("its pods use %g cores, and may use %g", used, r.CPULimit)
+	figures := plausible.Named{"cores": r.CPULimit, "cores after the ramp": ptr.Deref(r.CPUAfterRamp, 0), "client's delay": ptr.Deref(r.ClientDelay, 0)}
+	if err := figures.Check(); err != nil {
+		return err
 	}
 	if !plausible.Seconds(ptr.Deref(r.SampledSeconds, 0)) {
 		return fmt.Errorf("it was sampled for %g seconds", *r.SampledSeconds)
-	}
-	if !plausible.Figure(ptr.Deref(r.ClientDelay, 0)) {
-		return fmt.Errorf("its client's delay is %g ms", *r.ClientDelay)
 	}
 	for name, d := range r.Durations {
 		if err := d.check(); err != nil {
