@@ -140,7 +140,5 @@ func (requests) Figures(read RunnerReport) map[string]int64 {
 
 func (requests) Headline(run Run, result Result, timed bool, row *v1alpha1.BenchmarkRunStatus) {
 	row.PerSecond = perSecond(result.Failed.No, run.Duration)
-	if answer := result.Durations[report.DurationRequest]; answer.Count > 0 && timed && result.Counts.HasQuantile(report.DurationRequest, 0.95) {
-		row.AnswerP95 = Milliseconds(answer.P95)
-	}
+	row.AnswerP95 = answerP95(result, report.DurationRequest, timed)
 }

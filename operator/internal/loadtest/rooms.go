@@ -3,7 +3,6 @@ package loadtest
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -133,7 +132,7 @@ func (rooms) Broken(run Run, limits v1alpha1.BenchmarkThresholds, result Result)
 		}
 	}
 	// Who is not in a room is not expected to hear anything, so that alone is no message that failed.
-	few := int64(math.Floor(float64(run.Users) * number(limits.MaxFailed, defaultMaxFailed)))
+	few := usersThatMayFail(run, limits)
 	for _, member := range []struct {
 		found int64
 		words string
@@ -162,7 +161,5 @@ func (rooms) Figures(read RunnerReport) map[string]int64 {
 
 func (rooms) Headline(run Run, result Result, timed bool, row *v1alpha1.BenchmarkRunStatus) {
 	row.PerSecond = perSecond(result.Counts.Of[report.CountDeliveries], run.Duration-run.Ramp)
-	if delivery := result.Durations[report.DurationDelivery]; delivery.Count > 0 && timed && result.Counts.HasQuantile(report.DurationDelivery, 0.95) {
-		row.AnswerP95 = Milliseconds(delivery.P95)
-	}
+	row.AnswerP95 = answerP95(result, report.DurationDelivery, timed)
 }

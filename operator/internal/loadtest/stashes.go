@@ -2,7 +2,6 @@ package loadtest
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -142,7 +141,7 @@ func (stashes) Broken(run Run, limits v1alpha1.BenchmarkThresholds, result Resul
 		fails("maxWrong: %d recovered states were not the last acknowledged one, at most %d may be", of[report.CountWrong], most)
 	}
 	// Who never came in is a few failed steps among those of all the others, and in no time. A script of one's own need not count them.
-	few := int64(math.Floor(float64(run.Users) * number(limits.MaxFailed, defaultMaxFailed)))
+	few := usersThatMayFail(run, limits)
 	if never := of[report.CountPlanned] - of[report.CountConnected]; never > few && of[report.CountConnected] > 0 {
 		fails("maxFailed: %d users never came in, with %d users at most %d may", never, run.Users, few)
 	}

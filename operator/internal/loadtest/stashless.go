@@ -21,6 +21,15 @@ func withOutcome(counts map[string]int64, failed Share) map[string]int64 {
 	return counts
 }
 
+// answerP95 is the p95 of a duration of what came to a good end, where that is the p95 of all and says something about the server.
+func answerP95(result Result, duration string, timed bool) *metav1.Duration {
+	measured := result.Durations[duration]
+	if measured.Count == 0 || !timed || !result.Counts.HasQuantile(duration, 0.95) {
+		return nil
+	}
+	return Milliseconds(measured.P95)
+}
+
 // perSecond is how many there were a second.
 func perSecond(count int64, in time.Duration) string {
 	return strconv.FormatFloat(float64(count)/max(1, in.Seconds()), 'f', 1, 64)

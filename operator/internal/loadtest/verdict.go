@@ -143,6 +143,11 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result, Note: notJudged(scenario, run, limits, result)}
 }
 
+// usersThatMayFail is how many users of a run may never have come in.
+func usersThatMayFail(run Run, limits v1alpha1.BenchmarkThresholds) int64 {
+	return int64(math.Floor(float64(run.Users) * number(limits.MaxFailed, defaultMaxFailed)))
+}
+
 // clientBound says that k6 itself was too late for its times to mean anything. Empty when it was not.
 func clientBound(limits v1alpha1.BenchmarkThresholds, result Result) string {
 	most := defaultClientDelay

@@ -384,8 +384,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A runner whose users were not held up leaves out when their steps really began: that is when they should have.
-func TestServiceTimesAreThoseOfAllRunners(t *testing.T) {
+// bothRunners are the reports of a run of two.
+func bothRunners(t *testing.T) []RunnerReport {
+	t.Helper()
 	var reports []RunnerReport
 	for _, name := range []string{"runner-0.json", "runner-1.json"} {
 		read, err := ParseRunnerReport(captured(t, name))
@@ -394,6 +395,12 @@ func TestServiceTimesAreThoseOfAllRunners(t *testing.T) {
 		}
 		reports = append(reports, read)
 	}
+	return reports
+}
+
+// A runner whose users were not held up leaves out when their steps really began: that is when they should have.
+func TestServiceTimesAreThoseOfAllRunners(t *testing.T) {
+	reports := bothRunners(t)
 	delete(reports[1].Durations, "stash_service")
 	got := Merge(visits{}, reports).Durations
 	if stash, service := got["stash"], got["stash_service"]; service.Count != stash.Count || service.Count == 0 {
@@ -402,15 +409,7 @@ func TestServiceTimesAreThoseOfAllRunners(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	var reports []RunnerReport
-	for _, name := range []string{"runner-0.json", "runner-1.json"} {
-		read, err := ParseRunnerReport(captured(t, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		reports = append(reports, read)
-	}
-	got := Merge(visits{}, reports)
+	got := Merge(visits{}, bothRunners(t))
 	want := report.Counts{Errors: map[string]int64{}, Of: map[string]int64{
 		report.CountPlanned: 61, report.CountConnected: 61, report.CountCycles: 290, report.CountUnfinished: 0, report.CountError: 0,
 		report.CountRecovered: 60, report.CountNotRecovered: 0, report.CountLateRecovered: 0, report.CountLateNotRecovered: 31,

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
@@ -77,14 +76,12 @@ func (r *Reconciler) fleetOf(ctx context.Context, p *pass) (seen loadtest.Fleet,
 		return seen, err
 	}
 	// If the operator is stopped before the verdict is written down, the next one judges by these.
-	if running := r.recordings.get(client.ObjectKeyFromObject(p.benchmark)); running != nil {
-		if err := r.keepSamples(ctx, p.benchmark, running); err != nil {
-			return seen, err
-		}
+	if err := r.keepSamples(ctx, p.benchmark, sampled.recording); err != nil {
+		return seen, err
 	}
 	seen.Note = sampled.note
 	if sampled.part == nil {
-		seen.Collections = sampled.Total(report.SeriesCollections)
+		seen.Collections = sampled.recorder.Total(report.SeriesCollections)
 	}
 	return seen, nil
 }

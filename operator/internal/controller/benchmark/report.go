@@ -53,7 +53,7 @@ func (r *Reconciler) reportRun(ctx context.Context, p *pass, judged loadtest.Jud
 	}
 	notes := []string{judged.Note}
 	if sampled != nil {
-		entry.Samples, entry.SampledSeconds = sampled.Series(), sampled.part
+		entry.Samples, entry.SampledSeconds = sampled.recorder.Series(), sampled.part
 		entry.CPUAfterRamp = report.CPUAfterRamp(entry)
 		notes = append(notes, sampled.note)
 	}

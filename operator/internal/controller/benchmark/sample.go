@@ -224,7 +224,7 @@ func (r *Reconciler) answers(ctx context.Context, addresses map[string]string, q
 
 // samples are what was sampled of a run.
 type samples struct {
-	*loadtest.Recorder
+	*recording
 	// part is for how many seconds, where that is not the whole run.
 	part *float64
 	// note says what is missing. Empty: nothing is.
@@ -241,18 +241,18 @@ func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*samples, error) {
 		return nil, err
 	}
 	running.collect()
-	got := &samples{Recorder: running.recorder}
+	got, recorder := &samples{recording: running}, running.recorder
 	lasted := r.Clock.Since(p.row.LoadStartedAt.Time)
 	expected := int(lasted / sampleInterval)
 	var notes []string
-	if got.Incomplete > 0 {
-		notes = append(notes, fmt.Sprintf("%d of %d samples are incomplete, because an agent did not answer.", got.Incomplete, got.Samples))
+	if recorder.Incomplete > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d samples are incomplete, because an agent did not answer.", recorder.Incomplete, recorder.Samples))
 	}
-	if got.Samples < expected*3/4 {
-		notes = append(notes, fmt.Sprintf("There are %d samples of %d: the operator was away meanwhile, or slow.", got.Samples, expected))
+	if recorder.Samples < expected*3/4 {
+		notes = append(notes, fmt.Sprintf("There are %d samples of %d: the operator was away meanwhile, or slow.", recorder.Samples, expected))
 	}
 	run := min(lasted, p.run.Duration).Seconds()
-	if seconds, whole := got.Sampled(run); !whole {
+	if seconds, whole := recorder.Sampled(run); !whole {
 		got.part = &seconds
 		notes = append(notes, fmt.Sprintf("All agents answered for %.0f of %.0f s, so peaks and totals of the fleet are left out.", seconds, run))
 	}

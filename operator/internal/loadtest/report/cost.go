@@ -128,7 +128,7 @@ func newCostCell(l load, runs series, of column, most float64) costCell {
 	}
 	values := runs.values(of.of)
 	if len(values) == 0 {
-		return costCell{Value: "–", State: "none", More: whyNone(l, runs, of)}
+		return costCell{Value: "–", State: "none", More: whyNone(runs, of)}
 	}
 	value := mean(values)
 	cell := costCell{Value: of.write(value)}
@@ -162,12 +162,13 @@ func newCostCell(l load, runs series, of column, most float64) costCell {
 }
 
 // whyNone says why there is no time: too much came to no good end. Empty for what was not measured.
-func whyNone(l load, runs series, of column) string {
-	parts := runs.values(l.layout().done.part)
-	if !of.timed || !l.layout().ofGoodEnds || len(parts) == 0 || slices.Min(parts) >= 0.95 {
-		return ""
+func whyNone(runs series, of column) string {
+	for _, run := range runs {
+		if value, known := of.of(run); known && math.IsNaN(value) {
+			return "over 5 % " + never
+		}
 	}
-	return "over 5 % " + never
+	return ""
 }
 
 // podsInWords is what the whole pods took, where the value is the application's own and all runs have it.

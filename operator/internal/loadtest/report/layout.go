@@ -28,8 +28,6 @@ type layout struct {
 	made made
 	// done is what was to come to a good end, and what it is called.
 	done share
-	// ofGoodEnds is whether only what comes to a good end has a time.
-	ofGoodEnds bool
 	// outcome says in a sentence what came of all runs. Empty: there is nothing to say.
 	outcome func(Report) string
 	// starves is whether slow times of the baseline show a machine that had no time left, and not what was to be measured.
@@ -111,7 +109,7 @@ func anyP95(name string) func(Run) (float64, bool) {
 	return func(r Run) (float64, bool) {
 		d := r.Durations[name]
 		if !r.hasQuantile(name, 0.95) {
-			return math.NaN(), d.Count > 0
+			return math.NaN(), true
 		}
 		return d.P95, d.Count > 0
 	}

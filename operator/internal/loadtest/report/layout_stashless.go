@@ -38,7 +38,7 @@ var requestsLayout = layout{
 	),
 	title:   requestLoad,
 	opening: func(l load) string { return "With " + requestLoad(l) },
-	done:    answered, ofGoodEnds: true,
+	done:    answered,
 	outcome: outcomeOf("requests got a good answer"),
 }
 
@@ -66,7 +66,7 @@ var roomsLayout = layout{
 	),
 	title:   usersOf,
 	opening: func(l load) string { return "With " + usersOf(l) },
-	done:    delivered, ofGoodEnds: true,
+	done:    delivered,
 	outcome: outcomeOf("messages reached their whole room"),
 }
 
