@@ -225,9 +225,11 @@ hand_over(mnesia, Table, Keep, Deadline, Drain) ->
         [] ->
             result(mnesia:table_info(Table, size), "No node that stays holds a loaded copy of the Mnesia table.");
         Copies ->
+            %% First what only this node knows: more time for the rest may take all that is left.
+            Bequeathed = bequeathed(livestash_agent_reunion:bequeath(Copies, Deadline)),
             Raised = livestash_agent_keep:raise(Table, Keep, Deadline),
             logger:notice("livestash agent: ~b stashes of sockets that were closed are kept for longer.", [Raised]),
-            bequeathed(livestash_agent_reunion:bequeath(Copies, Deadline))
+            Bequeathed
     end.
 
 bequeathed(0) -> result(0, "");

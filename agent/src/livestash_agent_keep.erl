@@ -28,7 +28,7 @@ add(_Table, '$end_of_table', _Pages) ->
 add(Table, {[Row], _}, Pages) ->
     case livestash_agent_row:until_position(Row) of
         none -> ok;
-        Position -> add_all(ets:select(Table, [{'_', [], [{element, Position - 1, '$_'}]}], ?CHUNK), Pages)
+        Position -> add_all(ets:select(Table, livestash_agent_row:elements([Position - 1], []), ?CHUNK), Pages)
     end.
 
 add_all('$end_of_table', _Pages) ->

@@ -161,7 +161,7 @@ handle_cast(_Message, State) ->
 
 -spec handle_info(term(), undefined) -> {noreply, undefined}.
 handle_info(sweep, _State) ->
-    sweep([Table || {_Kind, Table} <- livestash_agent_store:tables()]),
+    sweep([Table || {_Kind, Table} <- livestash_agent_store:tables()], livestash_agent_config:get(adapter)),
     {noreply, sweep_later()};
 handle_info(_Message, State) ->
     {noreply, State}.
@@ -170,10 +170,11 @@ sweep_later() ->
     _ = erlang:send_after(?SWEEP, self(), sweep),
     undefined.
 
-%% Forgets pages that have ended and whose stashes are not here. While the tables are being made, nobody knows.
-sweep([]) ->
+%% Forgets pages that have ended and whose stashes are not here. While the tables are being made, nobody knows. Where there will be none,
+%% because stashes are elsewhere, only pages that live are known.
+sweep([], Adapter) when Adapter =:= ets; Adapter =:= mnesia ->
     ok;
-sweep(Tables) ->
+sweep(Tables, _Adapter) ->
     Ended = ets:new(ended, [private]),
     IsOld = {'<', '$2', livestash_agent_clock:ms() - ?YOUNG},
     walk(?MODULE, [{{'$1', '_', '$2'}, [IsOld], ['$1']}], fun(Pages) ->

@@ -73,19 +73,20 @@ deal(Chunks, Workers) ->
 
 %% Mute: nodes that have not answered. Returns what was taken over, and them.
 chunk(Copies, Table, Sender, Known, Mute) ->
-    Taken = [Copy || Copy <- mine(Copies, Sender), take(Copy, Table, Sender, Known)],
+    Taken = [Copy || Copy <- mine(Copies, Sender, Mute), take(Copy, Table, Sender, Known)],
     livestash_agent_state:count(shadows_promoted, length(Taken)),
     {Taken, compare([Key || {Key, _Version} <- Taken], Table, (nodes() -- Mute), Mute)}.
 
-%% Of two holders, the one with the later version takes a stash over, of equal ones that which weighs more.
-mine(Copies, Sender) ->
-    mine(livestash_agent_config:get(shadow_copies), Copies, Sender).
+%% Of two holders, the one with the later version takes a stash over, of equal ones that which weighs more. Users wait: nobody is asked again
+%% who has not answered.
+mine(Copies, Sender, Mute) ->
+    mine(livestash_agent_config:get(shadow_copies), Copies, Sender, Mute).
 
-mine(1, Copies, _Sender) ->
+mine(1, Copies, _Sender, _Mute) ->
     Copies;
-mine(_Two, Copies, Sender) ->
+mine(_Two, Copies, Sender, Mute) ->
     Keys = [Key || {Key, _Version} <- Copies],
-    Questions = [{Node, stamps_at(Node, Keys)} || Node <- maps:keys(livestash_agent_shadow:peers())],
+    Questions = [{Node, stamps_at(Node, Keys)} || Node <- maps:keys(livestash_agent_shadow:peers()) -- Mute],
     Elsewhere = [
         {Copy, {Stamp, weight(Key, Node), Node}}
      || {Node, {ok, Stamps}} <- livestash_agent_tasks:run(Questions, ?ASK),

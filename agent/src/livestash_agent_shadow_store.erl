@@ -218,9 +218,10 @@ init([]) ->
     ok = net_kernel:monitor_nodes(true),
     %% Of those that have no copies here any more nothing will be taken over.
     true = ets:delete_all_objects(?SENDERS),
-    true = ets:insert(?SENDERS, [{Node} || {Node, _Token} <- senders()]),
+    Senders = senders(),
+    true = ets:insert(?SENDERS, [{Node} || {Node, _Token} <- Senders]),
     self() ! sweep,
-    {ok, #{bytes => 0, senders => #{}, running => #{}}}.
+    {ok, #{bytes => 0, senders => maps:from_list(Senders), running => #{}}}.
 
 -spec handle_call(term(), gen_server:from(), map()) -> {reply, term(), map()}.
 handle_call({take, {Node, _} = Sender, Changes}, _From, State) ->

@@ -36,6 +36,16 @@ no_table_fails_test() ->
     ?assertEqual(ok, livestash_agent_pages:handle(?MOUNT, #{}, socket(context(<<"a">>)), [])),
     ?assertEqual([], livestash_agent_pages:alive()).
 
+%% 1,500 stashes of 24 kB are more than a process of the agent may have on its heap, and a pod that stops may be short of memory.
+large_stashes_test() ->
+    Table = ets:new(stashes, [public, {keypos, 2}]),
+    [ets:insert(Table, {state, N, self(), 1000, #{all => lists:seq(1, 1500)}, undefined}) || N <- lists:seq(1, 1500)],
+    Look = fun() -> exit({pages, ets:tab2list(livestash_agent_keep:pages([Table]))}) end,
+    {Pid, Monitor} = spawn_opt(Look, [monitor, {max_heap_size, livestash_agent:max_heap_size()}]),
+    receive
+        {'DOWN', Monitor, process, Pid, Found} -> ?assertEqual({pages, [{self()}]}, Found)
+    end.
+
 pages_test_() ->
     {foreach, fun began/0, fun ended/1, [
         fun() ->

@@ -27,6 +27,7 @@ vms_test_() ->
         {"also when the numbers of processes are used again", {timeout, 60, fun many_processes/0}},
         {"that goes along with the stash", {timeout, 60, fun travels/0}},
         {"what is not needed is forgotten, and nothing else", {timeout, 60, fun forgotten/0}},
+        {"nothing is remembered for ever where stashes are elsewhere", fun stashes_elsewhere/0},
         {"nor when stashes are large", {timeout, 60, fun large_stashes/0}},
         {"nor with the process that forgets", {timeout, 60, fun crashes/0}}
     ].
@@ -132,6 +133,15 @@ forgotten() ->
     ?assertEqual(Pages, Known()),
     Sweep(),
     ?assertEqual([Living, Stashed], Known()),
+    ?F:stop(Vm).
+
+stashes_elsewhere() ->
+    Vm = ?F:start(#{environment => #{"LIVE_STASH_ADAPTER" => "browser_memory"}}),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erlang, whereis, [?RANK])) end),
+    [Living, Gone] = Pages = [?F:page(Vm), ?F:ended_page(Vm)],
+    sweep(Vm),
+    ?assertMatch([Birth, 0] when Birth > 0, ?F:call(Vm, ?RANK, births, [[Living, Gone]])),
+    ?assertEqual(2, length(Pages)),
     ?F:stop(Vm).
 
 %% As if all were known for two minutes.

@@ -9,6 +9,7 @@
 -export([start/1, start_all/2, join/1, kill/1, shut/1, covered/1]).
 %% Called in the VMs.
 -export([fill/2, write/2, write_again/2, look/1, tell_page/2, writer/2, rows/0, copies/0, page/1, put_row/3, arrive/1, reset/1, ahead/1, noise/1, mounts/1]).
+-export([count_questions/1, questions/0]).
 
 -define(F, livestash_agent_fixture).
 -define(TABLE, live_stash_server_storage).
@@ -30,6 +31,7 @@ all_test_() ->
             {"what was lost twice is there", fun killed_twice/0},
             {"two holders are killed at once", fun two_copies/0},
             {"two holders, one owner", fun two_copies_one_owner/0},
+            {"two holders, one of which freezes", fun two_copies_one_frozen/0},
             {"a writer loses an interval and a second", fun writer_loses_little/0},
             {"who moved is not brought back", fun moved/0},
             {"who moved long ago is not brought back", fun moved_unnoticed/0},
@@ -158,6 +160,23 @@ two_copies_one_owner() ->
     covered([B, C]),
     ?assertEqual(lists:sort(Keys), lists:sort(keys(B) ++ keys(C))),
     shut([B, C]).
+
+%% Users wait for what is taken over, so a node that does not answer is asked once by each of the four that take over, not for each 200 stashes.
+two_copies_one_frozen() ->
+    [A, B, #{os_pid := Pid} = C] = Vms = start_all(3, #{"LIVESTASH_SHADOW_COPIES" => "2"}),
+    Keys = call(A, ?MODULE, fill, [a, 3000]),
+    covered(Vms),
+    ok = call(B, ?MODULE, count_questions, [node_of(C)]),
+    "" = os:cmd("kill -STOP " ++ Pid),
+    try
+        kill(A),
+        eventually(fun() -> lists:sort(keys(B)) =:= lists:sort(Keys) end),
+        Asked = call(B, ?MODULE, questions, []),
+        ?assert(Asked >= 1 andalso Asked =< 4)
+    after
+        %% Also when it fails: nobody waits for a VM that is frozen.
+        shut([B, C])
+    end.
 
 %% Its holder is killed, and its own node within five seconds.
 writer_loses_little() ->
@@ -375,6 +394,10 @@ agent_restarts() ->
     eventually(fun() -> length(copies_of(Vms)) =:= 100 end),
     Server = call(C, erlang, whereis, [?STORE]),
     true = call(C, erlang, exit, [Server, kill]),
+    eventually(fun() -> not lists:member(call(C, erlang, whereis, [?STORE]), [Server, undefined]) end),
+    %% Its copies are taken over at once when it goes, not when somebody looks again.
+    #{senders := Senders} = call(C, sys, get_state, [?STORE]),
+    ?assert(is_map_key(node_of(A), Senders)),
     kill(A),
     eventually(fun() -> lists:sort(keys(B) ++ keys(C)) =:= lists:sort(Keys) end),
     shut([B, C]).
@@ -646,6 +669,23 @@ come_back(Key, Vm, Value) ->
 
 fill(Name, Count) ->
     [write({Name, Number}, 1) || Number <- lists:seq(1, Count)].
+
+%% How often processes that begin from now on ask that node which versions it has.
+count_questions(Node) ->
+    Counter = counters:new(1, []),
+    persistent_term:put(?MODULE, Counter),
+    Tracer = spawn(fun() -> count(Counter) end),
+    _ = erlang:trace(new_processes, true, [call, {tracer, Tracer}]),
+    _ = erlang:trace_pattern({livestash_agent_remote, call, 4}, [{[Node, ?STORE, stamps, '_'], [], []}], [global]),
+    ok.
+
+count(Counter) ->
+    receive
+        {trace, _Pid, call, _Call} -> counters:add(Counter, 1, 1)
+    end,
+    count(Counter).
+
+questions() -> counters:get(persistent_term:get(?MODULE), 1).
 
 %% A page that lives on.
 write(Key, Value) ->
