@@ -21,7 +21,8 @@ type AgentSpec struct {
 	// +optional
 	Port int32 `json:"port,omitempty"`
 
-	// readyGrace is how long a new pod waits for its peers and its store before it serves without them. Default 30s.
+	// readyGrace is how long a new pod waits for its peers and its store before it serves without them. For Redis it waits without limit until
+	// that has answered once, and for Mnesia's table as long as a connected peer has a loaded copy. Default 30s.
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -96,8 +97,7 @@ type DrainSpec struct {
 	KeepBytes *resource.Quantity `json:"keepBytes,omitempty"`
 
 	// gracePeriod is after how long the kubelet kills a pod that was told to stop. Whole seconds, rounded up.
-	// Default: endpointWait + closeTimeout + handOffTimeout + 7s to stop: 60s, or 40s with adapters whose stashes are
-	// not in the pods; without the agent 30s.
+	// Default: endpointWait + closeTimeout + handOffTimeout + 7s to stop: 60s; without the agent 30s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,7}([.][0-9]+)?(ms|s|m)|[0-9]{1,5}([.][0-9]+)?h)+$') && duration(self) <= duration('24h')",message="gracePeriod must be a duration of at most 24h with a unit, for example 90s"

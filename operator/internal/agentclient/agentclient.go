@@ -94,6 +94,10 @@ type Shadow struct {
 	Refused bool `json:"refused"`
 }
 
+// LateSeconds is from when on copies are late: the alert LiveStashShadowsLate reckons the same. A pod that was killed or replaced leaves
+// copies to be made anew, which takes less.
+const LateSeconds = 10
+
 // Returns count users who came back, by whether they found their stash.
 type Returns struct {
 	Recovered    int64 `json:"recovered"`

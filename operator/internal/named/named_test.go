@@ -2,6 +2,7 @@ package named
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // The tests of the controllers watch by name, on a real API server. These are about what happens when many are named.
@@ -195,10 +198,10 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// Of users' objects nothing is kept but what tells one from another: an annotation of `kubectl apply` has a Secret's values.
+// Of users' objects nothing is kept but what tells one from another, and whose it is: an annotation of `kubectl apply` has a Secret's values.
 func TestNoValuesAreKept(t *testing.T) {
 	told := secret("a", "1")
-	told.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"stringData": {"token": "s3cret"}}`}
+	told.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"stringData": {"token": "s3cret"}}`, render.KeptAnnotation: "1"}
 	told.Labels = map[string]string{"note": "s3cret"}
 	byName := newObject(func() {})
 	if err := byName.Replace([]any{told}, ""); err != nil {
@@ -209,7 +212,7 @@ func TestNoValuesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for how, kept := range map[string]*metav1.PartialObjectMetadata{"by name": byName.live, "with all others": together.live[Key{"Secret", "web", "a"}]} {
-		if len(kept.Annotations)+len(kept.Labels) > 0 || kept.ResourceVersion != "1" {
+		if !maps.Equal(kept.Annotations, map[string]string{render.KeptAnnotation: "1"}) || len(kept.Labels) > 0 || kept.ResourceVersion != "1" {
 			t.Errorf("%s: kept is %+v", how, kept)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // object is what is known of one that is watched: the store of its reflector.
@@ -68,16 +70,21 @@ func version(live *metav1.PartialObjectMetadata) string {
 	return string(live.UID) + "/" + live.ResourceVersion
 }
 
-// slim is what the operator reads of metadata. Annotations are dropped: the one that `kubectl apply` makes holds a Secret's values.
+// slim is what the operator reads of metadata. Of the annotations, of which the one that `kubectl apply` makes holds a Secret's values, that is
+// whose an object without an owner is.
 func slim(told any) (*metav1.PartialObjectMetadata, error) {
 	live, ok := told.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return nil, fmt.Errorf("the API server told a %T, not metadata", told)
 	}
-	return &metav1.PartialObjectMetadata{TypeMeta: live.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+	slim := &metav1.PartialObjectMetadata{TypeMeta: live.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Namespace: live.Namespace, Name: live.Name, UID: live.UID, ResourceVersion: live.ResourceVersion,
 		OwnerReferences: live.OwnerReferences,
-	}}, nil
+	}}
+	if kept := live.Annotations[render.KeptAnnotation]; kept != "" {
+		slim.Annotations = map[string]string{render.KeptAnnotation: kept}
+	}
+	return slim, nil
 }
 
 // Add is a reflector's word for what has come.

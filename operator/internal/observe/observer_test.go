@@ -402,6 +402,21 @@ func TestPaceRisesForSilentPods(t *testing.T) {
 	})
 }
 
+// A copy that waits a second longer is no news, and one that is late is.
+func TestWhenCopiesMatter(t *testing.T) {
+	late := func(seconds int64) agentclient.Status {
+		return lasting(agentclient.Status{Shadow: &agentclient.Shadow{Holders: 1, LagSeconds: seconds}})
+	}
+	for _, same := range []int64{1, agentclient.LateSeconds - 1} {
+		if diff := cmp.Diff(late(0), late(same)); diff != "" {
+			t.Errorf("%d s: -on time +later:\n%s", same, diff)
+		}
+	}
+	if cmp.Equal(late(0), late(agentclient.LateSeconds)) {
+		t.Error("late copies are no news")
+	}
+}
+
 func TestWhatMatters(t *testing.T) {
 	refused := &agentclient.UnreachableError{Port: 9568, Cause: syscall.ECONNREFUSED}
 	reset := func(port string) error {
@@ -433,6 +448,7 @@ func TestWhatMatters(t *testing.T) {
 		"stashes":         {status: changed(func(s *agentclient.Status) { s.Stashes = 5 }), later: 1},
 		"bytes":           {status: changed(func(s *agentclient.Status) { s.StashBytes = 5 }), later: 1},
 		"hand-offs":       {status: changed(func(s *agentclient.Status) { s.Handoffs.Sent = 5 }), later: 1},
+		"connections":     {status: changed(func(s *agentclient.Status) { s.Sockets = new(int64(5)) }), later: 1},
 		"silence":         {err: refused, told: 1},
 		"an end of it":    {before: refused, status: well, told: 1},
 		"another failure": {before: refused, err: &agentclient.ForeignServerError{Port: 9568}, told: 1},

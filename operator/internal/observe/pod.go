@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
 
@@ -127,14 +129,19 @@ func (p *pod) miss(err error, now time.Time) {
 // by themselves.
 func lasting(status agentclient.Status) agentclient.Status {
 	status.Stashes, status.StashBytes, status.Handoffs, status.UptimeSeconds = 0, 0, agentclient.Handoffs{}, 0
-	status.Returns = agentclient.Returns{}
+	status.Returns, status.Sockets = agentclient.Returns{}, nil
+	if status.Shadow != nil {
+		shadow := *status.Shadow
+		shadow.LagSeconds -= shadow.LagSeconds % agentclient.LateSeconds
+		status.Shadow = &shadow
+	}
 	return status
 }
 
 // counters are what does, but for the time itself.
-func counters(status agentclient.Status) [5]int64 {
+func counters(status agentclient.Status) [6]int64 {
 	return [...]int64{
-		status.Stashes, status.StashBytes, status.Handoffs.Sent, status.Handoffs.Received, status.Handoffs.Failed,
+		status.Stashes, status.StashBytes, status.Handoffs.Sent, status.Handoffs.Received, status.Handoffs.Failed, ptr.Deref(status.Sockets, -1),
 	}
 }
 

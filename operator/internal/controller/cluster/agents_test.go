@@ -103,6 +103,13 @@ func running(since time.Time) []corev1.ContainerStatus {
 	}}
 }
 
+// waitingForStore is of a pod whose application has not begun.
+func waitingForStore(since time.Time) []corev1.ContainerStatus {
+	return []corev1.ContainerStatus{{
+		Name: fleet.InitContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
+	}}
+}
+
 // wellAmong is what an agent says when all is well in a fleet of that size.
 func wellAmong(size int, pod string) agentclient.Status {
 	return agentclient.Status{
@@ -205,6 +212,33 @@ func TestAgentConditions(t *testing.T) {
 			replicas: 2,
 			seen: fleetOf(2, func(m []member) {
 				m[1].Status.ContainerStatuses = running(said.Add(-time.Minute))
+				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis refuses the password."}
+			}),
+			want: map[string]string{"StoreReady": "False StoreNotReady"},
+			says: map[string]string{"StoreReady": "shop-1: Redis refuses the password."},
+		},
+		"a pod waits for its store since a moment ago": {
+			replicas: 2,
+			seen: fleetOf(2, func(m []member) {
+				m[1].Status.InitContainerStatuses = waitingForStore(said.Add(-time.Second))
+				m[1].Status.ContainerStatuses = waiting("PodInitializing").ContainerStatuses
+				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis has not answered yet."}
+			}),
+			want: map[string]string{"StoreReady": "True StoreAnswers"},
+		},
+		"a pod answers before the kubelet says that it runs": {
+			replicas: 2,
+			seen: fleetOf(2, func(m []member) {
+				m[1].Status.ContainerStatuses = waiting("PodInitializing").ContainerStatuses
+				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis has not been asked yet."}
+			}),
+			want: map[string]string{"StoreReady": "True StoreAnswers"},
+		},
+		"a pod waits for its store": {
+			replicas: 2,
+			seen: fleetOf(2, func(m []member) {
+				m[1].Status.InitContainerStatuses = waitingForStore(said.Add(-time.Minute))
+				m[1].Status.ContainerStatuses = waiting("PodInitializing").ContainerStatuses
 				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis refuses the password."}
 			}),
 			want: map[string]string{"StoreReady": "False StoreNotReady"},

@@ -168,15 +168,21 @@ func (o *observation) unwell(c *v1alpha1.LiveStashCluster, m *member) string {
 	if unable == "" || slices.ContainsFunc(m.Status.Conditions, unschedulable) {
 		return ""
 	}
-	told := m.answer.Status
-	unhealthy := podReady(m.Pod) && m.agentPort != 0 && (m.answer.Err != nil || !m.answer.At.IsZero() && (!told.Ready || !told.Store.Ready))
 	switch {
 	case m.broken() != "" && waited >= soon:
 		return m.broken()
-	case unhealthy && waited >= soon, waited >= patience:
+	case slices.ContainsFunc(o.members, func(other member) bool { return !other.updated && other.unhealthy() }):
+		return "" // pods of the template before are no better off
+	case m.unhealthy() && waited >= soon, waited >= patience:
 		return fmt.Sprintf("%s %s, for %s", m.Name, unable, waited.Truncate(time.Second))
 	}
 	return ""
+}
+
+// unhealthy is whether the agent of a pod that is ready does not answer, or says that the pod cannot keep stashes.
+func (m *member) unhealthy() bool {
+	told := m.answer.Status
+	return podReady(m.Pod) && m.agentPort != 0 && !m.terminating() && (m.answer.Err != nil || !m.answer.At.IsZero() && (!told.Ready || !told.Store.Ready))
 }
 
 // otherVersion says which pages of the wanted template refuse what those of the template before have stashed. Empty: none are known to.

@@ -90,7 +90,9 @@ func TestVerdict(t *testing.T) {
 		changes []func(*member)
 		waited  time.Duration
 		desired int32
-		want    verdict
+		// before changes the pods of the template before.
+		before func(*member)
+		want   verdict
 	}{
 		"nobody asks":  {},
 		"on trial":     {canary: minutes(1), want: unrejected},
@@ -147,6 +149,16 @@ func TestVerdict(t *testing.T) {
 			}},
 			want: rejected("shop-2 has no store: The table is not loaded., for 1m1s"),
 		},
+		"no pod has the store": {
+			canary: minutes(1), waited: patience, want: verdict{canary: 1, trial: "the first pod of the new template proves it for 5m0s"},
+			changes: []func(*member){func(m *member) { m.answer.Status.Store = agentclient.Store{Reason: "Redis is away."} }},
+			before:  func(m *member) { m.answer.Status.Store = agentclient.Store{Reason: "Redis is away."} },
+		},
+		"nobody answers the operator": {
+			canary: minutes(1), waited: soon, want: verdict{canary: 1, trial: "the first pod of the new template proves it for 5m0s"},
+			changes: []func(*member){func(m *member) { m.answer.Err = errors.New("silence") }},
+			before:  func(m *member) { m.answer.Err = errors.New("silence") },
+		},
 		"it starts":       {canary: minutes(1), changes: []func(*member){func(m *member) { m.Status.Conditions = nil }}, waited: soon, want: verdict{canary: 1, trial: "the first pod of the new template proves it for 5m0s"}},
 		"it never starts": {canary: minutes(1), changes: []func(*member){func(m *member) { m.Status.Conditions = nil }}, waited: patience, want: rejected("shop-2 is not ready: its container has not started (see `kubectl describe pod -n  shop-2`), for 5m0s")},
 	}
@@ -159,6 +171,11 @@ func TestVerdict(t *testing.T) {
 			}
 			seen := onTrial(c.changes...)
 			seen.waited = map[string]time.Duration{"shop-2": c.waited}
+			for i := range seen.members {
+				if m := &seen.members[i]; c.before != nil && !m.updated {
+					c.before(m)
+				}
+			}
 			desired := int32(3)
 			if c.desired > 0 {
 				desired = c.desired

@@ -26,6 +26,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
+	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // What the Secrets with certificates say of themselves, so that a pass over a fleet with nothing due reads none of them.
@@ -46,6 +47,28 @@ const issuedForAnnotation = "cert-manager.io/certificate-name"
 
 // lookAtIssued is how often a Certificate of cert-manager, which is not watched, is looked up.
 const lookAtIssued = time.Hour
+
+// holdTLS lets nobody switch TLS between nodes, or its issuer, while there are pods whose stashes are in them. The API refuses that, and knows
+// only how many pods there are to be: that may have been 0 while the operator was paused.
+func (r *Reconciler) holdTLS(_ context.Context, p *pass) error {
+	c := p.cluster
+	if store.For(c).Home() == store.Elsewhere || p.seen.statefulSet.UID == "" || !p.hasPods() {
+		return nil
+	}
+	wanted := ""
+	if c.TLSEnabled() {
+		wanted = tls.SecretName(c)
+	}
+	if tls.SecretOf(&p.seen.statefulSet.Spec.Template.Spec) == wanted {
+		return nil
+	}
+	return &reconcile.Problem{
+		Reason: v1alpha1.ReasonInvalidSpec,
+		Message: fmt.Sprintf("spec.clustering.tls is not what the pods have, and nodes with and without TLS, or of two issuers, cannot talk to each other, so a rollout would lose all "+
+			"stashes (adapter %s). Nothing is changed until you set it back, or, if the stashes may go, set spec.replicas to 0 until the pods are gone", c.Spec.Adapter),
+		Watched: true,
+	}
+}
 
 // ensureCertificates sees to it that the nodes of a fleet with TLS have a certificate before there are pods, and another
 // one before it ends.

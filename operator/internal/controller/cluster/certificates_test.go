@@ -29,6 +29,29 @@ import (
 
 func withTLS(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.TLS.Enabled = true }
 
+// The API lets TLS be switched where there are to be no pods, which may not have come about when there are to be some again.
+func TestTLSOfARunningFleetStays(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterETS })
+	reconciled(t, cluster)
+	pods := comeToRest(t, cluster, usualNode)
+	set := fleetSet(t, cluster)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused, spec.Replicas = true, ptr.To[int32](0) })
+	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonPaused)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](3); withTLS(spec) })
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = false })
+	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+	if !strings.Contains(message, "spec.clustering.tls is not what the pods have") {
+		t.Errorf("the condition says %q", message)
+	}
+	if now := fleetSet(t, cluster); now.Generation != set.Generation {
+		t.Errorf("the StatefulSet was changed: %+v", now.Spec)
+	}
+	for _, pod := range pods {
+		suite.Must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	}
+	reconciled(t, cluster)
+}
+
 func secretNamed(t *testing.T, cluster *v1alpha1.LiveStashCluster, name string) *corev1.Secret {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name}}

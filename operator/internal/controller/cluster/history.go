@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -22,9 +24,19 @@ const (
 // drained is the last word of a pod that is gone.
 type drained struct {
 	pod string
+	// set is the StatefulSet that made it.
+	set types.UID
 	// made is when the pod was made.
 	made   time.Time
 	report agentclient.Report
+}
+
+// setOf is the StatefulSet of a pod. Empty: it has none.
+func setOf(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // turn is where a fleet's rollouts are: what status.revision and status.rollouts are made of.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -262,15 +263,19 @@ func (o *observation) targets() []observe.Target {
 	return targets
 }
 
-// trouble says why one of the pods does not get on; empty when all do, but for the one that a rollout goes on without.
-func (p *pass) trouble() string {
+// trouble says why one of the pods does not get on, and for how long such a pod has been waited for. Empty when all do, but for the one that
+// a rollout goes on without.
+func (p *pass) trouble() (trouble string, waited time.Duration) {
 	for i := range p.seen.members {
 		m := &p.seen.members[i]
-		if trouble := podTrouble(m.Pod); trouble != "" && (!p.plan.Forgoes || !m.roomless()) {
-			return trouble
+		if one := podTrouble(m.Pod); one != "" && (!p.plan.Forgoes || !m.roomless()) {
+			trouble, waited = cmp.Or(trouble, one), max(waited, p.seen.waited[m.wait()])
 		}
 	}
-	return firstTrouble(p.seen.beforePods)
+	if trouble != "" {
+		return trouble, waited
+	}
+	return firstTrouble(p.seen.beforePods), slices.Max(append(slices.Collect(maps.Values(p.seen.waited)), 0))
 }
 
 // waits remembers since when something is waited for. What is forgotten, as when the operator restarts, is waited for anew.
@@ -332,11 +337,12 @@ func (d *drains) add(cluster types.NamespacedName, more ...drained) {
 	d.of[cluster] = append(d.of[cluster], more...)
 }
 
-// take are those of the pods that were made since the LiveStashCluster was: one of the same name may have been deleted before.
-func (d *drains) take(cluster types.NamespacedName, since time.Time) []drained {
+// take are those of the pods that were made since the LiveStashCluster was, because one of the same name may have been deleted before, and
+// those of the StatefulSet that it has, which it may have taken over.
+func (d *drains) take(cluster types.NamespacedName, since time.Time, set types.UID) []drained {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	taken := d.of[cluster]
 	delete(d.of, cluster)
-	return slices.DeleteFunc(taken, func(one drained) bool { return one.made.Before(since) })
+	return slices.DeleteFunc(taken, func(one drained) bool { return one.made.Before(since) && (set == "" || one.set != set) })
 }

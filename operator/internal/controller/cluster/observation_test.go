@@ -246,21 +246,21 @@ func TestAwaited(t *testing.T) {
 // A LiveStashCluster of the same name may have been there before: its pods' last words are not this one's.
 func TestDrains(t *testing.T) {
 	drains := &drains{}
-	drains.add(shop, drained{pod: "old", made: said.Add(-time.Second)}, drained{pod: "first", made: said})
+	drains.add(shop, drained{pod: "old", set: "1", made: said.Add(-time.Second)}, drained{pod: "taken over", set: "2", made: said.Add(-time.Second)}, drained{pod: "first", made: said})
 	drains.add(shop)
 	drains.add(shop, drained{pod: "second", made: said.Add(time.Second)})
 	drains.add(types.NamespacedName{Name: "cart"}, drained{pod: "other", made: said})
 	var told []string
-	for _, one := range drains.take(shop, said) {
+	for _, one := range drains.take(shop, said, "2") {
 		told = append(told, one.pod)
 	}
-	if diff := cmp.Diff([]string{"first", "second"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"taken over", "first", "second"}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-	if again := drains.take(shop, said); len(again) > 0 {
+	if again := drains.take(shop, said, "2"); len(again) > 0 {
 		t.Errorf("%v is told twice", again)
 	}
-	if other := drains.take(types.NamespacedName{Name: "cart"}, said); len(other) != 1 {
+	if other := drains.take(types.NamespacedName{Name: "cart"}, said, ""); len(other) != 1 {
 		t.Errorf("another fleet has %v", other)
 	}
 }

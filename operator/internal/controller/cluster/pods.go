@@ -71,9 +71,13 @@ func lastingTrouble(pod *corev1.Pod) string {
 
 // appStatus is what the kubelet says of the application's container. Nil: nothing yet.
 func appStatus(pod *corev1.Pod) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if container := &pod.Status.ContainerStatuses[i]; container.Name == fleet.AppContainer {
-			return container
+	return containerStatus(pod.Status.ContainerStatuses, fleet.AppContainer)
+}
+
+func containerStatus(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
 		}
 	}
 	return nil

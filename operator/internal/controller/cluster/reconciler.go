@@ -169,6 +169,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "resolve secrets", Run: r.resolveSecrets},
 		{Name: "hold the cookie", Run: r.holdCookie},
 		{Name: "hold SECRET_KEY_BASE", Run: r.holdSecretKeyBase},
+		{Name: "hold TLS", Run: r.holdTLS},
 		{Name: "resolve references", Run: r.resolveReferences},
 		{Name: "guard stashes", Run: r.guardStashes},
 		{Name: "ensure certificate of Redis", Run: r.ensureRedisCertificate},
@@ -248,7 +249,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.Named.Watch(cluster, nil)
 	r.waits.since(cluster, nil, time.Time{})
 	r.services.since(cluster, nil, time.Time{})
-	r.drains.take(cluster, time.Time{})
+	r.drains.take(cluster, time.Time{}, "")
 	r.returns.forget(cluster)
 	r.turns.end(cluster)
 	r.redisWaits.since(cluster, nil, time.Time{})

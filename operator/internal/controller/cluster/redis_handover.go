@@ -87,8 +87,11 @@ func (a *accesses) counted(fleet types.NamespacedName, pod types.UID) (redisCoun
 // handOverRedis gives a managed Redis without a volume the server that is wanted, by way of a second one that takes over all stashes.
 func (r *Reconciler) handOverRedis(ctx context.Context, p *pass) error {
 	managed := store.ManagedRedis(p.cluster)
-	if managed == nil || managed.Persistence != nil {
+	switch {
+	case managed == nil:
 		return nil
+	case managed.Persistence != nil:
+		return r.awaitRedis(ctx, p)
 	}
 	seen, pods, err := r.redisPlaces(ctx, p.cluster)
 	if err != nil {
@@ -118,6 +121,21 @@ func (r *Reconciler) handOverRedis(ctx context.Context, p *pass) error {
 		})
 	}
 	return r.remakeRedis(ctx, pods, step)
+}
+
+// awaitRedis notes that a Redis with a volume is being replaced, or was a moment ago: who is moved to another pod then finds nothing.
+func (r *Reconciler) awaitRedis(ctx context.Context, p *pass) error {
+	set := &appsv1.StatefulSet{}
+	err := r.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: redis.Name(p.cluster)}, set)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	doing, most := resting, restash
+	if !hasRolledOut(set) {
+		doing, most = succeeding, soon // one that does not get on holds up nobody
+	}
+	p.redisMoves = r.redisWaits.since(client.ObjectKeyFromObject(p.cluster), []string{doing}, p.seen.now)[doing] < most
+	return nil
 }
 
 // place has the objects rendered as the step wants them.

@@ -128,6 +128,39 @@ func TestRedisHandsOver(t *testing.T) {
 	redisPlaced(t, cluster, 2, 0, "shop-redis-1")
 }
 
+// While a Redis with a volume is being replaced, and a moment longer, no pod of the fleet is taken: its users would find nothing elsewhere. One
+// that does not come back holds up nobody.
+func TestNobodyMovesWhileRedisRestarts(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: suite.Namespace(t, api), Name: "shop"}}
+	labels := map[string]string{"a": "b"}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-redis"}}
+	set.Spec.Selector, set.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
+	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "redis", Image: "redis"}}
+	suite.Must(t, api.Create(t.Context(), set))
+	r := &Reconciler{Client: api}
+	moves := func(now time.Time) bool {
+		p := &pass{cluster: cluster}
+		p.seen.now = now
+		suite.Must(t, r.awaitRedis(t.Context(), p))
+		return p.redisMoves
+	}
+	rolledOut := func(revision string) {
+		set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1, CurrentRevision: "a", UpdateRevision: revision}
+		suite.Must(t, api.Status().Update(t.Context(), set))
+	}
+	rolledOut("a")
+	for _, step := range []struct {
+		after    time.Duration
+		revision string
+		want     bool
+	}{{0, "a", true}, {restash, "a", false}, {restash, "b", true}, {restash + soon - time.Second, "b", true}, {restash + soon, "b", false}, {2 * soon, "a", true}, {2*soon + restash, "a", false}} {
+		rolledOut(step.revision)
+		if got := moves(said.Add(step.after)); got != step.want {
+			t.Errorf("after %s, to revision %s: %t", step.after, step.revision, got)
+		}
+	}
+}
+
 // Nothing that changes the server's template replaces the server that has the stashes before another one has them.
 func TestNoChangeEmptiesRedis(t *testing.T) {
 	pull := func(spec *v1alpha1.LiveStashClusterSpec) {

@@ -139,7 +139,8 @@ func only(all map[string]string, names ...string) map[string]string {
 	return some
 }
 
-// slimContainers are the states of what waits, and of the application, unless it runs in a pod that serves: nobody asks then.
+// slimContainers are the states of what waits, of what waits for the store, and of the application, unless it runs in a pod that serves:
+// nobody asks then.
 func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.ContainerStatus {
 	var slim []corev1.ContainerStatus
 	for _, status := range statuses {
@@ -153,7 +154,7 @@ func slimContainers(statuses []corev1.ContainerStatus, serves bool) []corev1.Con
 			kept.State.Terminated = status.State.Terminated
 			kept.RestartCount = status.RestartCount
 		}
-		if isApp && !serves {
+		if !serves && (isApp || status.Name == fleet.InitContainer) {
 			kept.Started, kept.State.Running = status.Started, status.State.Running
 		}
 		if kept.State != (corev1.ContainerState{}) || kept.RestartCount > 0 || isApp && !serves {
@@ -233,7 +234,7 @@ func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue wor
 	owner := metav1.GetControllerOf(pod)
 	if report, found := drainReport(pod); found && owner != nil && owner.Kind == "StatefulSet" && owner.Name == pod.Labels[render.ClusterLabel] {
 		for _, request := range clusterOf(ctx, pod) {
-			r.drains.add(request.NamespacedName, drained{pod: pod.Name, made: pod.CreationTimestamp.Time, report: report})
+			r.drains.add(request.NamespacedName, drained{pod: pod.Name, set: setOf(pod), made: pod.CreationTimestamp.Time, report: report})
 			queue.Add(request)
 		}
 	}
@@ -242,7 +243,7 @@ func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue wor
 // clusterGone says what ends with a LiveStashCluster that was deleted.
 func (r *Reconciler) clusterGone(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	cluster := e.Object.(*v1alpha1.LiveStashCluster)
-	r.drains.take(client.ObjectKeyFromObject(cluster), time.Time{})
+	r.drains.take(client.ObjectKeyFromObject(cluster), time.Time{}, "")
 	r.counts.forget(cluster.UID)
 	r.tellLoss(cluster, "the LiveStashCluster was deleted")
 }

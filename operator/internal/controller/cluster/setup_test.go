@@ -26,7 +26,7 @@ func wholePod(app, starter corev1.ContainerState, conditions ...corev1.PodCondit
 		},
 		Spec: corev1.PodSpec{
 			NodeName:       "node-1",
-			InitContainers: []corev1.Container{{Name: "agent", Image: "agent:1"}},
+			InitContainers: []corev1.Container{{Name: fleet.InitContainer, Image: "agent:1"}},
 			Containers: []corev1.Container{
 				{Name: fleet.AppContainer, Image: "shop:1", Ports: []corev1.ContainerPort{{Name: fleet.AgentPort, ContainerPort: 9568}}},
 				{Name: "sidecar", Image: "sidecar:1"},
@@ -34,7 +34,7 @@ func wholePod(app, starter corev1.ContainerState, conditions ...corev1.PodCondit
 		},
 		Status: corev1.PodStatus{
 			PodIP: "10.0.0.1", HostIP: "10.0.0.2", Conditions: conditions,
-			InitContainerStatuses: []corev1.ContainerStatus{{Name: "agent", Image: "agent:1", State: starter}},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: fleet.InitContainer, Image: "agent:1", State: starter}},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "sidecar", Image: "sidecar:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 				{Name: fleet.AppContainer, Image: "shop:1", ImageID: "sha256:1", State: app},

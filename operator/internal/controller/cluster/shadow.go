@@ -6,11 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 )
-
-// lateSeconds is from when on copies are late: the alert LiveStashShadowsLate reckons the same. A pod that was killed
-// or replaced leaves copies to be made anew, which takes less.
-const lateSeconds = 10
 
 // shadowsCurrent: other pods hold copies of all stashes, as they were a moment ago.
 func shadowsCurrent(seen *observation) metav1.Condition {
@@ -22,9 +19,9 @@ func shadowsCurrent(seen *observation) metav1.Condition {
 		case m.answer.Err != nil, m.answer.At.IsZero(), m.terminating(), shadow == nil:
 		case shadow.Refused:
 			refused = append(refused, m.Name)
-		case shadow.Holders == 0 && shadow.LagSeconds >= lateSeconds:
+		case shadow.Holders == 0 && shadow.LagSeconds >= agentclient.LateSeconds:
 			alone = append(alone, m.Name)
-		case shadow.LagSeconds >= lateSeconds:
+		case shadow.LagSeconds >= agentclient.LateSeconds:
 			late = append(late, m.Name)
 		}
 	}
@@ -39,7 +36,7 @@ func shadowsCurrent(seen *observation) metav1.Condition {
 		condition.Message = fmt.Sprintf("no other pod holds copies of the stashes of %s: a fleet needs two pods with spec.shadow, which see each other", few(alone))
 	case len(late) > 0:
 		condition.Reason = v1alpha1.ReasonCopiesLate
-		condition.Message = fmt.Sprintf("stashes of %s have waited %d s or longer to be copied: the pods have too little CPU, or the network between them is slow", few(late), lateSeconds)
+		condition.Message = fmt.Sprintf("stashes of %s have waited %d s or longer to be copied: the pods have too little CPU, or the network between them is slow", few(late), agentclient.LateSeconds)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonCopiesCurrent
 		condition.Message = "other pods hold copies of all stashes"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -23,7 +22,7 @@ import (
 // updateStatus writes what is seen of the fleet, and how the pass ended, when either has changed.
 func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) error {
 	before := p.cluster.DeepCopy()
-	p.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster), p.cluster.CreationTimestamp.Time)
+	p.drained = r.drains.take(client.ObjectKeyFromObject(p.cluster), p.cluster.CreationTimestamp.Time, p.seen.statefulSet.UID)
 	p.cluster.Status = statusOf(p, outcome)
 	again := r.returns.count(client.ObjectKeyFromObject(p.cluster), &p.cluster.Status, &p.seen)
 	if p.rolls() {
@@ -166,7 +165,7 @@ func progressing(p *pass, outcome error) metav1.Condition {
 
 // hindrance is what a rollout waits for that is not in its plan. Without a reason, nothing.
 func (p *pass) hindrance() news {
-	trouble := p.trouble()
+	trouble, _ := p.trouble()
 	switch {
 	case p.before.failed:
 		return news{reason: v1alpha1.ReasonBeforeFailed, message: p.before.message}
@@ -216,8 +215,7 @@ var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing,
 func stalled(p *pass, outcome error) news {
 	var known *reconcile.Problem
 	var taken *apply.ConflictError
-	trouble := p.trouble()
-	longest := slices.Max(append(slices.Collect(maps.Values(p.seen.waited)), 0))
+	trouble, waited := p.trouble()
 	switch {
 	case errors.As(outcome, &known) && !slices.Contains(passing, known.Reason), errors.As(outcome, &taken):
 		reason, message := reconcile.ReasonAndMessage(outcome)
@@ -230,7 +228,7 @@ func stalled(p *pass, outcome error) news {
 		return news{reason: v1alpha1.ReasonRolledBack, message: rolledBack(p)}
 	case p.refusal != "":
 		return news{reason: v1alpha1.ReasonPodNotMade, message: p.refusal}
-	case trouble != "" && longest >= soon:
+	case trouble != "" && waited >= soon:
 		return news{reason: v1alpha1.ReasonPodFailing, message: trouble}
 	}
 	return news{}

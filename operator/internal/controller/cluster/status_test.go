@@ -145,6 +145,10 @@ func TestStalled(t *testing.T) {
 		"a quota": {func(p *pass) { p.refusal = "exceeded quota" }, nil,
 			news{reason: v1alpha1.ReasonPodNotMade, message: "exceeded quota"}},
 		"an image, a moment ago": {broken, nil, news{}},
+		"an image, a moment ago, and a pod that drains for long": {func(p *pass) {
+			broken(p)
+			p.seen.waited = map[string]time.Duration{"shop-2": time.Second, "shop-1 stops": soon}
+		}, nil, news{}},
 		"an image": {brokenForLong, nil,
 			news{reason: v1alpha1.ReasonPodFailing, message: "pod shop-2, container app: ImagePullBackOff; the image img cannot be had: check spec.image and spec.imagePullSecrets"}},
 		"an image, and paused": {brokenForLong, paused,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/render"
+	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
@@ -48,10 +49,20 @@ func masterUnknown(c *v1alpha1.LiveStashCluster, pods []corev1.Pod) string {
 	return "redis-operator has not yet told which pod is the master: it looks every 30 seconds while all pods are ready, and its log tells what hinders it"
 }
 
-// starting is whether the pod's application began less than storeGrace ago and does not serve yet.
+// starting is whether what answers for the pod, which does not serve yet, began less than storeGrace ago: its application, or before that
+// what waits for the store. It may answer before the kubelet has said that it runs.
 func (m *member) starting(now time.Time) bool {
-	app := appStatus(m.Pod)
-	return app != nil && app.State.Running != nil && now.Sub(app.State.Running.StartedAt.Time) < storeGrace && !podReady(m.Pod)
+	at := containerStatus(m.Status.InitContainerStatuses, fleet.InitContainer)
+	if at == nil || at.State.Terminated != nil {
+		at = appStatus(m.Pod)
+	}
+	switch {
+	case at == nil || podReady(m.Pod):
+		return false
+	case at.State.Running != nil:
+		return now.Sub(at.State.Running.StartedAt.Time) < storeGrace
+	}
+	return at.State.Waiting != nil && at.LastTerminationState.Terminated == nil
 }
 
 // redisStatus is status.redis of a fleet that uses this one. Nil with other adapters.

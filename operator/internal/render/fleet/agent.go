@@ -22,7 +22,8 @@ const (
 	agentVolume = "livestash"
 	agentDir    = "/livestash"
 
-	initContainer  = "livestash-init"
+	// InitContainer brings the agent, and waits for Redis before: until then it answers for the agent.
+	InitContainer  = "livestash-init"
 	probeContainer = "livestash-probe"
 
 	// syncTimeout is how long a booting node waits for peers that do not answer.
@@ -37,7 +38,7 @@ const (
 var agentVolumes = []string{agentVolume, crashVolume}
 
 // AgentContainers are those beside the application that serve the agent.
-var AgentContainers = []string{initContainer, probeContainer}
+var AgentContainers = []string{InitContainer, probeContainer}
 
 // agentFlags load the agent into a release that knows nothing of it. A release in embedded mode loads no module on
 // demand, so the agent's is loaded by hand; without the file the application boots all the same.
@@ -107,7 +108,7 @@ func peersQuery(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.EnvVar {
 // agentInit copies the agent's code into the pod and writes the list of peers, which a node must know before its
 // applications start.
 func agentInit(c *v1alpha1.LiveStashCluster, in render.Inputs) corev1.Container {
-	container := agentHelper(c, in, initContainer, "install")
+	container := agentHelper(c, in, InitContainer, "install")
 	// For Redis, it waits until the login is accepted.
 	container.Env = append(container.Env, variablesOfSecrets(c, store.For(c).Env(c))...)
 	container.VolumeMounts = append(container.VolumeMounts, redis.CertificateMounts(c)...)
@@ -190,8 +191,8 @@ func agentReadiness(c *v1alpha1.LiveStashCluster) *corev1.Probe {
 	}
 }
 
-// gracePeriodSeconds is after how long the kubelet kills a pod that was told to stop: long enough for every step of the
-// drain that the adapter needs.
+// gracePeriodSeconds is after how long the kubelet kills a pod that was told to stop: long enough for every step of the drain. Where stashes
+// are elsewhere the last step gives them more time, and a pod may also wait for another one to come.
 func gracePeriodSeconds(c *v1alpha1.LiveStashCluster) int64 {
 	drain := c.Spec.Drain
 	var grace time.Duration
@@ -201,10 +202,7 @@ func gracePeriodSeconds(c *v1alpha1.LiveStashCluster) int64 {
 	case !c.AgentEnabled():
 		grace = plainGracePeriod
 	default:
-		grace = duration(drain.EndpointWait) + duration(drain.CloseTimeout) + stopTime
-		if store.For(c).Home() != store.Elsewhere {
-			grace += duration(drain.HandOffTimeout)
-		}
+		grace = duration(drain.EndpointWait) + duration(drain.CloseTimeout) + duration(drain.HandOffTimeout) + stopTime
 	}
 	return int64(math.Ceil(grace.Seconds()))
 }

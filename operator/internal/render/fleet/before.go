@@ -110,7 +110,7 @@ func commandPod(template corev1.PodTemplateSpec, c *v1alpha1.LiveStashCluster) c
 	if spec.Affinity != nil {
 		spec.Affinity = &corev1.Affinity{NodeAffinity: spec.Affinity.NodeAffinity} // the others are about the fleet's pods
 	}
-	spec.InitContainers = slices.DeleteFunc(spec.InitContainers, func(one corev1.Container) bool { return one.Name == initContainer })
+	spec.InitContainers = slices.DeleteFunc(spec.InitContainers, func(one corev1.Container) bool { return one.Name == InitContainer })
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(one corev1.Volume) bool { return slices.Contains(agentVolumes, one.Name) })
 
 	app := spec.Containers[0]

@@ -74,11 +74,11 @@ func NodeName(c *v1alpha1.LiveStashCluster, in render.Inputs, pod string) string
 	return fmt.Sprintf("%s@%s.%s", c.Name, pod, render.ServiceHost(c, in, render.HeadlessName(c)))
 }
 
-// PodURLs are the web addresses of the fleet's single pods.
+// PodURLs are the web addresses of the fleet's single pods, of which the first has the ordinal in.Start.
 func PodURLs(c *v1alpha1.LiveStashCluster, in render.Inputs) []string {
 	urls := make([]string, 0, c.DesiredReplicas())
-	for ordinal := range c.DesiredReplicas() {
-		urls = append(urls, fmt.Sprintf("http://%s-%d.%s:%d", c.Name, ordinal, render.ServiceHost(c, in, render.HeadlessName(c)), c.Spec.HTTP.Port))
+	for number := range c.DesiredReplicas() {
+		urls = append(urls, fmt.Sprintf("http://%s-%d.%s:%d", c.Name, in.Start+number, render.ServiceHost(c, in, render.HeadlessName(c)), c.Spec.HTTP.Port))
 	}
 	return urls
 }

@@ -169,6 +169,21 @@ const optionsText = `%%%% Made by the LiveStash operator: TLS between the nodes 
    {customize_hostname_check, [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]}]}].
 `
 
+// SecretOf is the name of the Secret with the certificate that pods have. Empty: they do not talk TLS.
+func SecretOf(pods *corev1.PodSpec) string {
+	for _, volume := range pods.Volumes {
+		if volume.Name != volumeName || volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.Secret != nil {
+				return source.Secret.Name
+			}
+		}
+	}
+	return ""
+}
+
 // AddCertificate gives the pods the certificate and the options. Files that change in the Secret change in the pods,
 // and Erlang reads them again, so a renewal does not show in the template and restarts nothing.
 func AddCertificate(spec *corev1.PodSpec, c *v1alpha1.LiveStashCluster) {
