@@ -6,7 +6,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // differ in nothing else.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.adapters) || !has(self.variants)",message="set adapters or variants, not both: adapters is short for variants that differ in nothing else; a variant has its adapter in its field adapter"
-// +kubebuilder:validation:XValidation:rule="self.repeat * (has(self.seek) ? self.seek.steps : self.runs.size()) * (has(self.variants) ? self.variants.size() : has(self.adapters) ? self.adapters.size() : 5) <= 99",message="repeat x runs (or seek.steps) x adapters (or variants) is more than 99 runs: a smaller repeat, fewer runs or fewer adapters"
 // +kubebuilder:validation:XValidation:rule="!has(self.baseline) || (has(self.variants) ? self.variants.exists(v, v.name == self.baseline) : (has(self.adapters) ? self.adapters : ['None', 'ETS', 'BrowserMemory', 'Redis', 'Mnesia']).exists(a, a == self.baseline))",message="baseline must be the name of one of variants, or one of adapters: the others are compared with it",fieldPath=".baseline"
 // +kubebuilder:validation:XValidation:rule="!has(self.seek) || self.runs.size() == 1",message="seek begins with one size, and makes the others of it: leave one entry in runs",fieldPath=".runs"
 type BenchmarkMatrix struct {

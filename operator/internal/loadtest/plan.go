@@ -68,6 +68,14 @@ type Run struct {
 	Step  int
 }
 
+// LeastRunners is how many runners the users need, because of the file descriptors that each has, and because rooms are not divided.
+func (r Run) LeastRunners() int32 {
+	if r.Rooms == nil {
+		return ceilDiv(r.Users, usersPerRunner)
+	}
+	return ceilDiv(ceilDiv(r.Users, r.Rooms.Size), max(1, usersPerRunner/r.Rooms.Size))
+}
+
 // Event is something that is done to the fleet in the middle of a run.
 type Event struct {
 	v1alpha1.BenchmarkEvent

@@ -47,9 +47,9 @@ func (requests) Script() string { return scripts + "requests.js" }
 
 // Size deals connections out evenly: each runner has as many as the others.
 func (requests) Size(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.BenchmarkRun, run *Run) {
-	connections := cmp.Or(size.Connections, connectionsOfRate)
-	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(connections, usersPerRunner))
-	run.Users, run.Rate = ceilDiv(connections, run.Runners)*run.Runners, size.Rate
+	run.Users = cmp.Or(size.Connections, connectionsOfRate)
+	run.Runners = ptr.Deref(spec.Parallelism, run.LeastRunners())
+	run.Users, run.Rate = ceilDiv(run.Users, run.Runners)*run.Runners, size.Rate
 	run.Duration = ptr.Deref(size.Duration, defaultDuration(defaultRequestsDuration)).Duration
 	asked := ptr.Deref(spec.Requests, v1alpha1.BenchmarkRequests{})
 	asked.Method, asked.Path = cmp.Or(asked.Method, http.MethodPost), cmp.Or(asked.Path, defaultPath)

@@ -53,7 +53,7 @@ func (rooms) Size(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.Benchmark
 	talk.Size, talk.Every, talk.Bytes = cmp.Or(talk.Size, defaultRoomSize), cmp.Or(talk.Every, defaultEvery), cmp.Or(talk.Bytes, defaultBytes)
 	talk.Speakers = ptr.To(ptr.Deref(talk.Speakers, talk.Size))
 	run.Rooms, run.Users = &talk, size.Users
-	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(ceilDiv(size.Users, talk.Size), max(1, usersPerRunner/talk.Size)))
+	run.Runners = ptr.Deref(spec.Parallelism, run.LeastRunners())
 	run.Duration = ptr.Deref(size.Duration, defaultDuration(defaultRoomsDuration)).Duration
 	run.Ramp = ptr.Deref(size.Ramp, defaultDuration(run.Duration/4)).Duration
 }

@@ -72,7 +72,7 @@ func (stashes) Size(spec *v1alpha1.LiveStashBenchmarkSpec, size v1alpha1.Benchma
 		run.Duration, run.Ramp = shorter(run.Duration), shorter(run.Ramp)
 		run.TTL = scaled
 	}
-	run.Runners = ptr.Deref(spec.Parallelism, ceilDiv(run.Users, usersPerRunner))
+	run.Runners = ptr.Deref(spec.Parallelism, run.LeastRunners())
 }
 
 func (stashes) Options(run Run, limits v1alpha1.BenchmarkThresholds) []corev1.EnvVar {

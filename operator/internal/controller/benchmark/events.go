@@ -87,6 +87,10 @@ func (r *Reconciler) beginEvent(ctx context.Context, p *pass, row *v1alpha1.Benc
 	}
 	switch event.Kind {
 	case v1alpha1.EventRollout:
+		if event.Image != "" && event.Image == p.cluster.Spec.Image {
+			return r.end(ctx, p, loadtest.Errored(fmt.Sprintf("%s changes nothing, because the fleet has the image %s already: name another one, or remove image, and the same one is rolled out anew.",
+				nameOf(event), event.Image)))
+		}
 	case v1alpha1.EventScale:
 		if now := p.cluster.DesiredReplicas(); now == ptr.Deref(event.Replicas, 0) {
 			return r.end(ctx, p, loadtest.Errored(fmt.Sprintf("%s changes nothing, because the fleet has %d pods already: set another number of replicas.", nameOf(event), now)))

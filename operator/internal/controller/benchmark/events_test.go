@@ -234,6 +234,10 @@ func TestEventsThatGoWrong(t *testing.T) {
 			eventAt(v1alpha1.EventScale, 10*time.Second, replicas(2)), func(p *played) { p.later(11 * time.Second) },
 			"Scale at 10s changes nothing, because the fleet has 2 pods already",
 		},
+		"the image that is there": {
+			eventAt(v1alpha1.EventRollout, 10*time.Second, func(event *v1alpha1.BenchmarkEvent) { event.Image = fleetImage }), func(p *played) { p.later(11 * time.Second) },
+			"Rollout at 10s changes nothing, because the fleet has the image " + fleetImage + " already",
+		},
 		"the run is over first": {
 			eventAt(v1alpha1.EventRollout, 10*time.Second), func(p *played) {
 				p.later(11 * time.Second)

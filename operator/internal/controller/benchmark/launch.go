@@ -113,7 +113,7 @@ func (r *Reconciler) launch(ctx context.Context, p *pass) error {
 }
 
 func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
-	if problem, err := r.checkScript(ctx, p); err != nil || problem != "" {
+	if problem, err := r.checkScript(ctx, p.test); err != nil || problem != "" {
 		if err != nil {
 			return err
 		}
@@ -154,15 +154,15 @@ func (r *Reconciler) protectTest(ctx context.Context, p *pass) error {
 
 // checkScript says what is wrong with the user's own script, as far as that can be seen without k6. Pods would wait for a
 // ConfigMap that is not there.
-func (r *Reconciler) checkScript(ctx context.Context, p *pass) (string, error) {
-	script := p.test.Script
+func (r *Reconciler) checkScript(ctx context.Context, test runner.Test) (string, error) {
+	script := test.Script
 	if script.ConfigMap == "" {
 		return "", nil
 	}
 	config := &corev1.ConfigMap{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.test.Namespace, Name: script.ConfigMap}, config)
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: test.Namespace, Name: script.ConfigMap}, config)
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("There is no ConfigMap %s in namespace %s, which spec.script names: make it, and then the LiveStashBenchmark anew.", script.ConfigMap, p.test.Namespace), nil
+		return fmt.Sprintf("There is no ConfigMap %s in namespace %s, which spec.script names: make it, and then the LiveStashBenchmark anew.", script.ConfigMap, test.Namespace), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("looking up ConfigMap %s: %w", script.ConfigMap, err)

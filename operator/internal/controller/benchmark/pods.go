@@ -15,8 +15,8 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
-// podsOf are the pods that the fleet's own StatefulSet made, in the order of their names: anybody may give a pod a fleet's labels.
-func (r *Reconciler) podsOf(ctx context.Context, c *v1alpha1.LiveStashCluster) ([]corev1.Pod, error) {
+// setOf is the fleet's own StatefulSet. Nil when there is none.
+func (r *Reconciler) setOf(ctx context.Context, c *v1alpha1.LiveStashCluster) (*appsv1.StatefulSet, error) {
 	set := &appsv1.StatefulSet{}
 	err := r.Get(ctx, client.ObjectKeyFromObject(c), set)
 	if client.IgnoreNotFound(err) != nil {
@@ -24,6 +24,15 @@ func (r *Reconciler) podsOf(ctx context.Context, c *v1alpha1.LiveStashCluster) (
 	}
 	if err != nil || !metav1.IsControlledBy(set, c) {
 		return nil, nil
+	}
+	return set, nil
+}
+
+// podsOf are the pods that the fleet's own StatefulSet made, in the order of their names: anybody may give a pod a fleet's labels.
+func (r *Reconciler) podsOf(ctx context.Context, c *v1alpha1.LiveStashCluster) ([]corev1.Pod, error) {
+	set, err := r.setOf(ctx, c)
+	if err != nil || set == nil {
+		return nil, err
 	}
 	pods := &corev1.PodList{}
 	err = r.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent})

@@ -134,7 +134,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "clean up", Run: r.cleanUp},
 		{Name: "finish", Run: r.finish},
 		{Name: "take turn", Run: r.takeTurn},
-		{Name: "check deadlines", Run: r.checkDeadlines},
+		{Name: "check runs", Run: r.checkRuns},
 		{Name: "try template", Run: r.tryTemplate},
 		{Name: "check names", Run: r.checkNames},
 		{Name: "check comparison", Run: r.checkComparison},

@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,8 +31,9 @@ const payloadVariable = "STASH_PAYLOAD_KEYS"
 // onPageVariable says whether its page shows what it stashes.
 const onPageVariable = "STASH_PAYLOAD_ON_PAGE"
 
-// checkDeadlines refuses a spec.runDeadline that no run can keep. The API refuses what it can see; here are presets and scale, too.
-func (r *Reconciler) checkDeadlines(_ context.Context, p *pass) error {
+// checkRuns refuses a spec.runDeadline that no run can keep, and a spec.parallelism with which a runner would have too many users. The API
+// refuses what it can see; here are presets, scale and the steps of a search, too.
+func (r *Reconciler) checkRuns(_ context.Context, p *pass) error {
 	if p.benchmark.Status.StartedAt != nil {
 		return nil
 	}
@@ -41,14 +43,22 @@ func (r *Reconciler) checkDeadlines(_ context.Context, p *pass) error {
 				run.Name, run.Duration, run.Deadline, run.Duration+loadtest.LeastSlack))
 		}
 	}
+	largest := slices.MaxFunc(p.runs, func(a, b loadtest.Run) int { return cmp.Compare(a.LeastRunners(), b.LeastRunners()) })
+	if need := largest.LeastRunners(); largest.Runners < need {
+		return r.giveUp(p, fmt.Sprintf("Run %s needs %d runners, because each has file descriptors for 19,500 users or connections, and spec.parallelism is %d: set it to that, or remove it.",
+			largest.Name, need, largest.Runners))
+	}
 	return nil
 }
 
-// tryTemplate asks the API server for each variant's fleet before anything is started: what it refuses would be refused hours
-// later otherwise.
+// tryTemplate asks the API server for the runners and for each variant's fleet before anything is started: what it refuses would be refused
+// hours later otherwise.
 func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
 	if p.benchmark.Status.StartedAt != nil {
 		return nil
+	}
+	if err := r.tryRunners(ctx, p); err != nil {
+		return err
 	}
 	if p.benchmark.Spec.Proxy != nil {
 		if err := r.tryProxy(ctx, p, p.runs[0]); err != nil {
@@ -73,6 +83,27 @@ func (r *Reconciler) tryTemplate(ctx context.Context, p *pass) error {
 		if err := r.tryFleet(ctx, p, run); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// tryRunners asks for the Job of the first run without making it, also where k6-operator is to make one: that tells nobody when it cannot.
+func (r *Reconciler) tryRunners(ctx context.Context, p *pass) error {
+	test := testOf(p)
+	test.Name, test.Image = cmp.Or(test.Name, p.benchmark.Name), cmp.Or(test.Image, r.RunnerImage)
+	problem, err := r.checkScript(ctx, test)
+	if err != nil {
+		return err
+	}
+	if problem == "" {
+		err = r.Create(ctx, r.Job.Object(test), client.DryRunAll)
+		problem = refusal(err)
+	}
+	if problem != "" {
+		return r.giveUp(p, problem)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("trying the runners: %w", err)
 	}
 	return nil
 }
@@ -268,12 +299,24 @@ func (r *Reconciler) findCluster(ctx context.Context, p *pass) error {
 			"LiveStashCluster %s exists and does not belong to this benchmark: delete it, or give the LiveStashBenchmark another name.", name)))
 	}
 	p.cluster = cluster
+	p.bases, err = r.addresses(ctx, p)
+	return err
+}
+
+// addresses are those of the fleet: of its Service, or of its pods, which do not count from 0 after a rollout with a surge that stays.
+func (r *Reconciler) addresses(ctx context.Context, p *pass) ([]string, error) {
 	inputs := render.Inputs{ClusterDomain: r.ClusterDomain}
-	p.bases = fleet.PodURLs(cluster, inputs)
 	if p.benchmark.Spec.Routing == v1alpha1.RoutingService {
-		p.bases = []string{fleet.ServiceURL(cluster, inputs)}
+		return []string{fleet.ServiceURL(p.cluster, inputs)}, nil
 	}
-	return nil
+	set, err := r.setOf(ctx, p.cluster)
+	if err != nil {
+		return nil, err
+	}
+	if set != nil && set.Spec.Ordinals != nil {
+		inputs.Start = set.Spec.Ordinals.Start
+	}
+	return fleet.PodURLs(p.cluster, inputs), nil
 }
 
 // missingTarget says why there is no fleet that could be measured: none of that name, or one that is told to go, which may take long. Empty:

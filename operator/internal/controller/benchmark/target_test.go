@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // targetSays waits until condition TargetReady has that status and says that.
@@ -52,6 +55,33 @@ func TestTargetThatComesAndGoes(t *testing.T) {
 		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
 	}
 	targetSays(t, b, metav1.ConditionFalse, "shop was deleted")
+}
+
+// After a rollout with a surge that stays, a fleet's pods do not count from 0.
+func TestTargetWhosePodsCountFromOne(t *testing.T) {
+	space := suite.Namespace(t, api)
+	shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}
+	shop.Spec.Image, shop.Spec.Adapter, shop.Spec.TTL, shop.Spec.Replicas = "i", v1alpha1.AdapterETS, &metav1.Duration{Duration: 10 * time.Second}, ptr.To[int32](2)
+	suite.Must(t, api.Create(t.Context(), shop))
+	labels := map[string]string{render.ClusterLabel: shop.Name, render.ComponentLabel: render.FleetComponent}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: shop.Name, Labels: labels},
+		Spec: appsv1.StatefulSetSpec{
+			Ordinals: &appsv1.StatefulSetOrdinals{Start: 1},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}},
+		},
+	}
+	suite.Must(t, controllerutil.SetControllerReference(shop, set, scheme()))
+	suite.Must(t, api.Create(t.Context(), set))
+	serves(t, shop)
+	b := newBenchmark(t, space, "later", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+		spec.Target, spec.Runner = v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: "shop"}}, v1alpha1.RunnerJob
+	})
+	host := ".shop-nodes." + space + ".svc.cluster.local:4000"
+	if _, told := jobOf(t, b); told["BASE_URLS"] != "http://shop-1"+host+",http://shop-2"+host {
+		t.Errorf("k6 is told BASE_URLS=%s", told["BASE_URLS"])
+	}
 }
 
 // A fleet that is told to go, and waits for something before it does, as with `kubectl delete --cascade=foreground`, is none any more: no

@@ -71,7 +71,7 @@ type Spec struct {
 	Variants []Variant `json:"variants,omitempty"`
 	// Target says what was tested: "template" for a fresh fleet in each run, "cluster NAME" or a URL.
 	Target string `json:"target,omitempty"`
-	// Routing is RoundRobin (over the pods) or Service; empty when the target is a URL.
+	// Routing is RoundRobin (over the pods), Service or Proxy; empty when the target is a URL.
 	Routing string `json:"routing,omitempty"`
 	// Runner is what started k6: K6Operator or Job.
 	Runner string `json:"runner,omitempty"`
