@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -74,27 +78,35 @@ func (t *tool) patient(ctx context.Context, access *kube.Access, name, file stri
 	if err != nil {
 		return nil, "", err
 	}
-	c := &v1alpha1.LiveStashCluster{}
-	if err := yaml.Unmarshal(in, c); err != nil || c.Kind != "LiveStashCluster" || c.Name == "" {
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(in, &object.Object); err != nil || object.GetKind() != "LiveStashCluster" || object.GetName() == "" {
 		return nil, "", errors.Join(fmt.Errorf("%s is not the YAML of one LiveStashCluster with a name", file), err)
 	}
-	if c.Namespace == "" {
-		c.Namespace = access.Namespace
+	if object.GetNamespace() == "" {
+		object.SetNamespace(access.Namespace)
 	}
-	refused, err := dryRun(ctx, access, c)
-	return c, refused, err
+	refused, err := dryRun(ctx, access, object)
+	if err != nil {
+		return nil, "", err
+	}
+	c := &v1alpha1.LiveStashCluster{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, c); err != nil {
+		return nil, "", errors.New(cmp.Or(refused, err.Error()))
+	}
+	return c, refused, nil
 }
 
-// dryRun has the API server fill in defaults, and say what it would refuse.
-func dryRun(ctx context.Context, access *kube.Access, c *v1alpha1.LiveStashCluster) (string, error) {
+// dryRun has the API server fill in defaults, and say what it would refuse, as with kubectl apply: also a field that nobody knows.
+func dryRun(ctx context.Context, access *kube.Access, object *unstructured.Unstructured) (string, error) {
 	known := &v1alpha1.LiveStashCluster{}
-	err := access.Get(ctx, client.ObjectKeyFromObject(c), known)
+	err := access.Get(ctx, client.ObjectKeyFromObject(object), known)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = access.Create(ctx, c, client.DryRunAll)
+		err = access.Create(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 	case err == nil:
-		c.ResourceVersion, c.UID, c.Status = known.ResourceVersion, known.UID, known.Status
-		err = access.Update(ctx, c, client.DryRunAll)
+		object.SetResourceVersion(known.ResourceVersion)
+		object.SetUID(known.UID)
+		err = access.Update(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return err.Error(), nil

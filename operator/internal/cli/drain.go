@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,15 +63,15 @@ func (t *tool) drain(ctx context.Context, name string) error {
 		return err
 	}
 	// Before the eviction: a pod may be gone at once.
-	changes, err := access.Watch(ctx, &corev1.PodList{}, client.InNamespace(pod.Namespace), &client.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name)})
+	changes, err := watchPod(ctx, access, pod)
 	if err != nil {
 		return err
 	}
-	defer changes.Stop()
 	if err := evict(ctx, access, pod, owner); err != nil {
+		changes.Stop()
 		return err
 	}
-	report, err := reportOf(ctx, changes, pod)
+	report, err := awaitEnd(ctx, access, changes, pod)
 	if err != nil {
 		return err
 	}
@@ -105,27 +106,73 @@ func evict(ctx context.Context, access *kube.Access, pod *corev1.Pod, owner stri
 	return err
 }
 
-// reportOf waits until a pod is gone, and reads what its agent said last. Nil: nothing.
-func reportOf(ctx context.Context, changes watch.Interface, pod *corev1.Pod) (*agentclient.Report, error) {
+// watchPause is between the end of a watch and the next.
+const watchPause = time.Second
+
+// watchPod tells of all changes of a pod since it was read.
+func watchPod(ctx context.Context, access *kube.Access, pod *corev1.Pod) (watch.Interface, error) {
+	return access.Watch(ctx, &corev1.PodList{}, client.InNamespace(pod.Namespace), &client.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name), Raw: &metav1.ListOptions{ResourceVersion: pod.ResourceVersion},
+	})
+}
+
+// awaitEnd waits until a pod is gone, and reads what its agent said last. Nil: nothing. An API server ends a watch when it likes to: the pod
+// is looked up then, and watched again.
+func awaitEnd(ctx context.Context, access *kube.Access, changes watch.Interface, pod *corev1.Pod) (*agentclient.Report, error) {
 	var report *agentclient.Report
+	for {
+		said, gone := reportOf(changes, pod)
+		changes.Stop()
+		report = cmp.Or(said, report)
+		if gone {
+			return report, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.New("the pod is not gone yet: it goes on draining; --timeout has the time to wait")
+		case <-time.After(watchPause):
+		}
+		now := &corev1.Pod{}
+		err := access.Get(ctx, client.ObjectKeyFromObject(pod), now)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && now.UID != pod.UID:
+			return report, nil
+		case err == nil:
+			report = cmp.Or(saidAtEnd(now), report)
+			changes, err = watchPod(ctx, access, now)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// reportOf is what a pod's agent said last, and whether the pod is gone, as far as the watch tells.
+func reportOf(changes watch.Interface, pod *corev1.Pod) (report *agentclient.Report, gone bool) {
 	for change := range changes.ResultChan() {
 		seen, is := change.Object.(*corev1.Pod)
-		if !is || seen.UID != pod.UID {
-			return report, nil
+		if !is {
+			return report, false
 		}
-		for _, status := range seen.Status.ContainerStatuses {
-			if ended := status.State.Terminated; status.Name == fleet.AppContainer && ended != nil {
-				if said, is := agentclient.ParseReport([]byte(ended.Message)); is {
-					report = &said
-				}
+		if seen.UID != pod.UID {
+			return report, true
+		}
+		report = cmp.Or(saidAtEnd(seen), report)
+		if change.Type == watch.Deleted {
+			return report, true
+		}
+	}
+	return report, false
+}
+
+// saidAtEnd is what the agent said when the application ended. Nil: nothing yet.
+func saidAtEnd(pod *corev1.Pod) *agentclient.Report {
+	for _, status := range pod.Status.ContainerStatuses {
+		if ended := status.State.Terminated; status.Name == fleet.AppContainer && ended != nil {
+			if said, is := agentclient.ParseReport([]byte(ended.Message)); is {
+				return &said
 			}
 		}
-		if change.Type == watch.Deleted {
-			return report, nil
-		}
 	}
-	if ctx.Err() != nil {
-		return nil, errors.New("the pod is not gone yet: it goes on draining; --timeout has the time to wait")
-	}
-	return report, nil
+	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,7 +38,7 @@ func (t *tool) logsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:               "logs [NAME]",
 		Short:             "The logs of all pods, each line with its pod's name before it",
-		Long:              "The logs of all pods, each line with its pod's name before it. With --follow pods that come later are followed too.",
+		Long:              "The logs of all pods, each line with its pod's name before it. With --follow pods that come later and containers that are restarted are followed too.",
 		Example:           "  kubectl livestash logs shop --follow --tail 20",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: t.names,
@@ -58,7 +57,7 @@ func (t *tool) logs(ctx context.Context, name string, o logOptions) error {
 	if err != nil {
 		return err
 	}
-	reader := &logReader{access: access, options: o, out: t.Out, terminal: t.terminal(), paint: t.paint(), known: map[types.UID]bool{}}
+	reader := &logReader{access: access, options: o, out: t.Out, terminal: t.terminal(), paint: t.paint(), known: map[string]bool{}}
 	if o.follow {
 		return reader.follow(ctx, c)
 	}
@@ -83,7 +82,8 @@ type logReader struct {
 
 	mutex sync.Mutex
 	out   io.Writer
-	known map[types.UID]bool
+	// known are the containers that are, or were, read: one that is restarted is another.
+	known map[string]bool
 }
 
 // podColours tell pods apart.
@@ -145,10 +145,14 @@ func (r *logReader) follow(ctx context.Context, c *v1alpha1.LiveStashCluster) er
 		}
 		for change := range changes.ResultChan() {
 			pod, is := change.Object.(*corev1.Pod)
-			if !is || change.Type == watch.Deleted || !started(pod, r.options.container) || r.known[pod.UID] {
+			if !is || change.Type == watch.Deleted {
 				continue
 			}
-			r.known[pod.UID] = true
+			container := started(pod, r.options.container)
+			if container == "" || r.known[container] {
+				continue
+			}
+			r.known[container] = true
 			reads.Go(func() { r.followed(r.read(ctx, pod)) })
 		}
 		changes.Stop()
@@ -162,12 +166,12 @@ func (r *logReader) followed(err error) {
 	}
 }
 
-// started is whether a container has, or had, something to say.
-func started(pod *corev1.Pod, container string) bool {
+// started is the container of that name which has, or had, something to say. Empty: none.
+func started(pod *corev1.Pod, container string) string {
 	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == container {
-			return status.State.Running != nil || status.State.Terminated != nil
+		if status.Name == container && (status.State.Running != nil || status.State.Terminated != nil) {
+			return fmt.Sprintf("%s of %s, restarted %d times", container, pod.UID, status.RestartCount)
 		}
 	}
-	return false
+	return ""
 }

@@ -20,11 +20,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/cli/kube"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/kept"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 )
@@ -269,6 +272,29 @@ func TestDrain(t *testing.T) {
 	refused(t, err, "no pod of a LiveStashCluster")
 }
 
+// An API server ends watches: the pod is asked for again, and is not gone for that.
+func TestDrainOutlivesItsWatch(t *testing.T) {
+	c := newFleet(t, v1alpha1.LiveStashClusterStatus{})
+	pod := newPod(t, c, "shop-1")
+	watches, err := client.NewWithWatch(connection, client.Options{Scheme: api.Scheme()})
+	suite.Must(t, err)
+	access := &kube.Access{WithWatch: watches}
+	ended := watch.NewFake()
+	ended.Stop()
+	told := make(chan error, 1)
+	go func() {
+		_, err := awaitEnd(t.Context(), access, ended, pod)
+		told <- err
+	}()
+	select {
+	case err := <-told:
+		t.Fatalf("the wait for a pod that is there ended: %v", err)
+	case <-time.After(2 * watchPause):
+	}
+	suite.Must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	suite.Must(t, <-told)
+}
+
 // A pod that cannot be asked is told with the reason.
 func TestSessions(t *testing.T) {
 	c := newFleet(t, v1alpha1.LiveStashClusterStatus{})
@@ -352,13 +378,17 @@ func TestReport(t *testing.T) {
 	suite.Must(t, api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-env", Namespace: c.Namespace, Labels: labels}, StringData: map[string]string{"A": marked, "B": quoted, "C": "MARKED-first\nMARKED-second"}}))
 	suite.Must(t, api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: c.Namespace, Labels: labels}, Data: map[string]string{"a": "MARKED-config"}}))
 	pod := newPod(t, c, "shop-0")
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: c.Namespace, Labels: labels, Annotations: map[string]string{kept.RenderingAnnotation: "MARKED-packed"}}}
+	set.Spec.Selector, set.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
+	set.Spec.Template.Spec.Containers = pod.Spec.Containers
+	suite.Must(t, api.Create(t.Context(), set))
 	suite.Must(t, api.Create(t.Context(), &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: c.Namespace}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: pod.Name, Namespace: c.Namespace},
 		Message: "told MARKED-second and " + base64.StdEncoding.EncodeToString([]byte(marked))}))
 
 	out := filepath.Join(t.TempDir(), "shop.tar.gz")
 	must(t, c.Namespace, "report", "--out", out)
 	files := unpack(t, out)
-	for _, name := range []string{"about.txt", "status.txt", "doctor.txt", "livestashcluster.yaml", "secret.yaml", "configmap.yaml", "pod.yaml", "event.yaml"} {
+	for _, name := range []string{"about.txt", "status.txt", "doctor.txt", "livestashcluster.yaml", "statefulset.yaml", "secret.yaml", "configmap.yaml", "pod.yaml", "event.yaml"} {
 		if files[name] == "" {
 			t.Errorf("there is no %s", name)
 		}
@@ -418,7 +448,16 @@ func TestDoctor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new.yaml")
 	suite.Must(t, os.WriteFile(file, []byte("apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: blog}\nspec: {image: 'blog:1', adapter: ETS, ttl: soon}\n"), 0o600))
 	_, err = run(t, c.Namespace, "doctor", "-f", file)
-	refused(t, err, "LiveStashCluster")
+	refused(t, err, "ttl must be a duration")
+	for spec, says := range map[string]string{
+		"rollouts: {surge: Never}": "rollouts", // not rollout
+		"http: {port: 0}":          "spec.http.port",
+	} {
+		suite.Must(t, os.WriteFile(file, []byte("apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: blog}\nspec: {image: 'blog:1', adapter: ETS, "+spec+"}\n"), 0o600))
+		out, err = run(t, c.Namespace, "doctor", "-f", file)
+		refused(t, err, "broken")
+		wants(t, out, "spec-refused", says)
+	}
 	suite.Must(t, os.WriteFile(file, []byte("apiVersion: livestash.dev/v1alpha1\nkind: LiveStashCluster\nmetadata: {name: blog}\nspec: {image: 'blog:1', adapter: ETS, http: {host: 'https://blog'}}\n"), 0o600))
 	out, err = run(t, c.Namespace, "doctor", "-f", file)
 	refused(t, err, "broken")

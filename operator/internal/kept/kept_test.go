@@ -151,7 +151,7 @@ func TestNotesAreReadBack(t *testing.T) {
 		t.Errorf("the rendering (-want +got):\n%s", diff)
 	}
 	// There are thousands of them in the operator's memory.
-	if size := len(annotations[noteAnnotation]) + len(annotations[renderingAnnotation]); size > 3<<10 {
+	if size := len(annotations[noteAnnotation]) + len(annotations[RenderingAnnotation]); size > 3<<10 {
 		t.Errorf("the notes of a fleet with every setting take %d bytes", size)
 	}
 	again, err := note.Annotations(Rendering{}, annotations)
@@ -171,9 +171,9 @@ func TestWhatIsNoNote(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, rendering := range map[string]string{
-		"nothing": "", "no base64": "?", "nothing compressed": "aGk=", "half of it": good[renderingAnnotation][:len(good[renderingAnnotation])/2], "another": other[renderingAnnotation],
+		"nothing": "", "no base64": "?", "nothing compressed": "aGk=", "half of it": good[RenderingAnnotation][:len(good[RenderingAnnotation])/2], "another": other[RenderingAnnotation],
 	} {
-		annotations := map[string]string{noteAnnotation: good[noteAnnotation], renderingAnnotation: rendering}
+		annotations := map[string]string{noteAnnotation: good[noteAnnotation], RenderingAnnotation: rendering}
 		if had := Read(annotations).Rendering(annotations); had != nil {
 			t.Errorf("%s is read as %+v", name, had)
 		}
@@ -217,7 +217,7 @@ func TestAHugeRenderingIsNotNoted(t *testing.T) {
 	}
 	huge.Template.Annotations = map[string]string{"huge": random.String()}
 	annotations, err := Note{Digest: huge.Digest()}.Annotations(huge, nil)
-	if err != nil || annotations[renderingAnnotation] != "" || annotations[noteAnnotation] == "" {
-		t.Errorf("noted as %d bytes, %v", len(annotations[renderingAnnotation]), err)
+	if err != nil || annotations[RenderingAnnotation] != "" || annotations[noteAnnotation] == "" {
+		t.Errorf("noted as %d bytes, %v", len(annotations[RenderingAnnotation]), err)
 	}
 }

@@ -15,8 +15,9 @@ import (
 const (
 	// noteAnnotation is on a StatefulSet: a Note.
 	noteAnnotation = "livestash.dev/rendered"
-	// renderingAnnotation is on a StatefulSet: its Rendering, as JSON, compressed with the dictionary, in base64.
-	renderingAnnotation = "livestash.dev/rendering"
+	// RenderingAnnotation is on a StatefulSet: its Rendering, as JSON, compressed with the dictionary, in base64. All that a pod's template
+	// has is in it, so the values of variables too.
+	RenderingAnnotation = "livestash.dev/rendering"
 	// mostPacked is how many bytes of an object's annotations, which may have 256 KiB together, the rendering may take. One that takes
 	// more is not noted: its pods keep the template that the StatefulSet has.
 	mostPacked = 128 << 10
@@ -58,7 +59,7 @@ func Read(annotations map[string]string) Note {
 
 // Rendering is the one that was noted. Nil: the annotations do not tell it.
 func (n Note) Rendering(annotations map[string]string) *Rendering {
-	rendering, err := unpack(annotations[renderingAnnotation])
+	rendering, err := unpack(annotations[RenderingAnnotation])
 	if err != nil || rendering.Digest() != n.Digest {
 		return nil
 	}
@@ -73,7 +74,7 @@ func (n Note) Annotations(rendering Rendering, before map[string]string) (map[st
 		return nil, fmt.Errorf("encoding the note of a rendering: %w", err)
 	}
 	annotations := map[string]string{noteAnnotation: string(text)}
-	packed := before[renderingAnnotation]
+	packed := before[RenderingAnnotation]
 	if packed == "" || Read(before).Digest != n.Digest {
 		packed, err = pack(rendering)
 	}
@@ -81,7 +82,7 @@ func (n Note) Annotations(rendering Rendering, before map[string]string) (map[st
 		return nil, err
 	}
 	if len(packed) <= mostPacked {
-		annotations[renderingAnnotation] = packed
+		annotations[RenderingAnnotation] = packed
 	}
 	return annotations, nil
 }

@@ -19,7 +19,7 @@ var of = map[string]Advice{
 	v1alpha1.ReasonBeforeFailed:   {"Mend the command or the image and apply it, or go back to the image before. To try the same again, delete the Job <name>-before.", docs + "how-to/deploys.md#migrations-before-a-rollout"},
 	v1alpha1.ReasonPaused:         {"`kubectl livestash rollout resume`, when it is to go on; if spec.paused is set, remove that.", docs + "how-to/deploys.md#stop-a-rollout-between-two-pods"},
 
-	v1alpha1.ReasonNodesMissing:     {"See that the missing pod runs, and that no NetworkPolicy or service mesh of yours keeps ports 4369 and 9100 to 9109 shut between the pods. `kubectl livestash doctor` looks for the usual causes.", runbooks + "LiveStashMeshIncomplete.md"},
+	v1alpha1.ReasonNodesMissing:     {"See that the missing pod runs, and that no NetworkPolicy or service mesh of yours keeps ports 4369 and 9100 (spec.clustering.distributionPort) shut between the pods. `kubectl livestash doctor` looks for the usual causes.", runbooks + "LiveStashMeshIncomplete.md"},
 	v1alpha1.ReasonStoreNotReady:    {"Does the application start LiveStash with the adapter that LIVE_STASH_ADAPTER names? With Redis: does its pod run, is the password right?", runbooks + "LiveStashStoreNotReady.md"},
 	v1alpha1.ReasonStoreChanging:    {},
 	v1alpha1.ReasonAgentDisabled:    {"Remove spec.agent.enabled: false, unless you can do without the hand-over.", docs + "concepts.md#the-agent"},

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/livestash-dev/livestash/operator/internal/kept"
 )
 
 // plainVariables are those of the operator's contract: their values say how the pod was made, and none is secret.
@@ -13,13 +15,14 @@ var plainVariables = map[string]bool{
 	"ERL_AFLAGS": true, "ERL_CRASH_DUMP": true,
 }
 
-// Without is an object without what may be secret: values of Secrets and ConfigMaps, values of variables, and what kubectl and servers note of
-// all that besides.
+// Without is an object without what may be secret: values of Secrets and ConfigMaps, values of variables, and what kubectl, servers and the
+// operator note of all that besides.
 func Without(object *unstructured.Unstructured) *unstructured.Unstructured {
 	plain := object.DeepCopy()
 	plain.SetManagedFields(nil)
 	annotations := plain.GetAnnotations()
 	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	delete(annotations, kept.RenderingAnnotation)
 	plain.SetAnnotations(annotations)
 	if kind := plain.GetKind(); kind == "Secret" || kind == "ConfigMap" {
 		for _, name := range []string{"data", "stringData", "binaryData"} {

@@ -122,6 +122,9 @@ var dropped = []string{"PHX_SERVER", "RELEASE_DISTRIBUTION", "RELEASE_NODE", "RE
 	"LIBCLUSTER_SERVICE", "LIBCLUSTER_NAMESPACE", "LIBCLUSTER_APP", "CLUSTER_DOMAIN", "ERL_AFLAGS", "ERL_FULLSWEEP_AFTER", "LIVE_STASH_ADAPTER", "LIVE_STASH_TTL",
 	"LIVE_STASH_REDIS_URL", "LIVE_STASH_REDIS_URL_FILE", "LIVE_STASH_REDIS_CACERTFILE", "SECRET_KEY_BASE_FILE"}
 
+// inHTTP are variables that the operator sets from fields of spec.http.
+var inHTTP = map[string]string{"PHX_HOST": "host", "PORT": "port"}
+
 // environment is the variables, each where the spec has it.
 func (m *migration) environment(app *corev1.Container) {
 	var kept []corev1.EnvVar
@@ -133,6 +136,8 @@ func (m *migration) environment(app *corev1.Container) {
 			clustering := fields{}
 			m.secret(variable, "cookie", clustering)
 			set(m.spec, "clustering", clustering)
+		case variable.ValueFrom != nil && inHTTP[variable.Name] != "":
+			m.notef("The variable %s is left out: write its value into spec.http.%s.", variable.Name, inHTTP[variable.Name])
 		case variable.Name == "PHX_HOST" && variable.Value != "":
 			m.http["host"] = variable.Value
 		case variable.Name == "PORT":
