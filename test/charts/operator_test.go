@@ -238,6 +238,19 @@ func TestTestPods(t *testing.T) {
 	}
 }
 
+// TestTestPodsWithoutRoles: where somebody else binds roles, nothing that needs one of this chart's is tried.
+func TestTestPodsWithoutRoles(t *testing.T) {
+	for values, want := range map[string]bool{"rbac: {create: false}": false, "rbac: {create: false}\nmetrics: {secure: false}": true} {
+		found := render(t, operatorChart, values)
+		if got := found["Pod livestash-system/livestash-operator-test-metrics"] != nil; got != want {
+			t.Errorf("%s: helm test asks for metrics: %t", values, got)
+		}
+		if found["Pod livestash-system/livestash-operator-test-ready"] == nil {
+			t.Errorf("%s: helm test does not ask whether the operator is ready", values)
+		}
+	}
+}
+
 // TestOpenMetrics: port, scheme, roles and token go together.
 func TestOpenMetrics(t *testing.T) {
 	found := render(t, operatorChart, "metrics: {secure: false}")
