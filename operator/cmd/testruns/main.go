@@ -30,9 +30,11 @@ each load of the [other published tests](../../docs/benchmarks.md#other-publishe
 ` + "`" + fleet + "`" + ` in the same namespace, with two pods: put the name of yours in its place. Up to 35 its adapter and TTL must be those of the file.
 
 ` + "```" + `
-sed 's/` + fleet + `/shop/g' manifests/testruns/01-1000-users-1m-none.yaml | kubectl apply -f -
+sed 's/` + fleet + `/shop/g; s|ghcr.io/livestash-dev|registry.example/you|' manifests/testruns/01-1000-users-1m-none.yaml | kubectl apply -f -
 kubectl logs -l k6_cr=livestash-01-none,runner=true --tail=40
 ` + "```" + `
+
+They connect to pods 0 and 1. After a rollout a fleet's pods may be 1 and 2, as ` + "`kubectl get pods`" + ` shows: then change BASE_URLS.
 
 A TestRun that has ` + "`finished`" + ` has not passed for that: look at the exit code of each runner (99: a threshold failed). With several
 runners each speaks of its own users only. A LiveStashBenchmark does all that by itself, merges the runners, and runs the rivals too:
