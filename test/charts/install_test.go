@@ -102,7 +102,7 @@ func TestNotes(t *testing.T) {
 		{"not kept", operatorChart, "crds: {keep: false}", []string{"deletes every LiveStashCluster"}},
 		{"disabled", root, "operator: {enabled: false}\nobservability: {enabled: false}", []string{"nothing is installed"}},
 		{"dashboards", root, "", []string{"Dashboards: LiveStash in Grafana", "grafana_dashboard=1"}},
-		{"platform elsewhere", platformChart, "install: {kube-prometheus-stack: true}", []string{"'operator.agentReaders={there}'"}},
+		{"platform elsewhere", platform(t), "install: {kube-prometheus-stack: true}", []string{"'operator.agentReaders={there}'"}},
 		{"alerts", observabilityChart, "prometheusRules: {enabled: true}", []string{"PrometheusRule web-livestash", "prometheusRules.labels.release"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
