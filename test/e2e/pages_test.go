@@ -63,11 +63,12 @@ func walks() []walk {
 	return []walk{
 		{page: "README.md", replaced: map[string]string{"registry.example/you": registry, "ghcr.io/acme/shop:1.4.2": workload()},
 			left: map[string]string{"make demo": longWork, "make test": longWork}},
-		{page: "docs/quickstart.md", replaced: map[string]string{"registry.example/you": registry, "ghcr.io/acme/shop:1.4.2": workload(), "bin/shop": "bin/workload"}},
+		{page: "docs/quickstart.md", replaced: map[string]string{"registry.example/you": registry, "ghcr.io/acme/shop:1.4.2": workload(), "bin/shop": "bin/workload"},
+			left: map[string]string{"make images": longWork, "skopeo copy": noRegistry}},
 		{page: "docs/how-to/kubectl-plugin.md", fleet: twoPods,
 			left: map[string]string{"make kubectl-livestash": longWork, "cp bin/kubectl*livestash": "the plugin is found in bin/"}},
 		{page: "docs/how-to/troubleshooting.md", fleet: twoPods,
-			left: map[string]string{"kubectl logs statefulset/shop -c app --previous": "nothing has crashed here"}},
+			left: map[string]string{"kubectl logs shop-1 -c app --previous": "nothing has crashed here"}},
 		{page: "docs/how-to/prepare-your-app.md", fleet: twoPods, replaced: map[string]string{"bin/my_app": "bin/workload"},
 			left: map[string]string{"kubectl livestash open": forEver}},
 		{page: "docs/how-to/move-a-deployment.md", before: deployment, replaced: map[string]string{"ghcr.io/acme/shop:1.4.2": workload()}},
@@ -77,7 +78,7 @@ func walks() []walk {
 		{page: "docs/how-to/redis.md", left: map[string]string{"kubectl cordon": oneNode, "kubectl drain": oneNode, "kubectl rollout restart statefulset/shop-redis": oneNode}},
 		{page: "docs/how-to/benchmark.md", parts: "LiveStashBenchmark", replaced: map[string]string{"registry.example/you": registry},
 			left: map[string]string{
-				"make matrix PRESET": longWork,
+				"make matrix PRESET": longWork, "kubectl apply -f small.yaml": ofARun,
 				"kubectl get livestashbenchmark small -o wide --watch": forEver, "kubectl get livestashbenchmark small -o jsonpath": ofARun,
 				"kubectl get configmap": ofARun, "kubectl create configmap kept-report": ofARun, "kubectl wait livestashbenchmark/change": ofARun,
 			}},
