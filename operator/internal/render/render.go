@@ -154,3 +154,11 @@ var (
 	JobType                   = typeMeta(batchv1.SchemeGroupVersion, "Job")
 	PodDisruptionBudgetType   = typeMeta(policyv1.SchemeGroupVersion, "PodDisruptionBudget")
 )
+
+// StartOf is the lowest ordinal of a StatefulSet's pods.
+func StartOf(set *appsv1.StatefulSet) int32 {
+	if set.Spec.Ordinals == nil {
+		return 0
+	}
+	return set.Spec.Ordinals.Start
+}

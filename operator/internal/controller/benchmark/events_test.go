@@ -43,16 +43,7 @@ func play(t *testing.T, events ...v1alpha1.BenchmarkEvent) *played {
 	})
 	p := &played{t: t, b: b, fleet: &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "eventful-01-ets"}}}
 	suite.Eventually(t, func() error { return api.Get(t.Context(), client.ObjectKeyFromObject(p.fleet), p.fleet) })
-	labels := map[string]string{render.ClusterLabel: p.fleet.Name, render.ComponentLabel: render.FleetComponent}
-	p.set = &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.fleet.Name, Labels: labels},
-		Spec: appsv1.StatefulSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}},
-		},
-	}
-	suite.Must(t, controllerutil.SetControllerReference(p.fleet, p.set, scheme()))
-	suite.Must(t, api.Create(t.Context(), p.set))
+	p.set = newSet(t, p.fleet, 0)
 	p.pod(p.fleet.Name+"-0", true)
 	p.pod(p.fleet.Name+"-1", true)
 	p.serves()
@@ -60,6 +51,23 @@ func play(t *testing.T, events ...v1alpha1.BenchmarkEvent) *played {
 	stage(t, p.run, "started")
 	reaches(t, b, "running", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Runs[0].Phase == v1alpha1.RunRunning })
 	return p
+}
+
+// newSet makes a fleet's StatefulSet, whose pods count from there.
+func newSet(t *testing.T, c *v1alpha1.LiveStashCluster, start int32) *appsv1.StatefulSet {
+	t.Helper()
+	labels := map[string]string{render.ClusterLabel: c.Name, render.ComponentLabel: render.FleetComponent}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, Labels: labels},
+		Spec: appsv1.StatefulSetSpec{
+			Ordinals: &appsv1.StatefulSetOrdinals{Start: start},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}},
+		},
+	}
+	suite.Must(t, controllerutil.SetControllerReference(c, set, scheme()))
+	suite.Must(t, api.Create(t.Context(), set))
+	return set
 }
 
 // pod makes a ready pod with the fleet's labels; of its StatefulSet, or of nobody.

@@ -313,8 +313,8 @@ func (r *Reconciler) addresses(ctx context.Context, p *pass) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if set != nil && set.Spec.Ordinals != nil {
-		inputs.Start = set.Spec.Ordinals.Start
+	if set != nil {
+		inputs.Start = render.StartOf(set)
 	}
 	return fleet.PodURLs(p.cluster, inputs), nil
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +21,6 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
-	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // targetSays waits until condition TargetReady has that status and says that.
@@ -63,17 +61,7 @@ func TestTargetWhosePodsCountFromOne(t *testing.T) {
 	shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}
 	shop.Spec.Image, shop.Spec.Adapter, shop.Spec.TTL, shop.Spec.Replicas = "i", v1alpha1.AdapterETS, &metav1.Duration{Duration: 10 * time.Second}, ptr.To[int32](2)
 	suite.Must(t, api.Create(t.Context(), shop))
-	labels := map[string]string{render.ClusterLabel: shop.Name, render.ComponentLabel: render.FleetComponent}
-	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: shop.Name, Labels: labels},
-		Spec: appsv1.StatefulSetSpec{
-			Ordinals: &appsv1.StatefulSetOrdinals{Start: 1},
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}},
-		},
-	}
-	suite.Must(t, controllerutil.SetControllerReference(shop, set, scheme()))
-	suite.Must(t, api.Create(t.Context(), set))
+	newSet(t, shop, 1)
 	serves(t, shop)
 	b := newBenchmark(t, space, "later", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
 		spec.Target, spec.Runner = v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: "shop"}}, v1alpha1.RunnerJob

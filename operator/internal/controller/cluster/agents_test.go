@@ -97,16 +97,11 @@ func fleetOf(size int, change func([]member)) observation {
 }
 
 // running is the status of an application that started then.
-func running(since time.Time) []corev1.ContainerStatus {
-	return []corev1.ContainerStatus{{
-		Name: fleet.AppContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
-	}}
-}
+func running(since time.Time) []corev1.ContainerStatus { return runningIn(fleet.AppContainer, since) }
 
-// waitingForStore is of a pod whose application has not begun.
-func waitingForStore(since time.Time) []corev1.ContainerStatus {
+func runningIn(container string, since time.Time) []corev1.ContainerStatus {
 	return []corev1.ContainerStatus{{
-		Name: fleet.InitContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
+		Name: container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
 	}}
 }
 
@@ -220,7 +215,7 @@ func TestAgentConditions(t *testing.T) {
 		"a pod waits for its store since a moment ago": {
 			replicas: 2,
 			seen: fleetOf(2, func(m []member) {
-				m[1].Status.InitContainerStatuses = waitingForStore(said.Add(-time.Second))
+				m[1].Status.InitContainerStatuses = runningIn(fleet.InitContainer, said.Add(-time.Second))
 				m[1].Status.ContainerStatuses = waiting("PodInitializing").ContainerStatuses
 				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis has not answered yet."}
 			}),
@@ -237,7 +232,7 @@ func TestAgentConditions(t *testing.T) {
 		"a pod waits for its store": {
 			replicas: 2,
 			seen: fleetOf(2, func(m []member) {
-				m[1].Status.InitContainerStatuses = waitingForStore(said.Add(-time.Minute))
+				m[1].Status.InitContainerStatuses = runningIn(fleet.InitContainer, said.Add(-time.Minute))
 				m[1].Status.ContainerStatuses = waiting("PodInitializing").ContainerStatuses
 				m[1].Status.Conditions, m[1].answer.Status.Store = nil, agentclient.Store{Reason: "Redis refuses the password."}
 			}),

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -29,14 +28,6 @@ type drained struct {
 	// made is when the pod was made.
 	made   time.Time
 	report agentclient.Report
-}
-
-// setOf is the StatefulSet of a pod. Empty: it has none.
-func setOf(pod *corev1.Pod) types.UID {
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		return owner.UID
-	}
-	return ""
 }
 
 // turn is where a fleet's rollouts are: what status.revision and status.rollouts are made of.

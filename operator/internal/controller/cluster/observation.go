@@ -220,12 +220,7 @@ func (o *observation) replicas() int32 {
 }
 
 // start is the lowest ordinal that the StatefulSet is to have.
-func (o *observation) start() int32 {
-	if o.statefulSet.Spec.Ordinals == nil {
-		return 0
-	}
-	return o.statefulSet.Spec.Ordinals.Start
-}
+func (o *observation) start() int32 { return render.StartOf(o.statefulSet) }
 
 // settled is whether the StatefulSet controller has acted on the StatefulSet as it is.
 func (o *observation) settled() bool {

@@ -161,7 +161,7 @@ func (r *Reconciler) redisPlaces(ctx context.Context, c *v1alpha1.LiveStashClust
 	}
 	seen.Exists, seen.Settled = metav1.IsControlledBy(set, c), set.Generation == set.Status.ObservedGeneration
 	seen.Both = set.Spec.Replicas != nil && *set.Spec.Replicas > 1
-	if set.Spec.Ordinals != nil && set.Spec.Ordinals.Start > 0 {
+	if render.StartOf(set) > 0 {
 		seen.Only = 1
 	}
 	seen.Serves = seen.Only

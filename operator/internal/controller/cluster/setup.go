@@ -234,7 +234,7 @@ func (r *Reconciler) podGone(ctx context.Context, e event.DeleteEvent, queue wor
 	owner := metav1.GetControllerOf(pod)
 	if report, found := drainReport(pod); found && owner != nil && owner.Kind == "StatefulSet" && owner.Name == pod.Labels[render.ClusterLabel] {
 		for _, request := range clusterOf(ctx, pod) {
-			r.drains.add(request.NamespacedName, drained{pod: pod.Name, set: setOf(pod), made: pod.CreationTimestamp.Time, report: report})
+			r.drains.add(request.NamespacedName, drained{pod: pod.Name, set: owner.UID, made: pod.CreationTimestamp.Time, report: report})
 			queue.Add(request)
 		}
 	}
