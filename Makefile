@@ -11,17 +11,17 @@ CLUSTER    ?= local
 TOUR_PORT  ?= 8321
 export VERSION REGISTRY CLUSTER TOUR_PORT
 
-# One way of compiling for every program, test and linter, so that what they share is compiled once.
+# One way of compiling for every program, test and linter, so that what they share is compiled once. `make lint` vets.
 export CGO_ENABLED := 0
-export GOFLAGS     := -trimpath
+export GOFLAGS     := -trimpath -vet=off
+# A compiler lives for seconds: a fifth of its time goes into collecting garbage that could lie.
+GO := GOGC=off GOMEMLIMIT=1GiB go
 
-# Pinned versions of what is built from Go modules.
-K6_VERSION             := v1.8.1
-HELM_VERSION           := v4.3.1
-KUBERNETES_VERSION     := v1.36.3
-CONTROLLER_GEN_VERSION := v0.23.0
-GOLANGCI_LINT_VERSION  := v2.15.0
-GOVULNCHECK_VERSION    := v1.9.0
+# Pinned versions of what is built from Go modules; of the others, hack/tools/go.mod has them.
+K6_VERSION            := v1.8.1
+KUBERNETES_VERSION    := v1.37.1
+GOLANGCI_LINT_VERSION := v2.15.0
+GOVULNCHECK_VERSION   := v1.9.0
 
 BIN    := $(CURDIR)/bin
 DIST   := $(CURDIR)/.cache/dist
@@ -34,14 +34,14 @@ export PATH := $(BIN):$(PATH)
 AGENT  := operator/internal/podagent/ebin/livestash_agent.app
 
 STEP       := hack/step
-LINT       := golangci-lint run --config $(CURDIR)/.golangci.yml
+LINT       := GOGC=400 GOMEMLIMIT=4GiB golangci-lint run --config $(CURDIR)/.golangci.yml
 sources     = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(1)/go.mod $(1)/go.sum)
 
-KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=36 -X k8s.io/$(package).gitTreeState=clean
+KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=37 -X k8s.io/$(package).gitTreeState=clean
 
 # What the demo and the end-to-end tests need. Who has a cluster has a kubectl and a registry: neither Kubernetes nor
 # Redis is made for it.
-CLUSTER_NEEDS := $(BIN)/helm images $(if $(filter local,$(CLUSTER)),$(BIN)/kubectl local-cluster-binaries redis-images)
+CLUSTER_NEEDS := $(BIN)/helm images $(if $(filter local,$(CLUSTER)),local-cluster-binaries redis-images)
 
 ##@ Start here
 
@@ -262,7 +262,7 @@ images: operator $(BIN)/k6 image-builder ## Build the images as archives in .cac
 rival-images: image-builder ## Build the images of the servers that Phoenix is compared with.
 	@for rival in json-go chat-go; do \
 	  mkdir -p $(DIST)/rivals/$$rival && \
-	  $(STEP) build-$$rival "Build the rival $$rival" bash -c "cd loadtests/rivals/$$rival && go build -ldflags '-s -w' -o $(DIST)/rivals/$$rival/ ." && \
+	  $(STEP) build-$$rival "Build the rival $$rival" bash -c "cd loadtests/rivals/$$rival && $(GO) build -ldflags '-s -w' -o $(DIST)/rivals/$$rival/ ." && \
 	  $(STEP) image-$$rival "Image of the rival $$rival" hack/images/build $(DIST)/rivals/$$rival loadtests/rivals/$$rival/Dockerfile $(REGISTRY)/livestash-rival-$$rival:$(VERSION) $(DIST)/livestash-rival-$$rival.tar || exit; \
 	done
 	@$(STEP) image-rails "Image of the rival rails" hack/images/build loadtests/rivals/rails loadtests/rivals/rails/Dockerfile $(REGISTRY)/livestash-rival-rails:$(VERSION) $(DIST)/livestash-rival-rails.tar
@@ -286,10 +286,10 @@ survival-image: $(DIST)/survival/survival-client image-builder ## Build the imag
 	@$(STEP) image-survival "Image of the survival test" hack/images/build $(DIST)/survival test/survival/client/Dockerfile $(REGISTRY)/livestash-survival:$(VERSION) $(DIST)/livestash-survival.tar
 
 $(DIST)/survival/survival-client: $(call sources,test/survival/client test/survival/internal test/internal test/soak/users test/soak/ledger) test/go.mod test/go.sum
-	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && go build -ldflags "-s -w" -o $@ ./survival/client'
+	@$(STEP) build-survival "Build the survival test's client" bash -c 'cd test && $(GO) build -ldflags "-s -w" -o $@ ./survival/client'
 
 $(BIN)/tour: $(call sources,test/tour test/internal) $(wildcard test/internal/tour/page/*) test/go.mod test/go.sum
-	@$(STEP) build-tour "Build the tour" bash -c 'cd test && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $@ ./tour'
+	@$(STEP) build-tour "Build the tour" bash -c 'cd test && $(GO) build -ldflags "-s -w" -o $@ ./tour'
 
 .PHONY: image-builder
 image-builder:
@@ -325,7 +325,7 @@ cluster-down: ## Remove it without a trace.
 	@localcluster down
 
 .PHONY: local-cluster-binaries
-local-cluster-binaries: $(BIN)/kubernetes $(BIN)/localcluster $(BIN)/pause $(BIN)/coredns ## Build it, and install the packages it needs.
+local-cluster-binaries: $(BIN)/kubernetes $(BIN)/kubectl $(BIN)/localcluster $(BIN)/pause $(BIN)/coredns ## Build it, and install the packages it needs.
 	@$(STEP) deps-cluster "Packages for the local cluster" hack/deps cluster
 
 ##@ Programs
@@ -344,45 +344,54 @@ $(AGENT): agent/build $(wildcard agent/src/*)
 	@$(STEP) build-agent "Compile the agent" agent/build .cache/agent/ebin $(dir $@)
 
 $(BIN)/manager: $(call sources,operator) Chart.yaml
-	@$(STEP) build-operator "Build the operator" bash -c 'cd operator && go build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd'
+	@$(STEP) build-operator "Build the operator" bash -c 'cd operator && $(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd'
 
 $(BIN)/podagent: $(call sources,operator) $(AGENT) Chart.yaml
-	@$(STEP) build-podagent "Build the operator's program for pods" bash -c 'cd operator && go build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/podagent'
+	@$(STEP) build-podagent "Build the operator's program for pods" bash -c 'cd operator && $(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/podagent'
 
 # kubectl_complete-livestash is what kubectl asks for completions.
 $(BIN)/kubectl-livestash: $(call sources,operator) Chart.yaml hack/kubectl_complete-livestash
-	@$(STEP) build-plugin "Build kubectl livestash" bash -c 'cd operator && go build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/kubectl-livestash && cp ../hack/kubectl_complete-livestash $(BIN)/'
+	@$(STEP) build-plugin "Build kubectl livestash" bash -c 'cd operator && $(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/kubectl-livestash && cp ../hack/kubectl_complete-livestash $(BIN)/'
 
 $(BIN)/kubernetes: $(call sources,test/localcluster/cmd/kubernetes) test/localcluster/go.mod test/localcluster/go.sum
-	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && go build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'
+	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && $(GO) build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'
 
 $(BIN)/localcluster: $(call sources,test/localcluster)
-	@$(STEP) build-localcluster "Build the local cluster's command" bash -c 'cd test/localcluster && go build -ldflags "-s -w" -o $@ ./cmd/localcluster'
+	@$(STEP) build-localcluster "Build the local cluster's command" bash -c 'cd test/localcluster && $(GO) build -ldflags "-s -w" -o $@ ./cmd/localcluster'
 
 $(BIN)/pause: $(call sources,test/localcluster/cmd/pause)
-	@$(STEP) build-pause "Build the pause program" bash -c 'cd test/localcluster && go build -ldflags "-s -w" -o $@ ./cmd/pause'
+	@$(STEP) build-pause "Build the pause program" bash -c 'cd test/localcluster && $(GO) build -ldflags "-s -w" -o $@ ./cmd/pause'
 
 $(BIN)/coredns: $(call sources,test/coredns)
-	@$(STEP) build-coredns "Build CoreDNS" bash -c 'cd test/coredns && go build -ldflags "-s -w" -o $@ .'
+	@$(STEP) build-coredns "Build CoreDNS" bash -c 'cd test/coredns && $(GO) build -ldflags "-s -w" -o $@ .'
 
-# Not by go install, which refuses a module that replaces others. Of all ways to find targets only that of Kubernetes.
-$(BIN)/prometheus $(BIN)/promtool &: test/prometheus/go.mod test/prometheus/go.sum
-	@$(STEP) build-prometheus "Build Prometheus (minutes, once)" bash -c 'cd test/prometheus && go build -tags remove_all_sd,enable_kubernetes_sd -ldflags "-s -w" -o $(BIN)/ tool && touch $(BIN)/prometheus $(BIN)/promtool'
+# What uses Kubernetes' libraries is built with one version of them, so that they are compiled once.
+TOOLS := hack/tools/go.mod hack/tools/go.sum
 
-$(BIN)/kubectl: | $(BIN)/kubernetes
-	@ln -sf kubernetes $@
+# Of all ways to find targets only that of Kubernetes.
+$(BIN)/prometheus $(BIN)/promtool &: $(TOOLS)
+	@$(STEP) build-prometheus "Build Prometheus (minutes, once)" bash -c 'cd hack/tools && $(GO) build -tags remove_all_sd,enable_kubernetes_sd -ldflags "-s -w" -o $(BIN)/ github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool && touch $(BIN)/prometheus $(BIN)/promtool'
 
-$(ASSETS): | $(BIN)/kubernetes
-	@mkdir -p $@ && for program in etcd kube-apiserver kubectl; do ln -sf ../kubernetes $@/$$program; done
+$(BIN)/helm: $(TOOLS)
+	@$(STEP) build-helm "Build helm" bash -c 'cd hack/tools && $(GO) build -ldflags "-s -w" -o $@ helm.sh/helm/v4/cmd/helm && touch $@'
+
+# It writes its version into what it makes.
+$(BIN)/controller-gen: $(TOOLS)
+	@$(STEP) build-controller-gen "Build controller-gen" bash -c 'cd hack/tools && $(GO) build -ldflags "-s -w -X sigs.k8s.io/controller-tools/pkg/version.version=$$(go list -m -f {{.Version}} sigs.k8s.io/controller-tools)" -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen && touch $@'
+
+# Where an earlier checkout had a link to kubernetes, that would be written to.
+$(BIN)/kubectl: test/localcluster/go.mod test/localcluster/go.sum
+	@$(STEP) build-kubectl "Build kubectl" bash -c 'rm -f $@ && cd test/localcluster && $(GO) build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ k8s.io/kubernetes/cmd/kubectl && touch $@'
+
+$(ASSETS): | $(BIN)/kubernetes $(BIN)/kubectl
+	@mkdir -p $@ && for program in etcd kube-apiserver; do ln -sf ../kubernetes $@/$$program; done && ln -sf ../kubectl $@/kubectl
 
 # go_install NAME PACKAGE@VERSION: a program that is a Go module of its own.
 define go_install
 $(BIN)/$(1): Makefile
-	@$(STEP) build-$(1) "Build $(1)" env GOBIN=$(BIN) go install -ldflags "-s -w" $(2) && touch $$@
+	@$(STEP) build-$(1) "Build $(1)" env GOBIN=$(BIN) $(GO) install -ldflags "-s -w" $(2) && touch $$@
 endef
 $(eval $(call go_install,k6,go.k6.io/k6@$(K6_VERSION)))
-$(eval $(call go_install,helm,helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)))
-$(eval $(call go_install,controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)))
 $(eval $(call go_install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)))
 $(eval $(call go_install,govulncheck,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)))
 

@@ -314,7 +314,7 @@ func etcdIsFull(ctx context.Context, f *faults, lasts time.Duration) (err error)
 }
 
 func (f *faults) alarm(ctx context.Context, action string) error {
-	order := command(ctx, filepath.Join(f.bin, "localcluster"), "exec", "--name", f.name, "--", filepath.Join(f.bin, "kubernetes"), "kubectl",
+	order := command(ctx, filepath.Join(f.bin, "localcluster"), "exec", "--name", f.name, "--", filepath.Join(f.bin, "kubectl"),
 		"create", "--server=http://127.0.0.1:2379", "--raw=/v3/maintenance/alarm", "-f", "-")
 	order.Stdin = strings.NewReader(fmt.Sprintf(`{"action":%q,"alarm":"NOSPACE"}`, action))
 	if text, err := order.CombinedOutput(); err != nil {

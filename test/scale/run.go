@@ -206,7 +206,7 @@ func because(ctx context.Context, err error) error {
 
 func mustHavePrograms(bin string) error {
 	var missing []string
-	for _, name := range []string{"localcluster", "kubernetes", "manager"} {
+	for _, name := range []string{"localcluster", "kubernetes", "kubectl", "manager"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			missing = append(missing, name)
 		}
@@ -467,7 +467,7 @@ func (b *bench) tell(ctx context.Context, measured *measurement) error {
 
 // kubectl runs kubectl with all rights. Its output is shown when it fails.
 func (b *bench) kubectl(ctx context.Context, input string, args ...string) error {
-	run := command(ctx, filepath.Join(b.bin, "kubernetes"), append([]string{"kubectl", "--kubeconfig", b.admin}, args...)...)
+	run := command(ctx, filepath.Join(b.bin, "kubectl"), append([]string{"--kubeconfig", b.admin}, args...)...)
 	var output bytes.Buffer
 	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(input), &output, &output
 	if err := run.Run(); err != nil {

@@ -109,8 +109,8 @@ func (l *lab) must(r result) string {
 }
 
 func (l *lab) tryKubectl(args ...string) result {
-	flags := []string{"kubectl", "--kubeconfig", l.path("kubeconfig")}
-	return run(exec.Command(filepath.Join(l.bin, "kubernetes"), append(flags, args...)...))
+	flags := []string{"--kubeconfig", l.path("kubeconfig")}
+	return run(exec.Command(filepath.Join(l.bin, "kubectl"), append(flags, args...)...))
 }
 
 func (l *lab) kubectl(args ...string) string {
@@ -362,7 +362,7 @@ func (l *lab) testRights() {
 	equal(t, "rights of a pod's account", l.tryKubectl("auth", "can-i", "list", "pods", "-n", "probe",
 		"--as=system:serviceaccount:probe:default").stdout, "no\n")
 	token := l.probe("probe-0", "read", "/var/run/secrets/kubernetes.io/serviceaccount/token")
-	review := exec.Command(filepath.Join(l.bin, "kubernetes"), "kubectl", "--kubeconfig", l.path("kubeconfig"),
+	review := exec.Command(filepath.Join(l.bin, "kubectl"), "--kubeconfig", l.path("kubeconfig"),
 		"create", "-f", "-", "-o", "jsonpath={.status.user.username}")
 	review.Stdin = strings.NewReader(fmt.Sprintf(
 		`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":%q}}`, token))
@@ -373,7 +373,7 @@ func (l *lab) testKubelet() {
 	t := l.t
 	equal(t, "logs", l.kubectl("logs", "-n", "probe", "probe-0"), "serving as probe-0")
 
-	forward := exec.Command(filepath.Join(l.bin, "kubernetes"), "kubectl", "--kubeconfig", l.path("kubeconfig"),
+	forward := exec.Command(filepath.Join(l.bin, "kubectl"), "--kubeconfig", l.path("kubeconfig"),
 		"port-forward", "-n", "probe", "pod/probe-1", ":8080")
 	output, err := forward.StdoutPipe()
 	if err != nil {

@@ -115,7 +115,7 @@ func (m *machines) testPolicies() {
 // apply gives kubectl an object.
 func (l *lab) apply(object string) {
 	l.t.Helper()
-	command := exec.Command(filepath.Join(l.bin, "kubernetes"), "kubectl", "--kubeconfig", l.path("kubeconfig"), "apply", "-f", "-")
+	command := exec.Command(filepath.Join(l.bin, "kubectl"), "--kubeconfig", l.path("kubeconfig"), "apply", "-f", "-")
 	command.Stdin = strings.NewReader(object)
 	l.must(run(command))
 }

@@ -1,8 +1,9 @@
-// Command kubernetes is etcd, the Kubernetes control plane, the node agents and kubectl in one binary.
+// Command kubernetes is etcd, the Kubernetes control plane and the node agents in one binary.
 //
 // Its name decides which program it is: called through a link named kube-apiserver it is the API server. Called as
-// kubernetes, the first argument names the program: "kubernetes kubelet --config=...". One binary instead of seven
-// builds in a seventh of the time and keeps one copy of the shared libraries in memory.
+// kubernetes, the first argument names the program: "kubernetes kubelet --config=...". One binary instead of six
+// builds in a sixth of the time and keeps one copy of the shared libraries in memory. kubectl is none of them: it is called
+// thousands of times, and each start would make all of Kubernetes ready.
 package main
 
 import (
@@ -16,14 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's credential plugins
 	"k8s.io/component-base/cli"
-	"k8s.io/component-base/logs"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics of every component
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -39,7 +36,6 @@ var programs = map[string]func(args []string){
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kubelet":                 component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"kube-proxy":              component(proxy.NewProxyCommand),
-	"kubectl":                 runKubectl,
 }
 
 func main() {
@@ -54,7 +50,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "usage: kubernetes PROGRAM [argument ...], where PROGRAM is one of: %s\n", strings.Join(names(), ", "))
 		os.Exit(2)
 	}
-	// The programs read os.Args themselves: kubectl looks for its plugins there, etcd for its flags.
+	// The programs read os.Args themselves.
 	os.Args = args
 	run(args)
 }
@@ -75,16 +71,4 @@ func runEtcd(args []string) {
 
 func component(newCommand func() *cobra.Command) func([]string) {
 	return func([]string) { os.Exit(cli.Run(newCommand())) }
-}
-
-func runKubectl(args []string) {
-	// The verbosity must be set before the command exists: its construction logs already.
-	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(args)); err != nil {
-		fmt.Fprintf(os.Stderr, "kubectl: cannot set the log verbosity: %v\n", err)
-		os.Exit(2)
-	}
-	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-		kubectlutil.CheckErr(err)
-	}
-	os.Exit(0)
 }
