@@ -44,7 +44,7 @@ var kindOrigins = []struct{ kind, field, from string }{
 // What the API server says of a field that only newer ones know, and of a text that it cannot read, without saying which.
 const (
 	fieldUnknown = "field not declared in schema"
-	unreadable   = "error decoding YAML"
+	unreadable   = "error converting YAML to JSON"
 )
 
 // longestName is how long the name of a field may be in YAML, as which the API server reads what is applied, with some room for quotes.

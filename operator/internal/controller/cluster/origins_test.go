@@ -28,6 +28,14 @@ func TestInWordsOfSpec(t *testing.T) {
 		reason, message string
 	}{
 		"nothing": {},
+		"a text that Kubernetes 1.36 cannot read": {
+			errors.New("applying it: error decoding YAML: error converting YAML to JSON: yaml: control characters are not allowed"), v1alpha1.ReasonInvalidSpec,
+			"spec has a control character, or a name of more than 1,000 bytes, which the API server does not take: remove it",
+		},
+		"a text that Kubernetes 1.37 cannot read": {
+			errors.New("applying it: error decoding patch: error converting YAML to JSON: yaml: control characters are not allowed"), v1alpha1.ReasonInvalidSpec,
+			"spec has a control character, or a name of more than 1,000 bytes, which the API server does not take: remove it",
+		},
 		"a probe": {
 			refused("StatefulSet", "shop", app.Child("livenessProbe")), v1alpha1.ReasonInvalidSpec,
 			`spec.probes.liveness: Invalid value: "x": it is wrong (spec.template.spec.containers[0].livenessProbe of StatefulSet shop)`,
