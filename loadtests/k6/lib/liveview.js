@@ -10,6 +10,7 @@
 import http from 'k6/http';
 import { now } from './clock.js';
 import { connectReason, LiveViewError } from './errors.js';
+import { FORWARDED } from './forwarded.js';
 import { parsePage } from './page.js';
 import { Rendered } from './rendered.js';
 import { Socket } from './socket.js';
@@ -91,6 +92,7 @@ export class LiveView {
     const response = await http.asyncRequest('GET', url, null, {
       // A jar of its own: with the VU's jar all users of a VU would share one session.
       jar: new http.CookieJar(),
+      headers: FORWARDED,
       redirects: 0,
       responseType: 'text',
       timeout: ms,
@@ -126,7 +128,7 @@ export class LiveView {
       // The cookie goes as a header, and the jar stays empty: a jar sends nothing to a host that did not set the cookie.
       params: {
         jar: new http.CookieJar(),
-        headers: this.cookie ? { Cookie: this.cookie } : {},
+        headers: this.cookie ? { ...FORWARDED, Cookie: this.cookie } : FORWARDED,
         // without a name every CSRF token makes a time series of its own
         tags: { name: this.options.socketPath },
       },

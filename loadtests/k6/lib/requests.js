@@ -7,11 +7,13 @@ import { Counter, Rate, Trend } from 'k6/metrics';
 import { now } from './clock.js';
 import { complain } from './complain.js';
 import { connectReason, LiveViewError, reasonTag } from './errors.js';
+import { FORWARDED } from './forwarded.js';
 import { fill } from './requests_options.js';
 import { LOOK_MS, WAITS_END_MS } from './scenario.js';
 import { limit } from './wait.js';
 
-const JSON_TYPE = { 'Content-Type': 'application/json', Accept: 'application/json' };
+const ACCEPT = { ...FORWARDED, Accept: 'application/json' };
+const JSON_TYPE = { ...ACCEPT, 'Content-Type': 'application/json' };
 // k6's code of a request that took too long
 const TIMED_OUT = 1050;
 // after a connection that could not be made, in s: else a server that is down is all the client does
@@ -117,7 +119,7 @@ export function runRequests(config, prepared) {
 function ask(config, base, timeout) {
   const { text, numbers } = fill(config.body);
   const response = http.request(config.method, base + config.path, text === '' ? null : text, {
-    headers: text === '' ? { Accept: JSON_TYPE.Accept } : JSON_TYPE,
+    headers: text === '' ? ACCEPT : JSON_TYPE,
     redirects: 0,
     timeout,
     responseType: 'text',

@@ -5,6 +5,7 @@ import { Counter, Rate, Trend } from 'k6/metrics';
 import { now } from './clock.js';
 import { complain } from './complain.js';
 import { LiveViewError, reasonTag } from './errors.js';
+import { FORWARDED } from './forwarded.js';
 import { PROTOCOLS } from './protocols.js';
 import { Room } from './room.js';
 import { usersOf } from './runners.js';
@@ -277,7 +278,8 @@ class Member {
 function openSocket(config, base, room, options) {
   const { Member: Protocol, origin } = PROTOCOLS[config.protocol];
   const url = base.replace(/^http/, 'ws') + config.path.replace('{room}', String(room));
-  const params = { tags: { name: 'room' }, headers: origin ? { Origin: base } : {} };
+  // Rails takes an origin for another site's when its scheme is not the forwarded one.
+  const params = { tags: { name: 'room' }, headers: origin ? { Origin: base } : FORWARDED };
   return new Protocol(url, { ...options, room, params });
 }
 

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/livestash-dev/livestash/loadtests/k6/test/faultserver"
 )
 
 // requestsOutcome is a report of the scenario Requests.
@@ -69,7 +71,7 @@ func (s *sums) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func serveHTTP(t *testing.T, handler http.Handler) (string, *atomic.Int64) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(handler)
+	s := httptest.NewUnstartedServer(faultserver.ForceSSL(handler))
 	opened := &atomic.Int64{}
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {

@@ -122,8 +122,20 @@ func New(fault Fault) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stash/{adapter}", s.page)
 	mux.HandleFunc("GET /live/websocket", s.socket)
-	s.http.Handler = mux
+	s.http.Handler = ForceSSL(mux)
 	return s
+}
+
+// ForceSSL is an application with `force_ssl` that believes its proxy, as `mix phx.new` makes them: it redirects what the proxy does not
+// say came to it encrypted.
+func ForceSSL(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Forwarded-Proto") != "https" {
+			http.Redirect(w, r, "https://"+r.Host+r.URL.RequestURI(), http.StatusMovedPermanently)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Listen starts a listener on a free port of host and returns its base URL.

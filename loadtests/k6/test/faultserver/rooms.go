@@ -79,7 +79,7 @@ type dialect interface {
 func NewRooms(fault Fault) *Rooms {
 	s := &Rooms{fault: fault, rooms: map[string][]*guest{}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /socket/websocket", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, phoenix{}, "") })
+	mux.Handle("GET /socket/websocket", ForceSSL(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, phoenix{}, "") })))
 	mux.HandleFunc("GET /rooms/{room}", func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, plain{}, r.PathValue("room"))
 	})
