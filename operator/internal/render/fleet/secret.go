@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"fmt"
 	"regexp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -53,6 +55,18 @@ func GeneratedCookie(c *v1alpha1.LiveStashCluster) *corev1.Secret {
 // GeneratedSecretKeyBase is a new Secret with another random SECRET_KEY_BASE than the first.
 func GeneratedSecretKeyBase(c *v1alpha1.LiveStashCluster) *corev1.Secret {
 	return generated(c, SecretKeyBaseSecretName(c), map[string][]byte{secretKeyBaseKey: render.RandomText(64)})
+}
+
+// GeneratedKeys says which keys of a generated Secret hold the values of which variables of pods.
+func GeneratedKeys(c *v1alpha1.LiveStashCluster, secret string) string {
+	var keys []string
+	if CookieRef(c).Name == secret {
+		keys = append(keys, fmt.Sprintf("%s in the key %s", cookieVariable, cookieKey))
+	}
+	if secretKeyBaseRef(c).Name == secret {
+		keys = append(keys, fmt.Sprintf("%s in the key %s", secretKeyBaseVariable, secretKeyBaseKey))
+	}
+	return strings.Join(keys, ", ")
 }
 
 func generated(c *v1alpha1.LiveStashCluster, name string, data map[string][]byte) *corev1.Secret {
