@@ -37,7 +37,7 @@ STEP       := hack/step
 LINT       := GOGC=400 GOMEMLIMIT=4GiB golangci-lint run --config $(CURDIR)/.golangci.yml
 sources     = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(1)/go.mod $(1)/go.sum)
 
-KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=37 -X k8s.io/$(package).gitTreeState=clean
+KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))) -X k8s.io/$(package).gitTreeState=clean
 
 # What the demo and the end-to-end tests need. Who has a cluster has a kubectl and a registry: neither Kubernetes nor
 # Redis is made for it.
