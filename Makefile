@@ -325,7 +325,7 @@ cluster-down: ## Remove it without a trace.
 	@localcluster down
 
 .PHONY: local-cluster-binaries
-local-cluster-binaries: $(BIN)/kubernetes $(BIN)/kubectl $(BIN)/localcluster $(BIN)/pause $(BIN)/coredns ## Build it, and install the packages it needs.
+local-cluster-binaries: $(BIN)/kubectl $(BIN)/kubernetes $(BIN)/localcluster $(BIN)/pause $(BIN)/coredns ## Build it, and install the packages it needs.
 	@$(STEP) deps-cluster "Packages for the local cluster" hack/deps cluster
 
 ##@ Programs
@@ -379,11 +379,11 @@ $(BIN)/helm: $(TOOLS)
 $(BIN)/controller-gen: $(TOOLS)
 	@$(STEP) build-controller-gen "Build controller-gen" bash -c 'cd hack/tools && $(GO) build -ldflags "-s -w -X sigs.k8s.io/controller-tools/pkg/version.version=$$(go list -m -f {{.Version}} sigs.k8s.io/controller-tools)" -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen && touch $@'
 
-# Where an earlier checkout had a link to kubernetes, that would be written to.
+# An earlier checkout may have a link to kubernetes here: go build would write through it.
 $(BIN)/kubectl: test/localcluster/go.mod test/localcluster/go.sum
 	@$(STEP) build-kubectl "Build kubectl" bash -c 'rm -f $@ && cd test/localcluster && $(GO) build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ k8s.io/kubernetes/cmd/kubectl && touch $@'
 
-$(ASSETS): | $(BIN)/kubernetes $(BIN)/kubectl
+$(ASSETS): | $(BIN)/kubectl $(BIN)/kubernetes
 	@mkdir -p $@ && for program in etcd kube-apiserver; do ln -sf ../kubernetes $@/$$program; done && ln -sf ../kubectl $@/kubectl
 
 # go_install NAME PACKAGE@VERSION: a program that is a Go module of its own.

@@ -83,7 +83,7 @@ func walks() []walk {
 				"kubectl get livestashbenchmark small -o wide --watch": forEver, "kubectl get livestashbenchmark small -o jsonpath": ofARun,
 				"kubectl get configmap": ofARun, "kubectl create configmap kept-report": ofARun, "kubectl wait livestashbenchmark/change": ofARun,
 			}},
-		{page: "docs/how-to/secrets.md", fleet: twoPods, replaced: map[string]string{"USER": "user", "PASSWORD": "password", "kubectl create secret generic shop-secrets": lost + "kubectl create secret generic shop-secrets"},
+		{page: "docs/how-to/secrets.md", fleet: twoPods, replaced: map[string]string{"USER": "user", "PASSWORD": "password", "cookie=$(kubectl exec": lost + "cookie=$(kubectl exec"},
 			left: map[string]string{`kubectl create secret generic shop-keys --from-literal=secret-key-base="$(jq`: "it is for another cluster: here the Secret is there"}},
 		{page: "docs/how-to/monitoring.md", fleet: twoPods, parts: "LiveStashBenchmark", replaced: map[string]string{"NAMESPACE": "e2e-pages-monitoring", "NAME": "prometheus"},
 			left: map[string]string{"helm dependency build": noInternet, "helm install platform": noInternet, "helm upgrade": noPrometheus,

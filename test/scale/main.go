@@ -36,7 +36,7 @@ func main() {
 	flag.DurationVar(&opts.idle, "idle", idleWindow, "How long the operator is watched that has nothing to do.")
 	flag.BoolVar(&opts.upheavals, "upheavals", false, "With -agents: start the operator anew too, take a third of the pods away for a minute, and change 100 LiveStashClusters at once.")
 	flag.StringVar(&faultNames, "faults", "", "Faults to put the operator through while LiveStashClusters are made, changed and deleted, with commas between them, or all; nothing else is measured.")
-	flag.StringVar(&opts.bin, "bin", "../bin", "Folder of the programs localcluster, kubernetes and manager.")
+	flag.StringVar(&opts.bin, "bin", "../bin", "Folder of the programs localcluster, kubernetes, kubectl and manager.")
 	flag.StringVar(&opts.config, "config", "../config", "Folder of the project's config/, for the CRD and the roles.")
 	flag.StringVar(&opts.name, "name", "bench", "Name of the local cluster. What is left of an earlier one of that name is removed.")
 	flag.StringVar(&opts.keep, "keep", "", "Folder that gets audit.log and operator.log. Empty: they are removed in the end.")

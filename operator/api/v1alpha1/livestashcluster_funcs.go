@@ -71,6 +71,7 @@ const (
 	ReasonPaused         = "Paused"
 	ReasonResumed        = "Resumed"
 	ReasonSecretMissing  = "SecretMissing"
+	ReasonSecretLost     = "SecretLost"
 	ReasonSecretInvalid  = "SecretInvalid"
 	ReasonConfigMissing  = "ConfigMissing"
 	ReasonCookieChanged  = "CookieChanged"

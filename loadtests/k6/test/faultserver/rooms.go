@@ -80,10 +80,16 @@ func NewRooms(fault Fault) *Rooms {
 	s := &Rooms{fault: fault, rooms: map[string][]*guest{}}
 	mux := http.NewServeMux()
 	mux.Handle("GET /socket/websocket", ForceSSL(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, phoenix{}, "") })))
-	mux.HandleFunc("GET /rooms/{room}", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /rooms/{room}", ForceSSL(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.serve(w, r, plain{}, r.PathValue("room"))
+	})))
+	mux.HandleFunc("GET /cable", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Forwarded-Proto") != "" { // Rails would not take the page for one of its own site
+			http.NotFound(w, r)
+			return
+		}
+		s.serve(w, r, cable{}, "")
 	})
-	mux.HandleFunc("GET /cable", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, cable{}, "") })
 	s.http.Handler = mux
 	return s
 }

@@ -40,6 +40,7 @@ var of = map[string]Advice{
 	v1alpha1.ReasonNoOtherNode:      {"Add a machine or uncordon one; no pod goes before that.", docs + "how-to/deploys.md#node-drains"},
 
 	v1alpha1.ReasonSecretMissing:         {"Make the Secret, or the key in it, that the message names.", runbooks + "LiveStashReconcileFailing.md"},
+	v1alpha1.ReasonSecretLost:            {"Make it again with the values that pods have, not with others.", docs + "how-to/secrets.md#a-generated-secret-that-was-deleted"},
 	v1alpha1.ReasonSecretInvalid:         {"Write the value anew as the message asks for. `echo -n`, not `echo`: a line break at the end counts.", runbooks + "LiveStashReconcileFailing.md"},
 	v1alpha1.ReasonConfigMissing:         {"Make the ConfigMap, Secret or key that the message names, or mend the field that names it. Pods that run are left alone.", runbooks + "LiveStashReconcileFailing.md"},
 	v1alpha1.ReasonCookieChanged:         {"Put the old cookie back, and the new one under another key.", docs + "how-to/secrets.md"},

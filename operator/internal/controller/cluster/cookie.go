@@ -94,13 +94,8 @@ func (p *pass) changesCookie() bool {
 
 // checkPreviousCookie refuses a rotation when the pods' own cookie is no longer where it was: new pods could not be told.
 func (r *Reconciler) checkPreviousCookie(ctx context.Context, p *pass, has v1alpha1.SecretKeyReference, note string) error {
-	if has.Name == fleet.SecretName(p.cluster) || note == generatedNote(has.Name) { // it cannot be changed, but deleted
-		found, err := r.secretMetadata(ctx, p.cluster.Namespace, has.Name)
-		if err != nil || found != nil {
-			return err
-		}
-		return cookieHeld(true, "Secret %s with the Erlang cookie of the pods is gone, so new pods could not be told: make it again from what a pod has (RELEASE_COOKIE in the key %s), "+
-			"and leave it until status.cookie.previous is gone", has.Name, has.Key)
+	if has.Name == fleet.SecretName(p.cluster) || note == generatedNote(has.Name) {
+		return nil // it cannot be changed
 	}
 	value, err := r.secretValue(ctx, p.cluster.Namespace, has)
 	if err != nil || digestNote(value) == note {

@@ -297,6 +297,7 @@ func TestSecretIsGeneratedOnceAndNeverLogged(t *testing.T) {
 		t.Error("the pods would be replaced though no secret has changed")
 	}
 
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.AcceptLossOf = spec.Adapter })
 	suite.Must(t, api.Delete(t.Context(), secret))
 	hasEvent(t, cluster, v1alpha1.ReasonSecretRegenerated)
 	suite.Eventually(t, func() error {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,14 +21,24 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
-	"github.com/livestash-dev/livestash/operator/internal/store"
 )
 
 // resolveSecrets sees to it that every value that pods read from a Secret is there before anything else is made, and
 // takes the digest that rolls the fleet when one of them changes.
 func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
+	lost, err := r.lostSecrets(ctx, p)
+	if err != nil {
+		return err
+	}
+	waits := len(lost) > 0 && !p.givesUp(lost)
+	if waits && p.cluster.DesiredReplicas() > 0 {
+		return p.tellLost(lost)
+	}
 	digest := sha256.New()
 	for _, wanted := range generatedSecrets(p.cluster) {
+		if waits && lost[wanted.name] != nil {
+			continue // no pod is to have it
+		}
 		found, err := r.ensureGeneratedSecret(ctx, p, wanted)
 		if err != nil {
 			return err
@@ -56,7 +65,10 @@ func (r *Reconciler) resolveSecrets(ctx context.Context, p *pass) error {
 	}
 	// A few bytes tell a change. They tell of a value that can be guessed whether a guess is right: see docs/security.md.
 	p.inputs.SecretsDigest = hex.EncodeToString(digest.Sum(nil)[:5])
-	return nil
+	if waits {
+		p.inputs.SecretsDigest = p.seen.statefulSet.Spec.Template.Annotations[fleet.SecretsDigestAnnotation]
+	}
+	return r.checkGenerated(ctx, p)
 }
 
 // generatedSecret is a Secret with values that the operator makes up.
@@ -80,8 +92,7 @@ func generatedSecrets(c *v1alpha1.LiveStashCluster) []generatedSecret {
 	return wanted
 }
 
-// ensureGeneratedSecret creates a Secret with generated values when it does not exist, and never writes to one that does. It makes no
-// other one for pods that run with the values of one that is gone: they would not be whole with the next pods, nor read what those sign.
+// ensureGeneratedSecret creates a Secret with generated values when it does not exist, and never writes to one that does.
 func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, p *pass, wanted generatedSecret) (*metav1.ObjectMeta, error) {
 	c := p.cluster
 	found, err := r.secretMetadata(ctx, c.Namespace, wanted.name)
@@ -94,14 +105,6 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, p *pass, wanted 
 	if found != nil {
 		return &found.ObjectMeta, nil
 	}
-	runs := p.readsSecret(wanted.name)
-	if runs && p.hasPods() && !givesUpSecret(c, wanted.name) {
-		found, err := r.generatedBefore(ctx, c, wanted.name)
-		if apierrors.IsNotFound(err) {
-			return nil, secretLost(c, wanted.name)
-		}
-		return found, err
-	}
 
 	secret := wanted.create(c)
 	err = r.Create(ctx, secret, apply.FieldOwner)
@@ -111,54 +114,10 @@ func (r *Reconciler) ensureGeneratedSecret(ctx context.Context, p *pass, wanted 
 	if err != nil {
 		return nil, fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
-	if wanted.name != fleet.SecretName(c) && !runs {
+	if wanted.name != fleet.SecretName(c) && p.generatedInUse()[wanted.name] == nil {
 		return &secret.ObjectMeta, nil // what is told of the change is enough
 	}
 	return &secret.ObjectMeta, r.tellGenerated(ctx, c, secret.Name)
-}
-
-// readsSecret is whether the fleet's pods get a variable or a file from the Secret of that name.
-func (p *pass) readsSecret(name string) bool {
-	pods := p.seen.statefulSet.Spec.Template.Spec
-	for _, container := range pods.Containers {
-		for _, variable := range container.Env {
-			if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == name {
-				return true
-			}
-		}
-	}
-	for _, volume := range pods.Volumes {
-		if volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
-			return source.Secret != nil && source.Secret.Name == name
-		}) {
-			return true
-		}
-	}
-	return false
-}
-
-// givesUpSecret is whether another Secret may be generated for a fleet that runs. Pods with the new values come one by one; with another
-// cookie they would not talk to the ones before, which then could not hand over what they hold.
-func givesUpSecret(c *v1alpha1.LiveStashCluster, name string) bool {
-	return c.Spec.AcceptLossOf == c.Spec.Adapter && !splitsFleet(c, name)
-}
-
-// splitsFleet is whether another Secret of that name would part pods that have to hand over to each other.
-func splitsFleet(c *v1alpha1.LiveStashCluster, name string) bool {
-	return fleet.CookieRef(c).Name == name && store.For(c).Home() != store.Elsewhere
-}
-
-// secretLost says what to do when the values that pods run with are gone. The pods themselves still know them.
-func secretLost(c *v1alpha1.LiveStashCluster, name string) error {
-	giveUp := fmt.Sprintf("set spec.acceptLossOf to %s, and it is generated anew", c.Spec.Adapter)
-	if splitsFleet(c, name) {
-		giveUp = "set spec.replicas to 0 until the pods are gone, and it is generated anew"
-	}
-	return &reconcile.Problem{
-		Reason: v1alpha1.ReasonSecretMissing,
-		Message: fmt.Sprintf("Secret %s is gone, and the pods run with its values: nothing is changed until it is back, and a pod that restarts waits for it. To lose nothing, "+
-			"make it again from a backup, or from what a pod has (%s). If all sessions may be lost, %s", name, fleet.GeneratedKeys(c, name), giveUp),
-	}
 }
 
 // generatedBefore is the generated Secret that the cache does not have: it has lost its label, or the cache lags behind. One that is

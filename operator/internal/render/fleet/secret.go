@@ -1,8 +1,8 @@
 package fleet
 
 import (
-	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,16 +57,48 @@ func GeneratedSecretKeyBase(c *v1alpha1.LiveStashCluster) *corev1.Secret {
 	return generated(c, SecretKeyBaseSecretName(c), map[string][]byte{secretKeyBaseKey: render.RandomText(64)})
 }
 
-// GeneratedKeys says which keys of a generated Secret hold the values of which variables of pods.
-func GeneratedKeys(c *v1alpha1.LiveStashCluster, secret string) string {
-	var keys []string
-	if CookieRef(c).Name == secret {
-		keys = append(keys, fmt.Sprintf("%s in the key %s", cookieVariable, cookieKey))
+// generatedName is what the name of a generated Secret has after the fleet's.
+var generatedName = regexp.MustCompile(`^-(secrets|(cookie|secret-key-base)-[0-9]+)$`)
+
+// GeneratedIn are the generated Secrets that pods read, each with the keys that they read: that of the previous cookie only if it counts.
+func GeneratedIn(c *v1alpha1.LiveStashCluster, pods *corev1.PodSpec, previousCounts bool) map[string][]string {
+	found := map[string][]string{}
+	add := func(name, key string) {
+		rest, ofFleet := strings.CutPrefix(name, c.Name)
+		if ofFleet && generatedName.MatchString(rest) && !isOwn(c, name) && !slices.Contains(found[name], key) {
+			found[name] = append(found[name], key)
+		}
 	}
-	if secretKeyBaseRef(c).Name == secret {
-		keys = append(keys, fmt.Sprintf("%s in the key %s", secretKeyBaseVariable, secretKeyBaseKey))
+	for _, container := range pods.Containers {
+		for _, variable := range container.Env {
+			if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil && (variable.Name != previousCookieVariable || previousCounts) {
+				add(from.SecretKeyRef.Name, from.SecretKeyRef.Key)
+			}
+		}
 	}
-	return strings.Join(keys, ", ")
+	for _, volume := range pods.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			for _, item := range items(source.Secret) {
+				add(source.Secret.Name, item.Key)
+			}
+		}
+	}
+	return found
+}
+
+func items(secret *corev1.SecretProjection) []corev1.KeyToPath {
+	if secret == nil {
+		return nil
+	}
+	return secret.Items
+}
+
+// isOwn is whether the spec names the Secret as the user's own.
+func isOwn(c *v1alpha1.LiveStashCluster, name string) bool {
+	return slices.ContainsFunc(SecretRefs(c), func(ref v1alpha1.SecretKeyReference) bool { return ref.Name == name })
 }
 
 func generated(c *v1alpha1.LiveStashCluster, name string, data map[string][]byte) *corev1.Secret {
