@@ -183,7 +183,8 @@ type LiveStashClusterSpec struct {
 	// +optional
 	Redis *RedisSpec `json:"redis,omitempty"`
 
-	// acceptLossOf is the word that a change of the store, or of SECRET_KEY_BASE, waits for: the adapter whose stashes may be lost. Whatever leaves stashes
+	// acceptLossOf names the adapter whose stashes may be lost. Three things wait for it: another store, another SECRET_KEY_BASE, and a new
+	// Secret in place of a generated one that was deleted (SecretLost). Whatever leaves stashes
 	// behind (another adapter, another Redis, a volume for a managed Redis that had none), or deletes the volume of a managed Redis
 	// (its persistence is removed, or the Redis itself), is held until this names the adapter that is left: nothing is changed, and condition
 	// ReconcileSucceeded says what would be lost (StoreChangeHeld). A change where nothing is at stake needs no word. Remove it when
