@@ -22,15 +22,15 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 		knee int32
 	}{
 		"requests": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 15s}, {rate: 20, connections: 20, duration: 15s}]}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 15s}, {rate: 20, connections: 20, duration: 15s}]}\nthresholds: {" + patient + "}",
 			duration: "request", says: "requests got a good answer", runs: 2, least: 250,
 		},
 		"rooms": {
-			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 20s}]}\nthresholds: {minCollections: 1}",
+			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 20s}]}\nthresholds: {minCollections: 1, " + patient + "}",
 			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
 		},
 		"knee": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, connections: 20, duration: 15s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, connections: 20, duration: 15s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}\nthresholds: {" + patient + "}",
 			duration: "request", says: "carries ≥ ", runs: 2, least: 50, knee: 15,
 		},
 	} {
