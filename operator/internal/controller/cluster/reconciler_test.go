@@ -80,7 +80,8 @@ func TestChildrenAreMadeAndOwned(t *testing.T) {
 }
 
 func TestDeletedChildrenComeBack(t *testing.T) {
-	cluster := newCluster(t, suite.Namespace(t, api), nil)
+	// The Secret waits for that word.
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.AcceptLossOf = spec.Adapter })
 	reconciled(t, cluster)
 	for _, child := range children(cluster.Namespace) {
 		t.Run(fmt.Sprintf("%T %s", child, child.GetName()), func(t *testing.T) {
