@@ -114,7 +114,11 @@ func (r *Reconciler) checkGenerated(ctx context.Context, p *pass) error {
 	}
 	for name, keys := range p.generatedInUse() {
 		live := &corev1.Secret{}
-		if err := r.Live.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: name}, live); err != nil {
+		err := r.Live.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: name}, live)
+		if apierrors.IsNotFound(err) {
+			continue // it was given up, and no new pod reads it
+		}
+		if err != nil {
 			return fmt.Errorf("reading Secret %s: %w", name, err)
 		}
 		for _, key := range keys {

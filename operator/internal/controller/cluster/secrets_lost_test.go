@@ -118,6 +118,24 @@ func TestLostSecretIsGeneratedAnewWithAWord(t *testing.T) {
 	reconciled(t, cluster)
 }
 
+// Who brings values of one's own needs no generated ones any more.
+func TestLostSecretThatIsNotWantedAnyMore(t *testing.T) {
+	cluster, _ := fleetAtRest(t, 2, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterBrowserMemory })
+	suite.Must(t, api.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "own"},
+		StringData: map[string]string{"cookie": "own", "base": strings.Repeat("k", 64)},
+	}))
+	suite.Must(t, api.Delete(t.Context(), secretNamed(t, cluster, "shop-secrets")))
+	isLost(t, cluster, "shop-secrets")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		spec.Clustering.Cookie = &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "own", Key: "cookie"}}
+		spec.SecretKeyBase = &v1alpha1.SecretSource{SecretRef: &v1alpha1.SecretKeyReference{Name: "own", Key: "base"}}
+		spec.AcceptLossOf = v1alpha1.AdapterBrowserMemory
+	})
+	becomes(t, cluster, "own/cookie after shop-secrets/cookie")
+	reconciled(t, cluster)
+}
+
 func TestLostSecretThatIsAFile(t *testing.T) {
 	cluster, _ := fleetAtRest(t, 2, func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.SecretsAs, spec.SecretKeyBaseGeneration = v1alpha1.SecretsAsFiles, ptr.To[int32](2)

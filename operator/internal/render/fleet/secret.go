@@ -71,8 +71,8 @@ func GeneratedIn(c *v1alpha1.LiveStashCluster, pods *corev1.PodSpec, previousCou
 	}
 	for _, container := range pods.Containers {
 		for _, variable := range container.Env {
-			if from := variable.ValueFrom; from != nil && from.SecretKeyRef != nil && (variable.Name != previousCookieVariable || previousCounts) {
-				add(from.SecretKeyRef.Name, from.SecretKeyRef.Key)
+			if ref := neededBy(variable, previousCounts); ref != nil {
+				add(ref.Name, ref.Key)
 			}
 		}
 	}
@@ -87,6 +87,18 @@ func GeneratedIn(c *v1alpha1.LiveStashCluster, pods *corev1.PodSpec, previousCou
 		}
 	}
 	return found
+}
+
+// neededBy is what a variable needs of a Secret. Nil: nothing, or it can do without.
+func neededBy(variable corev1.EnvVar, previousCounts bool) *corev1.SecretKeySelector {
+	if variable.ValueFrom == nil || variable.ValueFrom.SecretKeyRef == nil {
+		return nil
+	}
+	ref := variable.ValueFrom.SecretKeyRef
+	if ptr.Deref(ref.Optional, false) && (variable.Name != previousCookieVariable || !previousCounts) {
+		return nil
+	}
+	return ref
 }
 
 func items(secret *corev1.SecretProjection) []corev1.KeyToPath {
