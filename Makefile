@@ -37,7 +37,7 @@ STEP       := hack/step
 LINT       := GOGC=400 GOMEMLIMIT=4GiB golangci-lint run --config $(CURDIR)/.golangci.yml
 sources     = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(1)/go.mod $(1)/go.sum)
 
-KUBERNETES_LDFLAGS  = -X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))) -X k8s.io/$(package).gitTreeState=clean
+KUBERNETES_LDFLAGS  = $(foreach package,component-base/version client-go/pkg/version,-X k8s.io/$(package).gitVersion=$(KUBERNETES_VERSION) -X k8s.io/$(package).gitMajor=1 -X k8s.io/$(package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))) -X k8s.io/$(package).gitTreeState=clean)
 
 # What the demo and the end-to-end tests need. Who has a cluster has a kubectl and a registry: neither Kubernetes nor
 # Redis is made for it.
@@ -354,7 +354,7 @@ $(BIN)/kubectl-livestash: $(call sources,operator) Chart.yaml hack/kubectl_compl
 	@$(STEP) build-plugin "Build kubectl livestash" bash -c 'cd operator && $(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/kubectl-livestash && cp ../hack/kubectl_complete-livestash $(BIN)/'
 
 $(BIN)/kubernetes: $(call sources,test/localcluster/cmd/kubernetes) test/localcluster/go.mod test/localcluster/go.sum
-	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && $(GO) build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ ./cmd/kubernetes'
+	@$(STEP) build-kubernetes "Build Kubernetes (minutes, once)" bash -c 'cd test/localcluster && $(GO) build -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $@ ./cmd/kubernetes'
 
 $(BIN)/localcluster: $(call sources,test/localcluster)
 	@$(STEP) build-localcluster "Build the local cluster's command" bash -c 'cd test/localcluster && $(GO) build -ldflags "-s -w" -o $@ ./cmd/localcluster'
@@ -381,7 +381,7 @@ $(BIN)/controller-gen: $(TOOLS)
 
 # An earlier checkout may have a link to kubernetes here: go build would write through it.
 $(BIN)/kubectl: test/localcluster/go.mod test/localcluster/go.sum
-	@$(STEP) build-kubectl "Build kubectl" bash -c 'rm -f $@ && cd test/localcluster && $(GO) build -ldflags "-s -w $(foreach package,component-base/version client-go/pkg/version,$(KUBERNETES_LDFLAGS))" -o $@ k8s.io/kubernetes/cmd/kubectl && touch $@'
+	@$(STEP) build-kubectl "Build kubectl" bash -c 'rm -f $@ && cd test/localcluster && $(GO) build -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $@ k8s.io/kubernetes/cmd/kubectl && touch $@'
 
 $(ASSETS): | $(BIN)/kubectl $(BIN)/kubernetes
 	@mkdir -p $@ && for program in etcd kube-apiserver; do ln -sf ../kubernetes $@/$$program; done && ln -sf ../kubectl $@/kubectl

@@ -99,8 +99,17 @@ func (k keepsake) isSettled(c *v1alpha1.LiveStashCluster) bool {
 
 // isLeft is whether nobody owns the object, and it was made for a LiveStashCluster of this name.
 func isLeft(c *v1alpha1.LiveStashCluster, kind string, object client.Object) bool {
-	labels := map[string]string{render.ClusterLabel: c.Name, render.ManagedByLabel: render.Operator}
-	return apply.IsLeft(object, labels) && (kind == render.SecretType.Kind || object.GetAnnotations()[apply.Annotation] != "")
+	return apply.IsLeft(object, ownLabels(c)) && (kind == render.SecretType.Kind || object.GetAnnotations()[apply.Annotation] != "")
+}
+
+// ownLabels are those by which an object is known as the fleet's when nobody owns it.
+func ownLabels(c *v1alpha1.LiveStashCluster) map[string]string {
+	return map[string]string{render.ClusterLabel: c.Name, render.ManagedByLabel: render.Operator}
+}
+
+// takeOver is the command by which a Secret without an owner gets those labels.
+func takeOver(c *v1alpha1.LiveStashCluster, secret string) string {
+	return fmt.Sprintf("kubectl label secret -n %s %s %s=%s %s=%s", c.Namespace, secret, render.ClusterLabel, c.Name, render.ManagedByLabel, render.Operator)
 }
 
 // isThere is an error unless the API server has the LiveStashCluster, and nobody deletes it. The cache may not know yet, and the garbage

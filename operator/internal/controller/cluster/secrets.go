@@ -138,7 +138,7 @@ func (r *Reconciler) label(ctx context.Context, c *v1alpha1.LiveStashCluster, li
 	if live.Labels[render.ClusterLabel] == c.Name {
 		return nil
 	}
-	live.Labels = render.Merged(live.Labels, map[string]string{render.ClusterLabel: c.Name, render.ManagedByLabel: render.Operator})
+	live.Labels = render.Merged(live.Labels, ownLabels(c))
 	if err := r.Update(ctx, live, apply.FieldOwner); err != nil {
 		return fmt.Errorf("labelling Secret %s: %w", live.Name, err)
 	}
@@ -151,8 +151,8 @@ func notOurs(c *v1alpha1.LiveStashCluster, name string) error {
 	return &reconcile.Problem{
 		Reason: v1alpha1.ReasonNameConflict,
 		Message: fmt.Sprintf("Secret %[1]s exists and does not belong to this LiveStashCluster: give the LiveStashCluster another name, or delete the Secret. "+
-			"If it is the fleet's own, as after a restore, whoever deletes it loses every session: have it taken over instead, with `kubectl label secret -n %[2]s %[1]s %[3]s=%[4]s %[5]s=%[6]s`",
-			name, c.Namespace, render.ClusterLabel, c.Name, render.ManagedByLabel, render.Operator),
+			"If it is the fleet's own, as after a restore, whoever deletes it loses every session: have it taken over instead, with `%[2]s`",
+			name, takeOver(c, name)),
 	}
 }
 

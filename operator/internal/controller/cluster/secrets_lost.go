@@ -64,15 +64,9 @@ func (r *Reconciler) isLost(ctx context.Context, c *v1alpha1.LiveStashCluster, n
 		return false, r.label(ctx, c, live)
 	}
 	return false, &reconcile.Problem{
-		Reason: v1alpha1.ReasonSecretLost,
-		Message: fmt.Sprintf("Secret %[1]s, which the pods need, is there without the labels by which the operator takes it back: `kubectl label secret -n %[2]s %[1]s %[3]s`",
-			name, c.Namespace, strings.Join(takenBackBy(c), " ")),
+		Reason:  v1alpha1.ReasonSecretLost,
+		Message: fmt.Sprintf("Secret %s, which the pods need, is there without the labels by which the operator takes it back: `%s`", name, takeOver(c, name)),
 	}
-}
-
-// takenBackBy are the labels by which a Secret of the fleet is known that nobody owns.
-func takenBackBy(c *v1alpha1.LiveStashCluster) []string {
-	return []string{render.ClusterLabel + "=" + c.Name, render.ManagedByLabel + "=" + render.Operator}
 }
 
 // givesUp is whether the values may be lost, and others may be made now.
@@ -102,8 +96,8 @@ func (p *pass) tellLost(lost map[string][]string) error {
 	return &reconcile.Problem{
 		Reason: v1alpha1.ReasonSecretLost,
 		Message: fmt.Sprintf("lost: %s. Pods run with the values, nothing is changed until they are back, and a pod that restarts waits for them. To lose nothing, make the Secret "+
-			"again from a backup or from what a pod has, with the labels %s. If all sessions may be lost, %s: then other values are generated",
-			strings.Join(what, ", "), strings.Join(takenBackBy(p.cluster), " and "), giveUp),
+			"again from a backup or from what a pod has, with the labels %s=%s and %s=%s. If all sessions may be lost, %s: then other values are generated",
+			strings.Join(what, ", "), render.ClusterLabel, p.cluster.Name, render.ManagedByLabel, render.Operator, giveUp),
 	}
 }
 
