@@ -95,5 +95,5 @@ shadows(false) -> [].
 
 %% An application may use Mnesia for something else. Who watches how it joins must be there before nodes are connected.
 of_adapter(redis) -> [livestash_agent_redis, livestash_agent_pages];
-of_adapter(mnesia) -> [livestash_agent_join, livestash_agent_standstill, livestash_agent_pages, livestash_agent_owners];
+of_adapter(mnesia) -> [livestash_agent_join, livestash_agent_standstill, livestash_agent_births, livestash_agent_pages, livestash_agent_owners];
 of_adapter(_Other) -> [].

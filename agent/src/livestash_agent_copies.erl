@@ -32,8 +32,8 @@
 -define(ASK, 5000).
 -define(SETTLE, 15000).
 
-%% Compares all stashes of which this node is the first holder, and repairs those that differ. Patient: waits for
-%% connected nodes that are just joining.
+%% Compares all stashes of which this node is the first holder, and repairs those that differ. Patient: waits also for
+%% other nodes that are just joining.
 -spec pass(kind(), Patient :: boolean()) -> result().
 pass(Kind, Patient) ->
     process_flag(priority, low),
@@ -52,7 +52,7 @@ holders(Kind, Patient) ->
     Nodes = lists:sort([Node || {Node, _Table, _Copies} <- Described]),
     Apart = [Node || {Node, _Table, Copies} <- Described, Kind =:= mnesia, Nodes -- Copies =/= []],
     [trouble(["No answer from ", livestash_agent_mesh:names(Silent), "."]) || Silent =/= []],
-    [trouble(["There is no loaded copy on ", livestash_agent_mesh:names(Joining), "."]) || Patient, Joining =/= []],
+    [trouble(["There is no loaded copy on ", livestash_agent_mesh:names(Joining), "."]) || Joining =/= [], Patient orelse lists:member(node(), Joining)],
     [trouble(["Mnesia's copies are not joined on ", livestash_agent_mesh:names(Apart), "."]) || Apart =/= []],
     case lists:keyfind(node(), 1, Described) of
         {_Node, Table, _Copies} -> {Table, Nodes};
@@ -105,7 +105,7 @@ compare(Kind, {Table, Nodes}) ->
     {Earlier, [_Self | Later]} = lists:splitwith(fun(Node) -> Node =/= node() end, Nodes),
     true = ets:safe_fixtable(Table, true),
     try
-        Keys = livestash_agent_row:elements([ets:info(Table, keypos)], []),
+        Keys = livestash_agent_row:elements([ets:info(Table, keypos)]),
         walk({Kind, Table, Earlier, Later}, ets:select(Table, Keys, ?CHUNK), {0, ""})
     after
         ets:safe_fixtable(Table, false)
@@ -269,8 +269,7 @@ ask(Nodes, Question, Arguments) ->
     ask(Nodes, ?MODULE, Question, Arguments).
 
 ask(Nodes, Module, Question, Arguments) ->
-    Ask = fun(Node) -> livestash_agent_remote:call(Node, Module, Question, Arguments) end,
-    livestash_agent_tasks:run([{Node, fun() -> Ask(Node) end} || Node <- Nodes], ?ASK).
+    livestash_agent_remote:ask(Nodes, Module, Question, Arguments, ?ASK).
 
 %% Asks one node, and throws what hinders it.
 -spec call(node(), atom(), [term()]) -> term().

@@ -17,6 +17,8 @@
 %% What is kept of a drain's time for what comes after waiting for a pod: this, and a millisecond for so many stashes.
 -define(RESERVE, 5000).
 -define(STASHES_PER_MS, 4).
+%% The last moment: what is kept of a drain's time, with a millisecond for so many stashes, for handing over to nodes that are no good choice.
+-define(LAST, 2000).
 %% For the clients to find the pod that has come back.
 -define(FOUND, 1000).
 
@@ -154,7 +156,7 @@ may_wait_for_pod(#drain{known = Known} = Drain) ->
 
 keep_deadline(#drain{began = Began}) ->
     {Stashes, _Bytes} = livestash_agent_store:size(),
-    Began + limit() - ?RESERVE - Stashes div ?STASHES_PER_MS.
+    Began + limit() - ?RESERVE - ?LAST - Stashes div ?STASHES_PER_MS.
 
 close(Alone, Drain) ->
     livestash_agent_state:set_draining(closing),
@@ -240,7 +242,22 @@ hand_over_ets({stay, Peers}, Table, Keep, Deadline, Drain, Before) ->
     hand_over_to(Peers, Table, Keep, Deadline, Drain, Before);
 hand_over_ets({follow, Keeper}, Table, Keep, Deadline, Drain, Before) ->
     hand_over_to([Keeper], Table, Keep, Deadline, Drain, Before);
+hand_over_ets(wait, Table, Keep, Deadline, Drain, Before) ->
+    case last_takers(Table, Deadline) of
+        [] -> await_takers(wait, Table, Keep, Deadline, Drain, Before);
+        Peers -> hand_over_to(Peers, Table, Keep, Deadline, Drain, Before)
+    end;
 hand_over_ets(Role, Table, Keep, Deadline, Drain, Before) ->
+    await_takers(Role, Table, Keep, Deadline, Drain, Before).
+
+last_takers(Table, Deadline) ->
+    Stashes = ets:info(Table, size),
+    case is_integer(Stashes) andalso livestash_agent_clock:left(Deadline) =< ?LAST + Stashes div ?STASHES_PER_MS of
+        true -> livestash_agent_succession:last_resort(ets);
+        false -> []
+    end.
+
+await_takers(Role, Table, Keep, Deadline, Drain, Before) ->
     case waits(Role, Table, Deadline, Drain) of
         true ->
             hand_over_ets(role(ets), Table, Keep, Deadline, Drain, Before);

@@ -174,7 +174,7 @@ end_pages(Pages) ->
 classes(_Table, none) ->
     [all];
 classes(Table, Position) ->
-    Counts = count_untils(ets:select(Table, livestash_agent_row:elements([Position], []), ?CHUNK), #{}),
+    Counts = count_untils(ets:select(Table, livestash_agent_row:elements([Position]), ?CHUNK), #{}),
     Share = 1 + lists:sum(maps:values(Counts)) div ?CLASSES,
     bounds(lists:reverse(lists:sort(maps:to_list(Counts))), Share, 0, none).
 
@@ -205,27 +205,26 @@ pass(#pass{table = Table} = Pass, Classes) ->
     end.
 
 walk(Class, #pass{table = Table, key_position = Position, until_position = Until} = Pass) ->
-    Keys = livestash_agent_row:elements([Position], guards(Class, Until)),
-    walk_on(ets:select(Table, Keys, ?CHUNK), Pass).
+    Keys = livestash_agent_row:elements([Position, Until]),
+    walk_on(Class, ets:select(Table, Keys, ?CHUNK), Pass).
 
-guards(all, _Until) ->
-    [];
-guards({Lower, Upper}, Until) ->
-    [{'>=', {element, Until, '$_'}, Lower} || Lower =/= none] ++ [{'<', {element, Until, '$_'}, Upper} || Upper =/= none].
-
-walk_on('$end_of_table', Pass) ->
+walk_on(_Class, '$end_of_table', Pass) ->
     Pass;
-walk_on(_Keys, #pass{peers = []} = Pass) ->
+walk_on(_Class, _Keys, #pass{peers = []} = Pass) ->
     Pass;
-walk_on({Keys, Continuation}, #pass{table = Table} = Pass) ->
+walk_on(Class, {Keys, Continuation}, #pass{table = Table} = Pass) ->
     case livestash_agent_clock:ms() >= Pass#pass.deadline of
         true ->
             Pass#pass{rows = [], bytes = 0};
         false ->
             Now = os:system_time(second),
             Collect = fun(Key, Acc) -> collect(ets:lookup(Table, Key), Now, Acc) end,
-            walk_on(ets:select(Continuation), lists:foldl(Collect, Pass, Keys))
+            walk_on(Class, ets:select(Continuation), lists:foldl(Collect, Pass, [Key || {Key, Until} <- Keys, is_within(Class, Until)]))
     end.
+
+%% Where a row's end is not known, there is one class.
+is_within(all, _Until) -> true;
+is_within({Lower, Upper}, Until) -> (Lower =:= none orelse Until >= Lower) andalso (Upper =:= none orelse Until < Upper).
 
 collect([], _Now, Pass) ->
     Pass;

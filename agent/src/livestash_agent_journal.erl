@@ -5,8 +5,9 @@
 %% one remembers that for it.
 %%
 %% A page moves the time of its stash on without stashing, and writes whatever it finds for that. After LiveStash has replaced the table that may be
-%% older than what the page itself has stashed. So what is written is only taken for new when it is another stash than the one it replaces. (A page that
-%% stashes exactly that older one once more cannot be told from one that renews it.)
+%% older than what the page itself has stashed. So what is written is only taken for new when it is another stash than the one it replaces. Just after the
+%% table was replaced that was not seen: then it is new when it is none of those that stood there when a peer was lost. (A page that stashes exactly such a
+%% one once more cannot be told from one that renews it. Nor is a page's first stash after a loss seen when it was made before the loss was noticed.)
 %%
 %% The rows themselves have to be kept, because Mnesia drops the table without a word before. They are kept compressed, outside
 %% of all heaps.
@@ -14,7 +15,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, remember/1, forget/0, deleted/1, differs/2, restore/2, overlooked/0, entries/0, adopt/1]).
+-export([start_link/0, remember/1, lost/0, forget/0, deleted/1, latest/2, restore/2, overlooked/0, entries/0, owners/0, adopt/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -export_type([entry/0]).
@@ -28,14 +29,26 @@
 -define(LEAST_BYTES, 67108864).
 -define(PART, 4).
 %% What an entry takes beside its row, in bytes.
--define(ENTRY, 200).
+-define(ENTRY, 450).
+%% For how many losses of peers it is noted what a page's stash was at the time: the first one, and the last ones.
+-define(LOSSES, 4).
 %% Seconds before a peer is known to be away in which it may already have been: net_ticktime takes its time.
 -define(UNNOTICED, 60).
 -define(CHUNK, 200).
 -define(RETRIES, 10).
+%% Milliseconds between two looks for what need not be remembered any more: a peer may be away for hours.
+-define(SWEEP, 60000).
 
-%% bytes: of all entries. overlooked: what there was no room for. asked: the pages of other nodes whose births were asked for.
--record(state, {table = none :: atom(), bytes = 0 :: integer(), overlooked = 0 :: non_neg_integer(), asked = #{} :: #{pid() => asked}}).
+%% bytes: of all entries. overlooked: what there was no room for. asked: the pages of other nodes whose births were asked for. losses: how often
+%% a peer was lost. replaced: by key, what was replaced first after each loss, as a number; the atom none if nothing was there.
+-record(state, {
+    table = none :: atom(),
+    bytes = 0 :: integer(),
+    overlooked = 0 :: non_neg_integer(),
+    asked = #{} :: #{pid() => asked},
+    losses = 0 :: non_neg_integer(),
+    replaced = #{} :: #{Key :: term() => [{Loss :: non_neg_integer(), non_neg_integer() | none}]}
+}).
 
 -spec start_link() -> {ok, pid()}.
 start_link() ->
@@ -46,6 +59,11 @@ start_link() ->
 -spec remember(atom()) -> ok.
 remember(Table) ->
     gen_server:cast(?MODULE, {remember, Table}).
+
+%% A peer is lost: it keeps what this node has now.
+-spec lost() -> ok.
+lost() ->
+    gen_server:cast(?MODULE, lost).
 
 %% Forgets everything, and looks no longer.
 -spec forget() -> ok.
@@ -62,14 +80,14 @@ deleted(Key) ->
         error:badarg -> none
     end.
 
-%% Whether the page has stashed something else than the row has, as far as that is remembered.
--spec differs(pid(), tuple()) -> boolean().
-differs(Page, Row) ->
+%% What the page itself has stashed last, if that is remembered, or else the row as it is.
+-spec latest(pid(), tuple()) -> tuple().
+latest(Page, Row) ->
     try ets:lookup(?MODULE, element(2, Row)) of
-        [{_Key, written, Packed, Page}] -> is_other_stash(binary_to_term(Packed), Row);
-        _ -> false
+        [{_Key, written, Packed, Page}] -> livestash_agent_row:keep(binary_to_term(Packed), livestash_agent_row:until(Row));
+        _ -> Row
     catch
-        error:badarg -> false
+        error:badarg -> Row
     end.
 
 is_other_stash(Row, Other) ->
@@ -147,6 +165,11 @@ entries() ->
     _ = overlooked(),
     [{Entry, birth_of(Entry)} || Entry <- ets:tab2list(?MODULE)].
 
+%% For ets:select/3: the pages of whose stashes something is remembered.
+-spec owners() -> {atom(), ets:match_spec()}.
+owners() ->
+    {?MODULE, [{{'_', written, '_', '$1'}, [], ['$1']}]}.
+
 birth_of({_Key, written, _Packed, Owner}) -> livestash_agent_rank:birth(Owner);
 birth_of({_Key, deleted, _At}) -> 0.
 
@@ -161,11 +184,17 @@ init([]) ->
     process_flag(trap_exit, true),
     process_flag(message_queue_data, off_heap),
     ?MODULE = ets:new(?MODULE, [named_table, {read_concurrency, true}]),
+    ok = sweep_later(),
     {ok, #state{}}.
 
+sweep_later() ->
+    _ = erlang:send_after(?SWEEP, self(), sweep),
+    ok.
+
 -spec handle_call(overlooked | {adopt, [entry()]}, gen_server:from(), #state{}) -> {reply, non_neg_integer() | ok, #state{}}.
-handle_call(overlooked, _From, #state{overlooked = Overlooked} = State) ->
-    {reply, Overlooked, State};
+handle_call(overlooked, _From, State) ->
+    #state{overlooked = Overlooked} = Listening = listen(State),
+    {reply, Overlooked, Listening};
 handle_call({adopt, Entries}, _From, State) ->
     livestash_agent_rank:learn([{Owner, Birth} || {{_Key, written, _Packed, Owner}, Birth} <- Entries]),
     {reply, ok, lists:foldl(fun adopt/2, State, Entries)}.
@@ -181,13 +210,11 @@ is_news({_Key, deleted, _At}, _Birth, _Known) -> false;
 is_news({_Key, written, _Packed, _Owner}, Birth, [{_, deleted, At}]) -> Birth > At;
 is_news({_Key, written, Packed, _Owner}, _Birth, Known) -> not known_better(Known, binary_to_term(Packed)).
 
--spec handle_cast({remember, atom()} | forget, #state{}) -> {noreply, #state{}}.
+-spec handle_cast({remember, atom()} | lost | forget, #state{}) -> {noreply, #state{}}.
 handle_cast({remember, Table}, State) ->
-    %% An error means that this is known, or that Mnesia has just stopped. A subscription ends with the copy of the table.
-    case mnesia:subscribe({table, Table, detailed}) of
-        {ok, _Node} -> {noreply, write_recent(State#state{table = Table})};
-        {error, _Reason} -> {noreply, State#state{table = Table}}
-    end;
+    {noreply, listen(State#state{table = Table})};
+handle_cast(lost, #state{losses = Losses} = State) ->
+    {noreply, State#state{losses = Losses + 1}};
 handle_cast(forget, #state{table = none} = State) ->
     {noreply, State};
 handle_cast(forget, #state{table = Table}) ->
@@ -195,15 +222,50 @@ handle_cast(forget, #state{table = Table}) ->
     true = ets:delete_all_objects(?MODULE),
     {noreply, #state{}}.
 
+%% A subscription ends with the copy of the table. An error means that there is one, or that Mnesia has just stopped.
+listen(#state{table = none} = State) ->
+    State;
+listen(#state{table = Table} = State) ->
+    case mnesia:subscribe({table, Table, detailed}) of
+        {ok, _Node} -> write_recent(State);
+        {error, _Reason} -> State
+    end.
+
 %% LiveStash deletes a user's stash by its key, and one that has expired as an object, which Mnesia names whole: that one may well live on at
 %% a peer, where its owner is.
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({mnesia_table_event, {delete, Table, {_Name, Key}, _Old, _Activity}}, #state{table = Table} = State) ->
-    {noreply, note({Key, deleted, os:system_time(millisecond)}, State)};
+handle_info({mnesia_table_event, {delete, Table, {_Name, Key}, Old, _Activity}}, #state{table = Table} = State) ->
+    {noreply, note({Key, deleted, os:system_time(millisecond)}, replaces(Key, Old, State))};
 handle_info({mnesia_table_event, {write, Table, Row, Old, _Activity}}, #state{table = Table} = State) ->
     {noreply, write(Row, Old, State)};
+handle_info(sweep, State) ->
+    ok = sweep_later(),
+    {noreply, forget_expired(State)};
 handle_info(_Message, State) ->
     {noreply, State}.
+
+%% Whose last stash has expired is not given it again. What the table still has need not be unpacked for that: LiveStash will delete it there. What was
+%% deleted is forgotten when nobody can have it any more, also where a drain has kept it. And births that were not told are asked for once more.
+forget_expired(#state{table = Table} = State) ->
+    Now = os:system_time(second),
+    Longest = 1000 * (Now - ttl()) - livestash_agent_config:get(drain_keep_for),
+    Expired = fun
+        ({Key, written, _Packed, _Owner} = Entry, Keys) ->
+            [Key || not has(Table, Key), livestash_agent_row:until(row(Entry)) < Now] ++ Keys;
+        ({Key, deleted, At}, Keys) ->
+            [Key || At < Longest] ++ Keys
+    end,
+    lists:foldl(fun drop/2, State#state{asked = #{}}, ets:foldl(Expired, [], ?MODULE)).
+
+has(Table, Key) -> unless_gone(fun() -> ets:member(Table, Key) end, false).
+
+%% The table may be gone with Mnesia, or because LiveStash replaces it.
+unless_gone(Fun, Otherwise) ->
+    try
+        Fun()
+    catch
+        error:badarg -> Otherwise
+    end.
 
 %% A user who has moved to another node is that node's. But a page of before that still lives, here or there, moves the time of what it
 %% finds on, and that may be what it had written itself, as long as the copies differ.
@@ -213,28 +275,53 @@ write(Row, Old, State) ->
     case of_another_page(Known, Owner) andalso known_better(Known, Row) of
         true -> ask(stranger(Row), State);
         false when is_pid(Owner), node(Owner) =:= node() -> written(Known, Row, Old, Owner, State);
-        false -> unless_same(Known, Row, State)
+        false -> unless_same(Known, Row, Old, State)
     end.
 
-written([{_Key, written, Packed, Owner}], Row, [Old], Owner, State) ->
-    Known = binary_to_term(Packed),
-    case is_other_stash(Old, Row) orelse not is_other_stash(Known, Row) of
-        true -> note_row(Row, Owner, State);
-        false -> note_row(livestash_agent_row:keep(Known, livestash_agent_row:until(Row)), Owner, State)
+written([{_Key, written, Packed, Owner}], Row, Old, Owner, State) ->
+    case is_renewal(Row, Old, State) of
+        true -> note_row(livestash_agent_row:keep(binary_to_term(Packed), livestash_agent_row:until(Row)), Owner, State);
+        false -> note_row(Row, Owner, replaces(element(2, Row), Old, State))
     end;
-written(_Known, Row, _Old, Owner, State) ->
-    note_row(Row, Owner, State).
+written(_Known, Row, Old, Owner, State) ->
+    note_row(Row, Owner, replaces(element(2, Row), Old, State)).
+
+is_renewal(Row, [Old], _State) -> not is_other_stash(Old, Row);
+is_renewal(_Row, [], _State) -> false;
+is_renewal(Row, unseen, #state{replaced = Replaced}) -> lists:keymember(stash(Row), 2, maps:get(element(2, Row), Replaced, [])).
+
+replaces(_Key, unseen, State) ->
+    State;
+replaces(Key, Old, #state{losses = Losses, replaced = Replaced} = State) ->
+    case maps:get(Key, Replaced, []) of
+        [{Losses, _First} | _] -> State;
+        Before -> State#state{replaced = Replaced#{Key => [{Losses, first(Old)} | fewer(Before)]}}
+    end.
+
+fewer(Before) when length(Before) < ?LOSSES -> Before;
+fewer(Before) -> lists:sublist(Before, ?LOSSES - 2) ++ [lists:last(Before)].
+
+first([]) -> none;
+first([Row]) -> stash(Row).
+
+stash(Row) -> livestash_agent_row:number(livestash_agent_row:content(Row)).
 
 note_row(Row, Owner, State) ->
     note({element(2, Row), written, term_to_binary(Row, [{compressed, 1}]), Owner}, State).
 
-%% What was remembered for a node that has gone is there again, or an older version of it, and LiveStash may still replace the table.
-unless_same([{_Key, written, Packed, _Owner}] = Known, Row, State) ->
-    case binary_to_term(Packed) =:= Row orelse known_better(Known, Row) of
+%% What was remembered for a node that has gone is there again, or an older version of it, and LiveStash may still replace the table. Before it goes, that node
+%% has its stashes live for longer, and its pages may stash. Once it has gone, and in a table that has just replaced another one, whatever else there is of the
+%% same page is older.
+unless_same([{_Key, written, Packed, Owner}] = Known, Row, Old, State) ->
+    Remembered = binary_to_term(Packed),
+    IsOlder = Old =:= unseen orelse not lists:member(node(Owner), nodes()),
+    IsKept = livestash_agent_row:owner(Row) =:= Owner andalso (IsOlder orelse not is_other_stash(Remembered, Row)),
+    case Remembered =:= Row orelse known_better(Known, Row) of
         true -> State;
+        false when IsKept -> note_row(livestash_agent_row:keep(Remembered, livestash_agent_row:until(Row)), Owner, State);
         false -> drop(element(2, Row), State)
     end;
-unless_same(_NotWritten, Row, State) ->
+unless_same(_NotWritten, Row, _Old, State) ->
     drop(element(2, Row), State).
 
 of_another_page([{_Key, written, _Packed, Known}], Owner) -> Known =/= Owner;
@@ -262,10 +349,10 @@ note(Entry, #state{bytes = Bytes} = State) ->
     end.
 
 %% What is known of a key is worse than nothing when it is not the last.
-drop(Key, #state{bytes = Bytes} = State) ->
+drop(Key, #state{bytes = Bytes, replaced = Replaced} = State) ->
     Known = known_bytes(Key),
     true = ets:delete(?MODULE, Key),
-    State#state{bytes = Bytes - Known}.
+    State#state{bytes = Bytes - Known, replaced = maps:remove(Key, Replaced)}.
 
 known_bytes(Key) ->
     lists:sum([bytes(Entry) || Entry <- ets:lookup(?MODULE, Key)]).
@@ -290,26 +377,40 @@ overlook(#state{overlooked = Overlooked, bytes = Bytes} = State) ->
     ],
     State#state{overlooked = Overlooked + 1}.
 
-%% What was written while the peer may have been away unnoticed. Later events are in the mailbox by now.
-write_recent(#state{table = Table} = State) ->
-    try until_position(mnesia:table_info(Table, attributes)) of
-        Until ->
-            Since = os:system_time(second) + ttl() - ?UNNOTICED,
-            Recent = [{'_', [{'>=', {element, Until, '$_'}, Since}], ['$_']}],
-            write_all(ets:select(Table, Recent, ?CHUNK), State)
-    catch
-        %% The table is gone with Mnesia.
-        _:_ -> State
+%% What was written while nobody listened: to a table that has just replaced another one, and while the peer may have been away unnoticed. Later events
+%% are in the mailbox by now.
+write_recent(State) ->
+    #state{table = Table} = Known = write_known(State),
+    case recent(Table) of
+        none -> Known;
+        Recent -> write_all(unless_gone(fun() -> ets:select(Table, Recent, ?CHUNK) end, '$end_of_table'), Known)
     end.
 
-until_position(Attributes) ->
-    2 + length(lists:takewhile(fun(Attribute) -> Attribute =/= delete_at end, Attributes)).
+%% A view may have a TTL of its own, so its stash may be new and not look so.
+write_known(#state{table = Table} = State) ->
+    Keys = ets:select(?MODULE, [{{'$1', written, '_', '_'}, [], ['$1']}]),
+    lists:foldl(fun(Key, Before) -> write_unseen(unless_gone(fun() -> ets:lookup(Table, Key) end, []), Before) end, State, Keys).
+
+%% The pattern says where the end of a row's time is, because an element of '$_' would be taken from a copy of each row.
+recent(Table) ->
+    try
+        Attributes = mnesia:table_info(Table, attributes),
+        Until = 2 + length(lists:takewhile(fun(Attribute) -> Attribute =/= delete_at end, Attributes)),
+        Since = os:system_time(second) + ttl() - ?UNNOTICED,
+        [{setelement(Until, erlang:make_tuple(1 + length(Attributes), '_'), '$1'), [{'>=', '$1', Since}], ['$_']}]
+    catch
+        %% The table is gone with Mnesia, or is none of LiveStash's.
+        _:_ -> none
+    end.
 
 write_all('$end_of_table', State) ->
     State;
 write_all({Rows, Continuation}, State) ->
+    write_all(unless_gone(fun() -> ets:select(Continuation) end, '$end_of_table'), write_unseen(Rows, State)).
+
+write_unseen(Rows, State) ->
     Unknown = [Row || Row <- Rows, not known_better(ets:lookup(?MODULE, element(2, Row)), Row)],
-    write_all(ets:select(Continuation), lists:foldl(fun(Row, Before) -> write(Row, [], Before) end, State, Unknown)).
+    lists:foldl(fun(Row, Before) -> write(Row, unseen, Before) end, State, Unknown).
 
 %% A copy that this node was made to take may be older than what it remembers.
 known_better([{_Key, written, Packed, _Owner}], Row) -> worse([Row], binary_to_term(Packed));

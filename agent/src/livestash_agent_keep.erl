@@ -28,7 +28,7 @@ add(_Table, '$end_of_table', _Pages) ->
 add(Table, {[Row], _}, Pages) ->
     case livestash_agent_row:until_position(Row) of
         none -> ok;
-        Position -> add_all(ets:select(Table, livestash_agent_row:elements([Position - 1], []), ?CHUNK), Pages)
+        Position -> add_all(ets:select(Table, livestash_agent_row:elements([Position - 1]), ?CHUNK), Pages)
     end.
 
 add_all('$end_of_table', _Pages) ->
@@ -46,7 +46,8 @@ keep(Pages) ->
     end.
 
 %% Gives more time to the rows of a Mnesia table that are still these pages', as long as the table takes less than
-%% its share and until the deadline, in monotonic milliseconds. Returns how many rows.
+%% its share and until the deadline, in monotonic milliseconds. Returns how many rows. Where LiveStash has replaced the table, they get what the page has
+%% stashed itself.
 -spec raise(atom(), livestash_agent_handoff:keep(), Deadline :: integer()) -> non_neg_integer().
 raise(_Table, none, _Deadline) ->
     0;
@@ -54,6 +55,7 @@ raise(Table, {IsKept, Until}, Deadline) ->
     Bytes = mnesia:table_info(Table, memory) * erlang:system_info(wordsize),
     case Bytes < livestash_agent_config:get(drain_keep_bytes) of
         true ->
+            _ = livestash_agent_journal:overlooked(),
             Kept = fun(Key, Keys) -> [Key || Row <- ets:lookup(Table, Key), is_kept(Row, IsKept, Until)] ++ Keys end,
             raise_all(lists:foldl(Kept, [], mnesia:dirty_all_keys(Table)), Table, {IsKept, Until}, Deadline, 0);
         false ->
@@ -70,7 +72,7 @@ raise_all(Keys, Table, {IsKept, Until} = Keep, Deadline, Raised) ->
     {Batch, Rest} = lists:split(min(?BATCH, length(Keys)), Keys),
     Write = fun() ->
         Rows = [Row || Key <- Batch, Row <- mnesia:read(Table, Key, write), is_kept(Row, IsKept, Until)],
-        [mnesia:write(Table, livestash_agent_row:keep(Row, Until), write) || Row <- Rows],
+        [mnesia:write(Table, livestash_agent_row:keep(livestash_agent_journal:latest(livestash_agent_row:owner(Row), Row), Until), write) || Row <- Rows],
         length(Rows)
     end,
     case livestash_agent_clock:ms() < Deadline andalso mnesia:transaction(Write, ?RETRIES) of

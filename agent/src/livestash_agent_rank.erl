@@ -18,7 +18,7 @@
 
 -export([start_link/0, new/0, attach/0, handle/4, rank/1, is_better/2, birth/1, version/2, is_newer/2, learn/1]).
 %% Called by peers.
--export([births/1]).
+-export([births/1, recent/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -export_type([rank/0, version/0]).
@@ -30,9 +30,11 @@
 
 -define(EVENTS, [[phoenix, live_view, mount, start]]).
 %% Milliseconds between two looks for what is not needed any more, and for how long everything is: a page has begun before it
-%% has a stash, and a birth is told before the stash is given.
+%% has a stash, also when it waits for that, and a birth is told before the stash is given.
 -define(SWEEP, 60000).
--define(YOUNG, 60000).
+-define(YOUNG, 300000).
+%% The same while there are no tables, and nobody knows what is needed: a table that is being made is there sooner.
+-define(OLD, 3600000).
 %% Births that are looked at, or sent, at once.
 -define(CHUNK, 2000).
 
@@ -56,7 +58,9 @@ attach() ->
 %% neither a table that is gone because the agent has ended.
 -spec handle([atom()], map(), map(), []) -> ok.
 handle(_Event, _Measurements, #{socket := #{transport_pid := Transport}}, []) when is_pid(Transport) ->
-    learn([{self(), os:system_time(millisecond)}]);
+    Birth = os:system_time(millisecond),
+    learn([{self(), Birth}]),
+    livestash_agent_births:born(self(), Birth);
 handle(_Event, _Measurements, _Metadata, []) ->
     ok.
 
@@ -126,6 +130,17 @@ birth(Page) ->
 births(Pages) ->
     [birth(Page) || Page <- Pages].
 
+%% This node's pages that were started a short while ago.
+-spec recent() -> [{pid(), Birth :: integer()}].
+recent() ->
+    IsRecent = {'>', '$2', os:system_time(millisecond) - ?YOUNG},
+    IsHere = {'=:=', {node, '$1'}, node()},
+    try
+        ets:select(?MODULE, [{{'$1', '$2', '_'}, [IsRecent, IsHere], [{{'$1', '$2'}}]}])
+    catch
+        error:badarg -> []
+    end.
+
 %% Takes over what is known of pages.
 -spec learn([{pid() | none, Birth :: integer()}]) -> ok.
 learn(Births) ->
@@ -170,17 +185,23 @@ sweep_later() ->
     _ = erlang:send_after(?SWEEP, self(), sweep),
     undefined.
 
-%% Forgets pages that have ended and whose stashes are not here. While the tables are being made, nobody knows. Where there will be none,
-%% because stashes are elsewhere, only pages that live are known.
+%% Forgets pages that have ended and whose stashes are neither here nor remembered: after a network split, what is remembered is compared. While the
+%% tables are being made, nobody knows. Where there will be none, because stashes are elsewhere, only pages that live are known.
 sweep([], Adapter) when Adapter =:= ets; Adapter =:= mnesia ->
-    ok;
+    forget([], ?OLD);
 sweep(Tables, _Adapter) ->
+    forget(Tables, ?YOUNG).
+
+forget(Tables, Age) ->
     Ended = ets:new(ended, [private]),
-    IsOld = {'<', '$2', livestash_agent_clock:ms() - ?YOUNG},
+    IsOld = {'<', '$2', livestash_agent_clock:ms() - Age},
     walk(?MODULE, [{{'$1', '_', '$2'}, [IsOld], ['$1']}], fun(Pages) ->
         ets:insert(Ended, [{Page} || Page <- Pages, not alive(Page)])
     end),
-    [walk(Table, owners(Table), fun(Owners) -> [ets:delete(Ended, Owner) || Owner <- Owners] end) || Table <- Tables],
+    Spare = fun(Owners) -> [ets:delete(Ended, Owner) || Owner <- Owners] end,
+    {Journal, Remembered} = livestash_agent_journal:owners(),
+    _ = ets:whereis(Journal) =/= undefined andalso walk(Journal, Remembered, Spare),
+    [walk(Table, owners(Table), Spare) || Table <- Tables],
     walk(Ended, [{{'$1'}, [], ['$1']}], fun(Pages) ->
         [ets:select_delete(?MODULE, [{{Page, '_', '$2'}, [IsOld], [true]}]) || Page <- Pages]
     end),
@@ -189,7 +210,7 @@ sweep(Tables, _Adapter) ->
 owners(Table) ->
     case livestash_agent_row:owner_position_in(Table) of
         none -> [];
-        Position -> livestash_agent_row:elements([Position], [])
+        Position -> livestash_agent_row:elements([Position])
     end.
 
 walk(_Table, [], _Fun) ->

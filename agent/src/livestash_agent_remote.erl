@@ -3,7 +3,7 @@
 %% The number changes when an old agent must not answer a new question, not when a new one may be asked.
 -module(livestash_agent_remote).
 
--export([call/4, tell/4, without_agent/1]).
+-export([call/4, ask/5, tell/4, without_agent/1]).
 %% Called by peers.
 -export([handle/4]).
 
@@ -16,6 +16,11 @@ call(Node, Module, Function, Arguments) when Node =:= node() ->
     apply(Module, Function, Arguments);
 call(Node, Module, Function, Arguments) ->
     erpc:call(Node, ?MODULE, handle, [?PROTOCOL, Module, Function, Arguments]).
+
+%% Like call/4 on each of the nodes at once, with the outcomes in the same order. Who takes longer than Limit milliseconds has {error, timeout}.
+-spec ask([node()], module(), atom(), [term()], Limit :: non_neg_integer()) -> [{node(), livestash_agent_tasks:outcome(term())}].
+ask(Nodes, Module, Function, Arguments, Limit) ->
+    livestash_agent_tasks:run([{Node, fun() -> call(Node, Module, Function, Arguments) end} || Node <- Nodes], Limit).
 
 %% Like call/4 on each of the nodes, of which nothing is awaited: they may be frozen.
 -spec tell([node()], module(), atom(), [term()]) -> ok.

@@ -9,7 +9,7 @@
 
 -behaviour(gen_server).
 
--export([start_link/0, whole/0, apart/0]).
+-export([start_link/0, whole/0, may_differ/0, apart/0]).
 %% For drains.
 -export([leave/0, bequeath/2, handed_over/0]).
 %% Called by peers.
@@ -24,7 +24,7 @@
 -define(TELL, 1000).
 %% Bytes that another node takes over at once, or one entry.
 -define(CHUNK, 262144).
-%% A peer that is gone for longer has no part in a split that ends: by then, what its users left has expired.
+%% A peer that is gone for longer, and that DNS names no more, does not come back: no split goes on any more.
 -define(LOST, 600000).
 
 -spec start_link() -> {ok, pid()}.
@@ -41,6 +41,11 @@ whole() ->
 
 compared() ->
     livestash_agent_tasks:ask(?MODULE, whole, {true, ""}).
+
+%% Whether a copy may have another version of a stash than this node's, also one on a node that is lost. True when nobody can say.
+-spec may_differ() -> boolean().
+may_differ() ->
+    not element(1, livestash_agent_join:joined()) orelse livestash_agent_tasks:ask(?MODULE, may_differ, true).
 
 %% This node's Mnesia is not that of a connected node: what users stash here is missing there.
 -spec apart() -> ok.
@@ -59,7 +64,7 @@ leave() ->
 bequeath(Heirs, Deadline) ->
     %% What is remembered because a peer has gone, and was not cut off, nobody needs.
     [Entries] =
-        case livestash_agent_tasks:ask(?MODULE, may_differ, true) of
+        case may_differ() of
             true -> livestash_agent_tasks:answers([{fun livestash_agent_journal:entries/0, []}], within(Deadline));
             false -> [[]]
         end,
@@ -195,7 +200,9 @@ handle_info({'DOWN', Monitor, process, _Pid, Result}, #{running := Running} = St
 handle_info(_Message, State) ->
     {noreply, State}.
 
-lost(Node, #{lost := Lost, identified := Identified, counted := Counted} = State) ->
+lost(Node, #{lost := Lost, leaving := Leaving, identified := Identified, counted := Counted} = State) ->
+    %% What one has that goes in good order, the others have, too.
+    lists:member(Node, Leaving) orelse livestash_agent_journal:lost(),
     remember_changes(State),
     State#{
         lost := Lost#{Node => livestash_agent_clock:ms()},
@@ -212,8 +219,16 @@ remember_changes(_State) ->
 
 forget_lost(#{lost := Lost, leaving := Leaving} = State) ->
     Recent = maps:filter(fun(_Node, Since) -> livestash_agent_clock:ms() - Since < ?LOST end, Lost),
+    Expected = maps:with(expected(maps:keys(Lost) -- (maps:keys(Recent) ++ Leaving)), Lost),
     There = nodes() ++ maps:keys(Recent),
-    State#{lost := Recent, leaving := [Node || Node <- Leaving, lists:member(Node, There)]}.
+    State#{lost := maps:merge(Recent, Expected), leaving := [Node || Node <- Leaving, lists:member(Node, There)]}.
+
+%% Those of the nodes that DNS still names: a split may take hours, and users go on on both sides.
+expected([]) ->
+    [];
+expected(Nodes) ->
+    #{expected := Expected} = livestash_agent_mesh:peers(),
+    [Node || Node <- Nodes, lists:member(Node, Expected)].
 
 forget_changes(#{lost := Lost, comparison := Comparison} = State) ->
     case Lost =:= #{} andalso livestash_agent_comparison:is_over(Comparison) of
@@ -232,7 +247,7 @@ identify(Node, State) ->
 
 finished({identify, Node}, {done, {ok, Start}}, State) ->
     #{identified := Identified, starts := Starts, lost := Lost} = State,
-    Back = is_map_key(Node, Lost) andalso Starts =:= Starts#{Node => Start},
+    Back = maps:get(Node, Starts, none) =:= Start,
     Known = State#{
         identified := [Node | Identified],
         starts := Starts#{Node => Start},
@@ -266,13 +281,17 @@ differ(_, State) ->
 
 compare(#{kind := Kind, comparison := Comparison, changed := Changed} = State) ->
     Due = livestash_agent_comparison:is_due(Comparison) andalso livestash_agent_clock:left(Changed + ?QUIET) =:= 0,
-    case Due andalso not livestash_agent_state:draining() of
+    case Due andalso has_table(Kind) andalso not livestash_agent_state:draining() of
         true ->
             {Splits, Patient} = livestash_agent_comparison:next_pass(Comparison),
             run(pass, fun() -> {Splits, livestash_agent_copies:pass(Kind, Patient)} end, State);
         false ->
             State
     end.
+
+%% Only this node knows what its users have written, so it does not count as compared before its own copy is there, however long that takes to load.
+has_table(mnesia) -> livestash_agent_store:mnesia_loaded();
+has_table(_Kind) -> true.
 
 %% In a process of its own, once at a time.
 run(What, Fun, #{running := Running} = State) ->

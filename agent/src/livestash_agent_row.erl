@@ -4,7 +4,7 @@
 -module(livestash_agent_row).
 
 -export([owner/1, owner_position/1, owner_position_in/1, lives/1, until/1, until_position/1, keep/2, timeless/1, timed/2, content/1, number/1]).
--export([identity/2, same/3, exactly/2, elements/2, delete/2]).
+-export([identity/2, same/3, exactly/2, elements/1, delete/2]).
 
 -export_type([identity/0]).
 
@@ -110,25 +110,36 @@ same({Key, Version}, Row, KeyPosition) ->
 exactly(Row, KeyPosition) ->
     matching(Row, KeyPosition, [{'=:=', '$_', {const, Row}}]).
 
-%% A match specification for what all rows to which the guards apply have at these positions: a term for one, a tuple for several, with none
-%% where the position is none. An element of '$_' is taken from a copy of the whole row, and a chunk of large stashes would end a process that may
-%% only have so much memory. So there is a pattern for each usual length, and only longer rows are copied.
--spec elements([pos_integer() | none, ...], Guards :: [term()]) -> ets:match_spec().
-elements(Positions, Guards) ->
-    Variables = lists:zip(Positions, lists:sublist(['$1', '$2'], length(Positions))),
-    Least = lists:max([Position || Position <- Positions, is_integer(Position)]),
-    [{pattern(Variables, Arity), Guards, [body([value(Each, Variable) || {Each, Variable} <- Variables])]} || Arity <- lists:seq(Least, ?USUAL)] ++
-        [{'_', Guards, [body([value(Each, {element, Each, '$_'}) || Each <- Positions])]}].
+%% A match specification for what all rows have at these positions: a term for one, a tuple for several, with none where the position is none, and the
+%% row's length for size. An element of '$_' is taken from a copy of the whole row. That takes time, and a chunk of large stashes would end a process that
+%% may only have so much memory. So there is a pattern for each usual length, and only longer rows are copied. A guard that does not hold would make that
+%% copy of a row of usual length, too: whoever wants some of the rows looks at what they have.
+-spec elements([pos_integer() | size | none, ...]) -> ets:match_spec().
+elements(Positions) ->
+    Named = lists:usort([Each || Each <- Positions, is_integer(Each)]),
+    Variables = lists:zip(Named, lists:sublist(['$1', '$2', '$3'], length(Named))),
+    Least = lists:max(Named),
+    [usual(Arity, Variables, Positions) || Arity <- lists:seq(1, ?USUAL), Arity >= Least] ++ [longer(Least, Positions)].
 
-pattern(Variables, Arity) ->
-    Set = fun({Position, Variable}, Pattern) -> setelement(Position, Pattern, Variable) end,
-    lists:foldl(Set, erlang:make_tuple(Arity, '_'), [Each || {Position, _} = Each <- Variables, Position =/= none]).
+usual(Arity, Variables, Positions) ->
+    Pattern = lists:foldl(fun({Each, Variable}, Row) -> setelement(Each, Row, Variable) end, erlang:make_tuple(Arity, '_'), Variables),
+    Value = fun
+        (none) -> none;
+        (size) -> Arity;
+        (Position) -> proplists:get_value(Position, Variables)
+    end,
+    {Pattern, [], body(Positions, Value)}.
 
-value(none, _Value) -> none;
-value(_Position, Value) -> Value.
+longer(Least, Positions) ->
+    Value = fun
+        (none) -> none;
+        (size) -> {size, '$_'};
+        (Position) -> {element, Position, '$_'}
+    end,
+    {'_', [{'>=', {size, '$_'}, Least}], body(Positions, Value)}.
 
-body([Value]) -> Value;
-body(Values) -> {list_to_tuple(Values)}.
+body([Position], Value) -> [Value(Position)];
+body(Positions, Value) -> [{list_to_tuple(lists:map(Value, Positions))}].
 
 %% The pattern has the key, so that no other row is looked at. All else is compared as constants, because atoms such as '_'
 %% in a row would be wildcards in a pattern.

@@ -290,6 +290,8 @@ finished({hello, Node}, {done, {ok, {{holds, Token}, Place}}}, #{peers := Peers,
         {true, _} -> scan_now(with_peers(Peers#{Node => {Token, Place, erlang:unique_integer()}}, State));
         {false, _} -> State
     end;
+finished({hello, Node}, {done, {ok, {{goes, _Token}, _Place}}}, State) ->
+    without(Node, State);
 finished(scan, {done, {ok, ok}}, State) ->
     behind(send_all(State));
 %% What was not acknowledged stays in the queue, and is sent at the next tick.
@@ -379,9 +381,16 @@ scan_now(#{behind := Behind, running := Running} = State) ->
     Others = maps:filter(fun(_Monitor, What) -> What =/= scan end, Running),
     scan(false, State#{running := Others, behind := Since}).
 
-scan_due(#{scan := Next} = State) ->
+%% Where the agent has given up, the copies are gone without a word, and of stashes that do not change nothing is sent.
+scan_due(#{scan := Next, peers := Peers} = State) ->
     case livestash_agent_clock:left(Next) =:= 0 andalso not is_running(scan, State) of
-        true -> scan(true, State);
+        true -> asked(Peers, scan(true, State));
+        false -> State
+    end.
+
+asked(Peers, State) ->
+    case is_running(scan, State) of
+        true -> lists:foldl(fun ask/2, State, maps:keys(Peers));
         false -> State
     end.
 

@@ -26,7 +26,7 @@ rows(Table) ->
             {[Row], _} -> livestash_agent_row:until_position(Row);
             '$end_of_table' -> none
         end,
-    livestash_agent_row:elements([ets:info(Table, keypos), Until], []).
+    livestash_agent_row:elements([ets:info(Table, keypos), Until]).
 
 walk(Table, Specification, Look, Rest) ->
     true = ets:safe_fixtable(Table, true),

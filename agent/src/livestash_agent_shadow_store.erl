@@ -1,7 +1,7 @@
 %% What copies of other nodes' stashes does this node hold? They are in a table of the agent's own, so that LiveStash
 %% never finds one, as binaries, and go into LiveStash's table when the node that sent them is gone without a word: see
-%% livestash_agent_shadow_promotion. Of each stash there is one copy, that of the version that livestash_agent_rank
-%% finds newer.
+%% livestash_agent_shadow_promotion. Of each stash there is one copy: of one node's versions the last, of several nodes' that which
+%% livestash_agent_rank finds newer.
 %%
 %% One process does all the writing but that of a promotion, so that what a node has sent comes before the word that it
 %% is gone.
@@ -115,22 +115,27 @@ size() ->
         exit:_ -> {0, 0}
     end.
 
-%% Whether this node holds copies of others, and as which start of the agent.
+%% Whether this node holds copies of others, and as which start of the agent. Not one that drains, or whose agent has given up.
 -spec hello() -> {holds | goes, livestash_agent_shadow_index:token()}.
 hello() ->
-    case livestash_agent_state:draining() of
+    case livestash_agent_state:draining() orelse has_given_up() of
         true -> {goes, livestash_agent_shadow:token()};
         false -> {holds, livestash_agent_shadow:token()}
     end.
 
+%% The table ends with the agent's supervisor, the modules do not.
+has_given_up() ->
+    ets:whereis(?MODULE) =:= undefined.
+
 %% Takes what a node has sent to that start of the agent, in this order. gone: this node does not see the sender, or
-%% goes itself.
+%% goes itself, or its agent has given up.
 -spec take(sender(), livestash_agent_shadow_index:token(), [livestash_agent_shadow_batch:change()]) ->
     {ok, [ok | missing | refused]} | {other, livestash_agent_shadow_index:token()} | gone.
 take(Sender, Token, Changes) ->
-    case livestash_agent_shadow:token() of
-        Token -> gen_server:call(?MODULE, {take, Sender, Changes}, infinity);
-        Other -> {other, Other}
+    case {livestash_agent_shadow:token(), has_given_up()} of
+        {_, true} -> gone;
+        {Token, false} -> gen_server:call(?MODULE, {take, Sender, Changes}, infinity);
+        {Other, false} -> {other, Other}
     end.
 
 %% The sender goes, and all of its stashes are elsewhere.
@@ -354,9 +359,9 @@ own(Payload) ->
     end.
 
 %% A sender whose version is not the user's has nothing to send again, as long as the other one is here.
-put_shadow([#shadow{version = Old} = Former], #shadow{key = Key, sender = Sender, version = New} = Shadow, State) ->
+put_shadow([Former], #shadow{key = Key, sender = Sender} = Shadow, State) ->
     Senders = lists:usort([Former#shadow.sender | Former#shadow.others]),
-    case livestash_agent_rank:is_newer(New, Old) of
+    case is_newer(Shadow, Former) of
         true ->
             replace(Former, Shadow#shadow{others = lists:delete(Sender, Senders)}, State);
         false ->
@@ -366,6 +371,11 @@ put_shadow([#shadow{version = Old} = Former], #shadow{key = Key, sender = Sender
     end;
 put_shadow([], #shadow{size = Size} = Shadow, State) ->
     insert(Shadow, Size, State).
+
+%% A node sends what it has, one batch after the other. So of two pages' versions the one that it has sent last is what it has now, also when its clock
+%% was set back between the two pages. Only of one page a late batch can be told from a new one.
+is_newer(#shadow{sender = Sender, version = {Page, _, _}}, #shadow{sender = Sender, version = {Former, _, _}}) when Page =/= Former -> true;
+is_newer(#shadow{version = New}, #shadow{version = Old}) -> livestash_agent_rank:is_newer(New, Old).
 
 %% An older version would be given to its user as if nothing had been stashed since: better none.
 replace(#shadow{size = Former} = Old, #shadow{size = Size, others = Others} = Shadow, State) ->

@@ -18,6 +18,7 @@
 
 %% The one shape of which this module knows where it keeps owner and version.
 -define(SHAPE, {6, state}).
+-define(TAG, 1).
 -define(OWNER, 3).
 -define(VERSION, 6).
 %% Rows that are looked at, in no order; of none more than two elements are copied.
@@ -26,7 +27,7 @@
 -define(MAX_VERSIONS, 32).
 
 shape({}) -> {0, none};
-shape(Row) -> {tuple_size(Row), element(1, Row)}.
+shape(Row) -> {tuple_size(Row), element(?TAG, Row)}.
 
 %% What fits here. For each batch of rows anew, as pages come and go.
 -spec known(atom()) -> known().
@@ -68,14 +69,10 @@ versions() ->
 %% Rows that came from another node have their owner there, so they say nothing of this node's LiveStash. Where the owner
 %% is not known to stand, every row counts.
 own_shapes(Table) ->
-    case ets:select(Table, [specification()], ?SAMPLE) of
+    case ets:select(Table, livestash_agent_row:elements([size, ?TAG, ?OWNER]), ?SAMPLE) of
         {Found, _Continuation} -> [{Arity, Tag} || {Arity, Tag, Owner} <- Found, is_own(Owner)];
         '$end_of_table' -> []
     end.
-
-specification() ->
-    Row = '$1',
-    {Row, [{'>', {size, Row}, ?OWNER - 1}], [{{{size, Row}, {element, 1, Row}, {element, ?OWNER, Row}}}]}.
 
 %% A process of an earlier life of this node looks like one of this VM, but is another one than that.
 is_own(Owner) ->

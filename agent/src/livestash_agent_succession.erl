@@ -8,11 +8,11 @@
 %% back. Were one of the others the keeper, it would wait for itself.
 -module(livestash_agent_succession).
 
--export([role/1, may_come_back/1]).
+-export([role/1, last_resort/1, may_come_back/1]).
 %% Called by peers.
 -export([standing/0]).
 %% For tests.
--export([decide/3, ordinal/1]).
+-export([decide/3, decide_last/3, ordinal/1]).
 
 -export_type([what/0, standing/0, role/0]).
 
@@ -39,21 +39,35 @@
 %% What this node has to do, by what the connected nodes say. Those that do not answer are not there.
 -spec role(what()) -> role().
 role(What) ->
-    Questions = [{Peer, fun() -> ask(Peer) end} || Peer <- nodes()],
-    Survey = [{Peer, Standing} || {Peer, {ok, Standing}} <- livestash_agent_tasks:run(Questions, ?ASK_PEER)],
-    decide(What, node(), [{node(), standing()} | Survey]).
+    decide(What, node(), [{node(), standing()} | survey()]).
 
-%% A node without the agent cannot say; it stops without a word, so it is taken for one that stays.
+survey() ->
+    Questions = [{Peer, fun() -> ask(Peer) end} || Peer <- nodes()],
+    [{Peer, Standing} || {Peer, {ok, Standing}} <- livestash_agent_tasks:run(Questions, ?ASK_PEER)].
+
+%% Who may take the stashes of this node in its last moment, though nobody who stays can yet: they are better off there than lost.
+-spec last_resort(ets | mnesia) -> [node()].
+last_resort(Kind) ->
+    decide_last(Kind, node(), survey()).
+
+%% A node without the agent cannot say; it stops without a word, so it is taken for one that stays. One that still boots has none either, because
+%% the agent comes after all applications: it serves nobody yet, and may never come so far.
 ask(Peer) ->
     try
         livestash_agent_remote:call(Peer, ?MODULE, standing, [])
     catch
         error:Reason ->
             case livestash_agent_remote:without_agent(Reason) of
-                true -> #{stays => true, open => true, ready => true, stores => [ets || has_table(Peer)]};
+                true -> without_agent(Peer, has_booted(Peer));
                 false -> error(Reason)
             end
     end.
+
+without_agent(Peer, Booted) ->
+    #{stays => true, open => Booted, ready => Booted, stores => [ets || has_table(Peer)]}.
+
+has_booted(Peer) ->
+    element(1, erpc:call(Peer, init, get_status, [])) =:= started.
 
 has_table(Peer) ->
     erpc:call(Peer, ets, info, [livestash_agent_store:ets_table(), protection]) =:= public.
@@ -78,6 +92,15 @@ decide(What, Self, Survey) ->
         {[], _} -> keeper(Self, [Node || {Node, #{open := true}} <- Survey], [Node || {Node, _} <- Survey]);
         {_, []} -> wait;
         {_, Takers} -> {stay, Takers}
+    end.
+
+%% One that stops as well and still takes stashes has more time. Else those that boot, as far as they have got to making their table.
+-spec decide_last(ets | mnesia, Self :: node(), [{node(), standing()}]) -> [node()].
+decide_last(Kind, Self, Survey) ->
+    Able = [{ordinal(Node), Node, Open} || {Node, #{open := Open, stores := Stores}} <- Survey, Node =/= Self, lists:member(Kind, Stores)],
+    case [Each || {_, _, true} = Each <- Able] of
+        [] -> lists:sort([Node || {_, Node, false} <- Able, maps:get(stays, proplists:get_value(Node, Survey))]);
+        Open -> [element(2, lists:max(Open))]
     end.
 
 takes_over(users, #{ready := Ready}) -> Ready;

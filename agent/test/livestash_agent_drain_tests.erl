@@ -2,6 +2,9 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
+%% Called in other VMs.
+-export([stand_still/0]).
+
 -define(F, livestash_agent_fixture).
 -define(MNESIA, 'Elixir.LiveStash.Adapters.Mnesia.State').
 -define(TABLE, live_stash_server_storage).
@@ -18,6 +21,9 @@ all_test_() ->
             {"a node without peers waits for nothing", fun single_node/0},
             {"a peer that is not connected is waited for", fun unconnected_peer/0},
             {"a peer that can take rows a little later", fun late_peer/0},
+            {"a pod that still boots is waited for", fun booting_pod/0},
+            {"a pod that still boots is given nothing", fun booting_peer/0},
+            {"a pod that boots for longer than anybody can wait is given what would be lost", fun booting_for_ever/0},
             {"tables of another adapter than the fleet's", fun redis/0},
             {"a table that is missing", fun missing_table/0},
             {"a Mnesia table of which a peer has a copy", fun mnesia_copy_elsewhere/0},
@@ -101,6 +107,87 @@ late_peer() ->
     ?assertMatch(#{handed_off := 5, left := 0, reason := ""}, report(Vm)),
     ?assertEqual(5, rows(P1)),
     stop(Vms).
+
+%% The last pod of a fleet keeps its users until the one in its place listens, be it without the agent.
+booting_pod() ->
+    {Dns, Environment} = livestash_agent_dns:serve([], "app"),
+    [#{peer := Peer} = Vm] = fleet(1, Environment),
+    fill(Vm, 5),
+    with_booting(fun(Booting) ->
+        meet(Vm, Booting),
+        terminate(Vm),
+        ?F:eventually(fun() -> ?F:call(Vm, livestash_agent_state, phase, []) =:= keeping end),
+        timer:sleep(5000),
+        ?assert(is_process_alive(Peer)),
+        ?assertEqual(keeping, ?F:call(Vm, livestash_agent_state, phase, [])),
+        Witness = ?F:start(#{}),
+        true = ?F:call(Witness, net_kernel, connect_node, [Booting]),
+        go = ?F:call(Witness, erpc, call, [Booting, erlang, send, [?MODULE, go]]),
+        ended(Vm),
+        ?assertEqual(5, ?F:call(Witness, erpc, call, [Booting, ets, info, [?TABLE, size]])),
+        ?F:stop(Witness)
+    end),
+    exit(Dns, kill).
+
+booting_for_ever() ->
+    {Dns, Environment} = livestash_agent_dns:serve([], "app"),
+    Short = Environment#{"LIVESTASH_DRAIN_ENDPOINT_WAIT_MS" => "0", "LIVESTASH_DRAIN_CLOSE_TIMEOUT_MS" => "4000", "LIVESTASH_DRAIN_HANDOFF_TIMEOUT_MS" => "5000"},
+    [Vm] = fleet(1, Short),
+    fill(Vm, 5),
+    with_booting(fun(Booting) ->
+        meet(Vm, Booting),
+        terminate(Vm),
+        ended(Vm),
+        ?assertMatch(#{handed_off := 5, left := 0, reason := ""}, report(Vm)),
+        Witness = ?F:start(#{}),
+        true = ?F:call(Witness, net_kernel, connect_node, [Booting]),
+        ?assertEqual(5, ?F:call(Witness, erpc, call, [Booting, ets, info, [?TABLE, size]])),
+        ?F:stop(Witness)
+    end),
+    exit(Dns, kill).
+
+%% It may crash in its boot, again and again.
+booting_peer() ->
+    [Vm, P1] = Vms = fleet(2, #{}),
+    fill(Vm, 100),
+    with_booting(fun(Booting) ->
+        [meet(Each, Booting) || Each <- Vms],
+        terminate(Vm),
+        ended(Vm)
+    end),
+    ?assertMatch(#{handed_off := 100, left := 0, reason := ""}, report(Vm)),
+    ?assertEqual(100, rows(P1)),
+    stop(Vms).
+
+%% A node that makes LiveStash's table, and of which a later application does not start. Nobody reads what it says.
+with_booting(Test) ->
+    Name = lists:concat(["booting", erlang:unique_integer([positive]), "x", os:getpid(), "@127.0.0.1"]),
+    {ok, Boot} = file:read_file(code:root_dir() ++ "/bin/start_clean.boot"),
+    {script, Id, Commands} = binary_to_term(Boot),
+    {Before, After} = lists:splitwith(fun(Command) -> Command =/= {progress, started} end, Commands),
+    Script = filename:join(os:getenv("TESTS"), Name),
+    ok = file:write_file(Script ++ ".boot", term_to_binary({script, Id, Before ++ [{apply, {?MODULE, stand_still, []}} | After]})),
+    Arguments = ["-boot", Script, "-noinput", "-name", Name, "-setcookie", "tests", "-pa", os:getenv("TESTS"), "-kernel", "prevent_overlapping_partitions", "false"],
+    Port = open_port({spawn_executable, os:find_executable("erl")}, [{args, Arguments}, {env, [{"ERL_AFLAGS", false}]}]),
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    try
+        Test(list_to_atom(Name))
+    after
+        "" = os:cmd("kill -KILL " ++ integer_to_list(Pid))
+    end.
+
+%% In the process that boots.
+stand_still() ->
+    true = ?F:make_table(),
+    true = register(?MODULE, self()),
+    receive
+        go -> ok
+    end.
+
+%% Returns when the node stands still.
+meet(Vm, Node) ->
+    ?F:eventually(fun() -> ?F:call(Vm, net_kernel, connect_node, [Node]) end),
+    ?F:eventually(fun() -> is_pid(?F:call(Vm, erpc, call, [Node, erlang, whereis, [?MODULE]])) end).
 
 redis() ->
     [Vm, P1] = Vms = fleet(2, #{"LIVE_STASH_ADAPTER" => "redis"}),

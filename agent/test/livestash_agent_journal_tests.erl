@@ -12,10 +12,12 @@ all_test_() ->
         {"stashes of the published size", {timeout, 60, fun published_size/0}},
         {"what there is no room for", {timeout, 60, fun no_room/0}},
         {"what the younger pages of other nodes write", {timeout, 60, fun moved/0}},
-        {"what was deleted, and when", fun deleted/0}
+        {"what was deleted, and when", fun deleted/0},
+        {"what has expired is forgotten", fun expired/0}
     ]}.
 
 start() ->
+    ok = livestash_agent_config:load(),
     {ok, Pid} = livestash_agent_journal:start_link(),
     unlink(Pid),
     livestash_agent_journal:remember(?TABLE),
@@ -78,8 +80,36 @@ deleted() ->
     0 = livestash_agent_journal:overlooked(),
     ?assertEqual(none, livestash_agent_journal:deleted(1)).
 
+%% A peer may be away for hours. What the table has is left to LiveStash.
+expired() ->
+    Table = ets:new(?TABLE, [named_table, {keypos, 2}]),
+    true = ets:insert(Table, {?TABLE, 2}),
+    write(1, self(), stash),
+    %% As long as a stash may live, and be kept.
+    Ago = os:system_time(millisecond) - 3600000 - 301000,
+    ok = livestash_agent_journal:adopt([{{6, deleted, Ago + 60000}, 0}]),
+    0 = livestash_agent_journal:overlooked(),
+    Bytes = element(3, sys:get_state(livestash_agent_journal)),
+    [write(Key, self(), stash, os:system_time(second) - 1) || Key <- [2, 3]],
+    livestash_agent_journal ! {mnesia_table_event, {delete, ?TABLE, {?TABLE, 4}, [], activity}},
+    ok = livestash_agent_journal:adopt([{{5, deleted, Ago}, 0}]),
+    livestash_agent_journal ! sweep,
+    0 = livestash_agent_journal:overlooked(),
+    ?assertEqual([1, 2, 4, 6], lists:sort([element(1, Entry) || Entry <- ets:tab2list(livestash_agent_journal)])),
+    ets:delete(Table, 2),
+    livestash_agent_journal ! sweep,
+    0 = livestash_agent_journal:overlooked(),
+    ?assertEqual([1, 4, 6], lists:sort([element(1, Entry) || Entry <- ets:tab2list(livestash_agent_journal)])),
+    livestash_agent_journal ! {mnesia_table_event, {write, ?TABLE, {?TABLE, 4, none, ?FAR, stash}, [], activity}},
+    0 = livestash_agent_journal:overlooked(),
+    ?assertEqual(Bytes, element(3, sys:get_state(livestash_agent_journal))),
+    ets:delete(Table).
+
 write(Key, Owner, State) ->
-    livestash_agent_journal ! {mnesia_table_event, {write, ?TABLE, {?TABLE, Key, Owner, ?FAR, State}, [], activity}}.
+    write(Key, Owner, State, ?FAR).
+
+write(Key, Owner, State, Until) ->
+    livestash_agent_journal ! {mnesia_table_event, {write, ?TABLE, {?TABLE, Key, Owner, Until, State}, [], activity}}.
 
 %% 150 keys, 5.5 kB as a term.
 published(N) ->

@@ -121,9 +121,12 @@ forgotten() ->
     Sweep = fun() -> sweep(Vm) end,
     [Living, Stashed, Gone] = Pages = [?F:page(Vm), ?F:ended_page(Vm), ?F:ended_page(Vm)],
     Known = fun() -> [Page || {Page, Birth} <- lists:zip(Pages, ?F:call(Vm, ?RANK, births, [Pages])), Birth > 0] end,
-    %% Without LiveStash's table nobody knows who is needed.
+    %% Without LiveStash's table nobody knows who is needed. It is there within an hour, or never.
     Sweep(),
     ?assertEqual(Pages, Known()),
+    sweep(Vm, 3601000),
+    ?assertEqual([Living], Known()),
+    [?F:begins(Vm, Page) || Page <- [Stashed, Gone]],
     true = ?F:call(Vm, ?F, make_table, []),
     Sweep(),
     ?assertEqual([Living], Known()),
@@ -143,10 +146,12 @@ stashes_elsewhere() ->
     ?assertMatch([Birth, 0] when Birth > 0, ?F:call(Vm, ?RANK, births, [[Living, Gone]])),
     ?F:stop(Vm).
 
-%% As if all were known for two minutes.
-sweep(Vm) ->
+%% As if all were known for six minutes.
+sweep(Vm) -> sweep(Vm, 360000).
+
+sweep(Vm, Milliseconds) ->
     ?F:call(Vm, fun() ->
-        [ets:update_element(?RANK, Page, {3, Since - 120000}) || {Page, _, Since} <- ets:tab2list(?RANK)],
+        [ets:update_element(?RANK, Page, {3, Since - Milliseconds}) || {Page, _, Since} <- ets:tab2list(?RANK)],
         ?RANK ! sweep,
         try sys:get_state(?RANK) catch exit:_ -> ended end
     end).

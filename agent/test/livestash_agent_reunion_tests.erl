@@ -23,6 +23,7 @@ all_test_() ->
         fun ets_rows_of_one_node_stay/0,
         fun ets_user_who_was_back_before_a_node_that_was_cut_off_went/0,
         fun ets_nodes_that_went_leave_nothing_to_compare/0,
+        fun ets_split_that_was_forgotten/0,
         fun restarted_node_was_not_cut_off/0,
         fun row_is_dropped_only_as_it_was_compared/0,
         fun draining_node_neither_drops_nor_keeps/0,
@@ -43,7 +44,11 @@ all_test_() ->
         fun mnesia_user_who_writes_meanwhile_wins/0,
         fun mnesia_many_rows/0,
         fun mnesia_what_an_old_table_has_replaced_comes_back/0,
+        fun mnesia_page_that_has_ended_is_younger_for_as_long_as_its_stash_is_remembered/0,
+        fun mnesia_split_of_more_than_ten_minutes/0,
         fun mnesia_page_moves_on_the_time_of_what_has_replaced_its_stash/0,
+        fun mnesia_what_a_page_does_before_the_agent_listens_to_the_table_of_the_other_side/0,
+        fun mnesia_table_of_the_other_side_takes_long_to_load/0,
         fun mnesia_what_a_node_has_written_that_goes_before_all_is_whole/0,
         fun mnesia_what_two_nodes_have_written_that_go_one_after_the_other/0,
         fun mnesia_node_without_copy_gets_one/0,
@@ -172,6 +177,19 @@ ets_nodes_that_went_leave_nothing_to_compare() ->
         terminate(B),
         ?assertEqual(2, length(tab(C, ?ETS))),
         ?assertMatch(#{comparison := #{splits := 0}}, call(C, sys, get_state, [livestash_agent_reunion]))
+    end).
+
+%% Where DNS does not name the other side, it is still the same VM.
+ets_split_that_was_forgotten() ->
+    with_ets(2, fun([A, B] = Vms) ->
+        put_ets(A, [row(1, dead(A), old)]),
+        split([A], [B]),
+        New = row(1, dead(B), new),
+        put_ets(B, [New]),
+        [lasts(Vm) || Vm <- Vms],
+        ?assertEqual([#{}, #{}], [state(Vm, lost) || Vm <- Vms]),
+        heal([A], [B]),
+        eventually(fun() -> {tab(A, ?ETS), tab(B, ?ETS)} =:= {[], [New]} end)
     end).
 
 restarted_node_was_not_cut_off() ->
@@ -366,9 +384,7 @@ mnesia_unknown_page_makes_nothing_forgotten() ->
         remembers(A),
         write(A, New),
         eventually(fun() -> call(A, ets, info, [livestash_agent_journal, size]) =:= 1 end),
-        _ = call(A, fun() ->
-            sys:replace_state(livestash_agent_journal, fun(State) -> mnesia:unsubscribe({table, ?MNESIA, detailed}), State end)
-        end),
+        deaf(A),
         true = call(A, ets, insert, [?MNESIA, Old]),
         ok = call(A, livestash_agent_journal, remember, [?MNESIA]),
         0 = call(A, livestash_agent_journal, overlooked, []),
@@ -482,6 +498,54 @@ mnesia_what_an_old_table_has_replaced_comes_back() ->
         eventually(fun() -> lists:all(fun whole/1, Vms) end)
     end).
 
+%% The table has nothing of the page any more, and the minute is over for which every page is known.
+mnesia_page_that_has_ended_is_younger_for_as_long_as_its_stash_is_remembered() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        write(A, stash(1, owner(A), old)),
+        Old = tab(A, ?MNESIA),
+        split([A], [B]),
+        Last = dead(B),
+        New = stash(1, Last, new),
+        write(B, New),
+        eventually(fun() -> call(B, ets, info, [livestash_agent_journal, size]) =:= 1 end),
+        replaced_by(Old, [B]),
+        true = call(B, ets, update_element, [livestash_agent_rank, Last, {3, call(B, livestash_agent_clock, ms, []) - 61000}]),
+        sweep = call(B, erlang, send, [livestash_agent_rank, sweep]),
+        _ = call(B, sys, get_state, [livestash_agent_rank]),
+        heal([A], [B]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[New], [New]] end)
+    end).
+
+%% DNS still names the other side, and users go on on both.
+mnesia_split_of_more_than_ten_minutes() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        Page = owner(B),
+        write(A, stash(1, Page, old)),
+        Old = tab(A, ?MNESIA),
+        [named(Vm, Other) || {Vm, #{node := Other}} <- [{A, B}, {B, A}]],
+        split([A], [B]),
+        New = setelement(4, stash(1, Page, new), ?FAR + 1),
+        write(B, New),
+        [lasts(Vm) || Vm <- Vms],
+        replaced_by(Old, [B]),
+        heal([A], [B]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[New], [New]] end),
+        eventually(fun() -> whole(A) andalso whole(B) end)
+    end).
+
+%% As if DNS had said so.
+named(Vm, Node) ->
+    _ = call(Vm, fun() -> sys:replace_state(livestash_agent_mesh, fun(State) -> State#{expected := [Node]} end) end).
+
+%% As if the split had begun ten minutes ago. Returns when the agent has looked at that.
+lasts(Vm) ->
+    _ = call(Vm, fun() ->
+        sys:replace_state(livestash_agent_reunion, fun(#{lost := Lost} = State) ->
+            State#{lost := maps:map(fun(_Node, Since) -> Since - 600001 end, Lost)}
+        end)
+    end),
+    timer:sleep(2000).
+
 %% The page lives, and LiveStash renews the time of what it finds: that is older than what the page had stashed. When it stashes again, that is newer.
 mnesia_page_moves_on_the_time_of_what_has_replaced_its_stash() ->
     with_mnesia(2, fun([A, B]) ->
@@ -499,20 +563,91 @@ mnesia_page_moves_on_the_time_of_what_has_replaced_its_stash() ->
         eventually(fun() -> whole(A) andalso whole(B) end)
     end).
 
+%% Whoever listened to the old table does not hear what is done to the new one, and nothing says that there is a new one. Of the pages one does nothing,
+%% three renew the time of what they find, and three stash. Two have stashes that live for less time than the others'.
+mnesia_what_a_page_does_before_the_agent_listens_to_the_table_of_the_other_side() ->
+    with_mnesia(2, fun([A, B] = Vms) ->
+        Pages = maps:from_list([{Key, {owner(B), Ttl}} || {Key, Ttl} <- [{reset, 100}, {short, 100} | [{Key, 300} || Key <- [created, idle, later, renews, stashes]]]]),
+        Now = os:system_time(second),
+        Row = fun(Key, Value, At) -> {Page, Ttl} = maps:get(Key, Pages), setelement(4, stash(Key, Page, Value), Now + At + Ttl) end,
+        Rows = fun(Keys, Value, At) -> [Row(Key, Value, At) || Key <- Keys] end,
+        There = maps:keys(Pages) -- [created],
+        write_all(B, Rows(There, old, 0)),
+        split([A], [B]),
+        write(B, Row(created, first, 1)),
+        delete(B, reset),
+        write_all(B, Rows(maps:keys(Pages), new, 1)),
+        %% Another peer.
+        ok = call(B, livestash_agent_journal, lost, []),
+        write_all(B, Rows(maps:keys(Pages), newer, 1)),
+        0 = call(B, livestash_agent_journal, overlooked, []),
+        ok = call(B, sys, suspend, [livestash_agent_reunion]),
+        deaf(B),
+        replaced_by([Row(later, new, 1) | Rows(There -- [later], old, 0)], [B]),
+        Stashed = [Row(created, first, 30) | Rows([short, stashes], newest, 30)],
+        write_all(B, [Row(later, new, 30) | Rows([renews, reset], old, 30)] ++ Stashed),
+        ok = call(B, livestash_agent_journal, remember, [?MNESIA]),
+        0 = call(B, livestash_agent_journal, overlooked, []),
+        ok = call(B, sys, resume, [livestash_agent_reunion]),
+        heal([A], [B]),
+        Best = lists:sort([Row(idle, newer, 1) | Rows([later, renews, reset], newer, 30)] ++ Stashed),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [Best, Best] end),
+        eventually(fun() -> whole(A) andalso whole(B) end)
+    end).
+
+%% As when the table that it listens to is gone.
+deaf(Vm) ->
+    _ = call(Vm, fun() ->
+        sys:replace_state(livestash_agent_journal, fun(State) -> mnesia:unsubscribe({table, ?MNESIA, detailed}), State end)
+    end).
+
+%% A node whose own copy is not there has compared nothing, and forgets nothing, though it has waited for long.
+mnesia_table_of_the_other_side_takes_long_to_load() ->
+    with_mnesia(2, fun([A, #{node := Node} = B] = Vms) ->
+        Page = owner(B),
+        Old = stash(1, Page, old),
+        write(A, Old),
+        split([A], [B]),
+        New = setelement(4, stash(1, Page, new), ?FAR + 1),
+        write(B, New),
+        [ok = call(B, sys, suspend, [Server]) || Server <- [livestash_agent_reunion, livestash_agent_join]],
+        replaced_by([Old], [B]),
+        heal([A], [B]),
+        {atomic, ok} = call(A, mnesia, del_table_copy, [?MNESIA, Node]),
+        Own = lists:concat(["There is no loaded copy on ", Node, "."]),
+        Pass = fun(Patient) -> {0, Trouble} = call(B, livestash_agent_copies, pass, [mnesia, Patient]), lists:flatten(Trouble) end,
+        ?assertEqual([Own, Own], [Pass(Patient) || Patient <- [true, false]]),
+        ok = call(B, sys, resume, [livestash_agent_reunion]),
+        eventually(fun() -> not call(B, livestash_agent_comparison, is_over, [state(B, comparison)]) end),
+        timer:sleep(5000),
+        #{passes := Passes} = state(B, comparison),
+        ?assertEqual(0, Passes),
+        ok = call(B, sys, resume, [livestash_agent_join]),
+        {atomic, ok} = call(B, mnesia, add_table_copy, [?MNESIA, Node, ram_copies]),
+        eventually(fun() -> [tab(Vm, ?MNESIA) || Vm <- Vms] =:= [[New], [New]] end),
+        eventually(fun() -> whole(A) andalso whole(B) end)
+    end).
+
 %% LiveStash has replaced the table of the node by an older one, and only the node itself knows what its users have written.
 mnesia_what_a_node_has_written_that_goes_before_all_is_whole() ->
-    with_mnesia(3, fun([A, B, C]) ->
+    with_mnesia(3, fun([A, B, C] = Vms) ->
         OfC = owner(C),
-        write(A, stash(written, OfC, old)),
+        write(A, brief(written, OfC, old)),
         Old = tab(A, ?MNESIA),
         split([A], [B, C]),
-        write(C, setelement(4, stash(written, OfC, new), ?FAR + 1)),
-        write(C, setelement(4, stash(created, OfC, new), ?FAR + 1)),
-        New = tab(C, ?MNESIA),
+        write(C, brief(written, OfC, new)),
+        write(C, brief(created, OfC, new)),
         replaced_by(Old, [B, C]),
         terminate(C),
+        %% LiveStash does it once more, with what C has written to A's copy, too.
+        Kept = [setelement(4, Row, element(4, Row) + 3600) || Row <- Old],
+        ok = call(B, sys, suspend, [livestash_agent_reunion]),
+        deaf(B),
+        replaced_by(Kept, [B]),
+        ok = call(B, livestash_agent_journal, remember, [?MNESIA]),
+        ok = call(B, sys, resume, [livestash_agent_reunion]),
         heal([A], [B]),
-        eventually(fun() -> {tab(A, ?MNESIA), tab(B, ?MNESIA)} =:= {New, New} end),
+        eventually(fun() -> [values(Vm) || Vm <- Vms -- [C]] =:= [[{created, new}, {written, new}] || _ <- [A, B]] end),
         eventually(fun() -> whole(A) andalso whole(B) end)
     end).
 
@@ -521,9 +656,8 @@ mnesia_what_two_nodes_have_written_that_go_one_after_the_other() ->
     with_mnesia(4, fun([A, B, C, D]) ->
         Old = tab(A, ?MNESIA),
         split([A], [B, C, D]),
-        write(B, stash(b, owner(B), new)),
-        write(C, stash(c, owner(C), new)),
-        New = tab(D, ?MNESIA),
+        write(B, brief(b, owner(B), new)),
+        write(C, brief(c, owner(C), new)),
         [
             begin
                 terminate(Vm),
@@ -532,8 +666,13 @@ mnesia_what_two_nodes_have_written_that_go_one_after_the_other() ->
          || {Vm, Others} <- [{C, [B, D]}, {B, [D]}]
         ],
         heal([A], [D]),
-        eventually(fun() -> {tab(A, ?MNESIA), tab(D, ?MNESIA)} =:= {New, New} end)
+        eventually(fun() -> [values(Vm) || Vm <- [A, D]] =:= [[{b, new}, {c, new}] || _ <- [A, D]] end)
     end).
+
+%% One that lives as long as stashes do: a node that goes has it kept for longer.
+brief(Key, Owner, Value) -> setelement(4, stash(Key, Owner, Value), os:system_time(second) + 300).
+
+values(Vm) -> [{Key, Value} || {_, Key, _, _, Value} <- tab(Vm, ?MNESIA)].
 
 %% As LiveStash does after a split, with the table of the other side.
 replaced_by(Rows, Vms) ->
@@ -612,8 +751,10 @@ knows(Vm, #{node := Node}) ->
     #{identified := Identified} = call(Vm, sys, get_state, [livestash_agent_reunion]),
     lists:member(Node, Identified).
 
+%% Different cookies on both sides: what one sends the other would have them meet again.
 split(Side, Other) ->
-    cookies(Side, Other, another),
+    cookies(Side, Other, one),
+    cookies(Other, Side, another),
     [call(A, erlang, disconnect_node, [Node]) || A <- Side, #{node := Node} <- Other],
     eventually(fun() ->
         [Node || {Vms, Gone} <- [{Side, Other}, {Other, Side}], A <- Vms, #{node := Node} <- Gone,
@@ -641,13 +782,12 @@ heal(Side, Other) ->
 
 reconnect(Side, Other) ->
     cookies(Side, Other, tests),
+    cookies(Other, Side, tests),
     join(Side ++ Other).
 
-cookies(Side, Other, Cookie) ->
-    [
-        true = call(Vm, erlang, set_cookie, [Node, Cookie])
-     || {Vms, Peers} <- [{Side, Other}, {Other, Side}], Vm <- Vms, #{node := Node} <- Peers
-    ].
+%% Of the peers, as the nodes see them.
+cookies(Vms, Peers, Cookie) ->
+    [true = call(Vm, erlang, set_cookie, [Node, Cookie]) || Vm <- Vms, #{node := Node} <- Peers].
 
 %% What a peer asks for.
 ask(Vm, Question, Arguments) -> call(Vm, livestash_agent_copies, Question, Arguments).

@@ -49,6 +49,8 @@ all_test_() ->
             {"a new node gets its share, once", fun joins/0},
             {"a full holder refuses", fun full/0},
             {"a restarted agent is copied anew", fun agent_restarts/0},
+            {"an agent that has given up holds no copies", fun gives_up/0},
+            {"and what changes goes elsewhere at once", fun gives_up_and_is_sent_something/0},
             {"after a split each stash has one owner", fun split/0},
             {"after a split idle stashes have copies", fun split_idle/0},
             {"what a frozen node takes over is as old as it was", fun frozen_holder/0},
@@ -59,7 +61,8 @@ all_test_() ->
             {"what a machine takes with it is on another one", fun machines/0},
             {"what was reset after a move is not brought back", fun moved_and_reset/0},
             {"what was handed over by a node with a fast clock has copies", fun fast_clock/0},
-            {"who is refused has no older version there", fun refused_later/0}
+            {"who is refused has no older version there", fun refused_later/0},
+            {"the next page's stash is copied though the clock was set back", fun clock_set_back/0}
         ]
     ]}.
 
@@ -402,6 +405,31 @@ agent_restarts() ->
     eventually(fun() -> lists:sort(keys(B) ++ keys(C)) =:= lists:sort(Keys) end),
     shut([B, C]).
 
+%% Nothing changes, so that only the next look at all stashes tells.
+gives_up() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    ok = call(B, application, stop, [livestash_agent]),
+    eventually(fun() -> not is_map_key(node_of(B), call(A, livestash_agent_shadow, peers, [])) end),
+    covered([A, C]),
+    kill(A),
+    eventually(fun() -> lists:sort(keys(C)) =:= lists:sort(Keys) end),
+    shut([B, C]).
+
+gives_up_and_is_sent_something() ->
+    [A, B, C] = Vms = start_all(3, #{}),
+    Keys = call(A, ?MODULE, fill, [a, 100]),
+    covered(Vms),
+    ok = call(B, application, stop, [livestash_agent]),
+    [ok = call(A, ?MODULE, write_again, [Key, 2]) || Key <- Keys],
+    timer:sleep(5 * ?INTERVAL),
+    ?assertNot(is_map_key(node_of(B), call(A, livestash_agent_shadow, peers, []))),
+    covered([A]),
+    kill(A),
+    eventually(fun() -> lists:sort(values_of([C])) =:= lists:sort([{Key, 2} || Key <- Keys]) end),
+    shut([B, C]).
+
 %% The page lives on and writes on one side, and its copy is on the other one.
 split() ->
     [A, B] = Vms = start_all(2, #{}),
@@ -598,6 +626,20 @@ refused_later() ->
     eventually(fun() -> [Key || {Key, _, _} <- copies_of(Vms)] =:= [key] end),
     kill(A),
     eventually(fun() -> values_of([B]) =:= [{key, Large}] end),
+    shut([B]).
+
+clock_set_back() ->
+    [A, B] = Vms = start_all(2, #{}),
+    key = call(A, ?MODULE, write, [key, 1]),
+    [{state, key, Page, _, _, _}] = call(A, ets, lookup, [?TABLE, key]),
+    true = call(A, ets, update_element, [livestash_agent_rank, Page, {2, os:system_time(millisecond) + 3600000}]),
+    ok = call(A, ?MODULE, write_again, [key, 2]),
+    covered(Vms),
+    key = call(A, ?MODULE, write, [key, 3]),
+    covered(Vms),
+    kill(A),
+    eventually(fun() -> keys(B) =:= [key] end),
+    ?assertEqual([{key, 3}], values_of([B])),
     shut([B]).
 
 %% What several tests do.

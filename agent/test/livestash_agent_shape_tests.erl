@@ -48,6 +48,18 @@ big_table_test() ->
         ?assert(After - Before < 20000)
     end).
 
+%% Nothing of what is stashed is copied: 500 stashes of 200 kB are more than a process of the agent may have on its heap.
+large_stashes_test() ->
+    with_table([], [], fun(_Known) ->
+        Stash = lists:seq(1, 12500),
+        [ets:insert(?MODULE, setelement(5, row(N, self(), nil), Stash)) || N <- lists:seq(1, 500)],
+        Test = self(),
+        {Pid, Monitor} = spawn_opt(fun() -> Test ! {self(), ?S:known(?MODULE)} end, [monitor, {max_heap_size, livestash_agent:max_heap_size()}]),
+        Outcome = receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end,
+        ?assertEqual(normal, Outcome),
+        receive {Pid, Known} -> ?assertMatch(#{shapes := [{6, state}]}, Known) end
+    end).
+
 with_table(Rows, Versions, Test) ->
     persistent_term:erase(?S),
     ?MODULE = ets:new(?MODULE, [named_table, public, {keypos, 2}]),

@@ -13,7 +13,7 @@
 
 all_test_() ->
     [{timeout, 120, Test} || Test <- [
-        fun nodes_that_wait_for_each_other/0, fun nobody_else_is_turned_away/0, fun nobody_is_turned_away_for_a_frozen_node/0, fun no_mnesia/0
+        fun nodes_that_wait_for_each_other/0, fun nodes_that_wait_in_a_circle/0, fun nobody_else_is_turned_away/0, fun nobody_is_turned_away_for_a_frozen_node/0, fun no_mnesia/0
     ]].
 
 %% A is told that B is gone, and has to ask what became of a transaction. By then B is back, and tries to join A. Only the process that asks is not Mnesia's
@@ -28,6 +28,24 @@ nodes_that_wait_for_each_other() ->
         eventually(fun() ->
             {ok, _} = call(B, mnesia, change_config, [extra_db_nodes, [Node]]),
             lists:sort(call(A, mnesia, system_info, [running_db_nodes])) =:= lists:sort([Node, Other])
+        end),
+        {atomic, ok} = call(A, mnesia, sync_transaction, [fun mnesia:write/1, [{?MNESIA, 1, self(), 0, here}]])
+    end).
+
+%% A asks B, which waits until C lets it in. C asks D, which waits until A lets it in. It takes four: a node that waits to be let in has got over the loss of
+%% the other one, while that one has not.
+nodes_that_wait_in_a_circle() ->
+    with_mnesia(4, fun([A, #{node := NodeB} = B, C, #{node := NodeD} = D] = Vms) ->
+        {AsksB, JoinsA} = waits(D, A, NodeB),
+        {AsksD, JoinsC} = waits(B, C, NodeD),
+        [ask = call(Vm, erlang, send, [Pid, ask]) || {Vm, Pid} <- [{A, AsksB}, {C, AsksD}]],
+        eventually(fun() ->
+            [Pid || {Vm, Pid} <- [{A, AsksB}, {C, AsksD}, {D, JoinsA}, {B, JoinsC}], call(Vm, erlang, is_process_alive, [Pid])] =:= []
+        end),
+        Nodes = lists:sort([Node || #{node := Node} <- Vms]),
+        eventually(fun() ->
+            [{ok, _} = call(Vm, mnesia, change_config, [extra_db_nodes, Nodes]) || Vm <- [B, D]],
+            lists:usort([lists:sort(call(Vm, mnesia, system_info, [running_db_nodes])) || Vm <- Vms]) =:= [Nodes]
         end),
         {atomic, ok} = call(A, mnesia, sync_transaction, [fun mnesia:write/1, [{?MNESIA, 1, self(), 0, here}]])
     end).

@@ -26,6 +26,20 @@ decide_test_() ->
         ]
     ].
 
+last_resort_test_() ->
+    Booting = (staying())#{open := false, ready := false},
+    [
+        {Name, ?_assertEqual(Takers, livestash_agent_succession:decide_last(ets, ?SELF, [{?SELF, leaving()} | Others]))}
+     || {Name, Takers, Others} <- [
+            {"nobody else is there", [], []},
+            {"one boots", [?LOWER], [{?LOWER, Booting}]},
+            {"one boots and has no table yet", [], [{?LOWER, Booting#{stores := []}}]},
+            {"one boots, and one stays and has no table yet", [?LOWER], [{?LOWER, Booting}, {?HIGHER, (staying())#{stores := []}}]},
+            {"one boots, and one stops later", [?HIGHER], [{?LOWER, Booting}, {?HIGHER, leaving()}]},
+            {"one boots, and one stops too", [?LOWER], [{?LOWER, Booting}, {?HIGHER, (leaving())#{open := false}}]}
+        ]
+    ].
+
 %% Two nodes that hand over at the same time, and would refuse each other for ever.
 nobody_is_open_test() ->
     Closed = (leaving())#{open := false},
