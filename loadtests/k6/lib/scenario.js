@@ -26,7 +26,11 @@ export const LOOK_MS = 10000;
  * @returns {Object}
  */
 export function k6Options(config, own = {}) {
+  const tags = seriesTags(config);
   const options = {
+    // On what k6 measures of itself, too: a Prometheus takes the series of two processes that nothing tells apart for one, and refuses
+    // all that comes along with a sample that is not its newest.
+    tags: { ...tags, scenario: config.scenario },
     scenarios: {
       [config.scenario]: {
         executor: 'per-vu-iterations',
@@ -34,8 +38,8 @@ export function k6Options(config, own = {}) {
         iterations: 1,
         maxDuration: `${config.durationMs + WAITS_END_MS + DROP_MS}ms`,
         gracefulStop: '0s',
-        // Not in k6's own `tags`: flags as k6-operator's --tag replace those.
-        tags: seriesTags(config),
+        // Once more: flags as k6-operator's --tag replace those above.
+        tags,
       },
     },
     setupTimeout: `${2 * LOOK_MS}ms`,

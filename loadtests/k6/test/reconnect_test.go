@@ -793,25 +793,65 @@ func TestExhausted(t *testing.T) {
 // TestTags gives k6 tags as k6-operator does: they, the name of the test and the adapter are on what is measured.
 func TestTags(t *testing.T) {
 	t.Parallel()
+	samples := 0
+	for _, sample := range sampled(t, map[string]string{"TESTID": "run-7"}, "--tag", "instance_id=1") {
+		if sample.Metric != "reconnect" {
+			continue
+		}
+		samples++
+		if tags := sample.Data.Tags; tags["testid"] != "run-7" || tags["instance_id"] != "1" || tags["adapter"] != "ets" {
+			t.Fatalf("a tag is missing: %v", sample)
+		}
+	}
+	if samples == 0 {
+		t.Error("no sample of reconnect")
+	}
+}
+
+// TestOwnTags runs the second of two processes that no flag tells apart: all that it measures says whose it is, also what k6 measures of itself.
+func TestOwnTags(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, sample := range sampled(t, map[string]string{"TESTID": "run-7", "RUNNERS": "2", "RUNNER": "1"}) {
+		found[sample.Metric] = true
+		if tags := sample.Data.Tags; tags["testid"] != "run-7" || tags["runner"] != "1" || tags["adapter"] != "ets" || tags["scenario"] != "reconnect" {
+			t.Fatalf("a tag is missing: %v", sample)
+		}
+	}
+	for _, metric := range []string{"vus", "data_sent", "reconnect"} {
+		if !found[metric] {
+			t.Errorf("no sample of %s", metric)
+		}
+	}
+}
+
+type sample struct {
+	Type, Metric string
+	Data         struct{ Tags map[string]string }
+}
+
+// sampled are the samples of a short run.
+func sampled(t *testing.T, env map[string]string, args ...string) []sample {
+	t.Helper()
 	_, bases := serve(t, faultserver.None)
 	file := filepath.Join(t.TempDir(), "samples.json")
-	run(t, map[string]string{"BASE_URLS": strings.Join(bases, ","), "TESTID": "run-7", "DURATION": "2s"}, "--tag", "instance_id=1", "--out", "json="+file)
+	env["BASE_URLS"], env["DURATION"] = strings.Join(bases, ","), "2s"
+	run(t, env, append(args, "--out", "json="+file)...)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := 0
+	var all []sample
 	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, `"metric":"reconnect"`) && strings.Contains(line, `"type":"Point"`) {
-			samples++
-			if !strings.Contains(line, `"testid":"run-7"`) || !strings.Contains(line, `"instance_id":"1"`) || !strings.Contains(line, `"adapter":"ets"`) {
-				t.Fatalf("a tag is missing: %s", line)
-			}
+		var one sample
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if one.Type == "Point" {
+			all = append(all, one)
 		}
 	}
-	if samples == 0 {
-		t.Errorf("no sample of reconnect in %d bytes", len(text))
-	}
+	return all
 }
 
 // TestServerGoesDown ends the server in the middle: users who never come back are not recovered.

@@ -65,9 +65,9 @@ type BenchmarkMatrix struct {
 }
 
 // BenchmarkSeek finds how much load a variant carries. The first step is the entry of runs: its users; with scenario Requests its rate, or
-// without one its connections. In each later step they are factor times as many, with Rooms rounded up to whole rooms, and the ramp is
-// longer in proportion, so that as many come in a second. A variant whose step does not hold has no further one. With repeat a step holds
-// when more than half of its rounds do. Rounds that can no longer change that are not run.
+// without one its connections. In each later step they are factor times as many, always more than before, with Rooms rounded up to whole
+// rooms, and the ramp is longer in proportion, so that as many come in a second. A variant whose step does not hold has no further one. With
+// repeat a step holds when more than half of its rounds do. Rounds that can no longer change that are not run.
 type BenchmarkSeek struct {
 	// steps is how many sizes there are at most. From 2 to 20.
 	// +kubebuilder:validation:Minimum=2

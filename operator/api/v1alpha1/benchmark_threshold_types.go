@@ -19,7 +19,8 @@ type BenchmarkThresholds struct {
 	MaxWrong *int64 `json:"maxWrong,omitempty"`
 
 	// maxFailed is the share of steps (first visit, return, stash; request; message) that failed, at most, from "0" to "1". A socket that the server
-	// ends while its user looks at the page is a failed step too. No larger share of the users may never have come in. Default "0.01".
+	// ends while its user looks at the page is a failed step too. No larger share of the users may never have come in, or of the connections of
+	// scenario Requests never have got a good answer. Default "0.01".
 	// +kubebuilder:default="0.01"
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0([.][0-9]+)?|1([.]0+)?)$')",message="maxFailed must be a share from \"0\" to \"1\", for example \"0.01\""
@@ -58,7 +59,8 @@ type BenchmarkThresholds struct {
 	MinCollections *int32 `json:"minCollections,omitempty"`
 
 	// p99 are limits for the time within which 99 % of a kind of step are done, counted from when the step was to begin. A limit does
-	// not hold when the p99 is over it for certain: of few steps some may be slow by chance. Default: none.
+	// not hold when the p99 is over it for certain: of few steps some may be slow by chance. A request or message that came to no good end counts
+	// as over any limit, and so does a request of a rate that was never sent. Default: none.
 	// +optional
 	P99 *BenchmarkDurations `json:"p99,omitempty"`
 

@@ -191,8 +191,11 @@ type LiveStashBenchmarkSpec struct {
 	// +optional
 	RunnerTemplate BenchmarkRunnerTemplate `json:"runnerTemplate,omitempty"`
 
-	// prometheusRemoteWrite makes the runners send their metrics to a Prometheus too, tagged testid=<name of the run>.
-	// Verdict and report do not need it. Default: none.
+	// prometheusRemoteWrite makes the runners send their metrics to a Prometheus too, tagged testid=<name of the run> and
+	// runner=<its number, from 0>, with k6-operator instance_id. Verdict and report do not need it. Default: none.
+	//
+	// k6 gets these tags as flags, and flags replace `options.tags` of a script of your own: a threshold on such a tag finds
+	// no samples. Give the tags to the script's scenarios instead.
 	// +optional
 	PrometheusRemoteWrite *BenchmarkRemoteWrite `json:"prometheusRemoteWrite,omitempty"`
 

@@ -102,15 +102,29 @@ func (requests) Sound(_ Run, result Result) []string {
 	return []string{fmt.Sprintf("No request got a good answer: %d were sent, and %s.", result.Counts.Of[report.CountRequests], errorsOf(result.Counts))}
 }
 
-func (requests) Broken(_ Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
+func (requests) Broken(run Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
 	var broken []string
 	if wrong := result.Counts.Of[report.CountWrongAnswers]; wrong > 0 {
 		broken = append(broken, fmt.Sprintf("wrong: %d of %d answers were wrong, none may be", wrong, result.Failed.total()))
+	}
+	// Requests of a connection that waits in vain each time are few among those that the others make meanwhile. A script of the user's own need not
+	// count connections.
+	few, connected := usersThatMayFail(run, limits), result.Counts.Of[report.CountConnected]
+	if never := askedOf(run) - connected; never > few && connected > 0 {
+		broken = append(broken, fmt.Sprintf("maxFailed: %d connections never got a good answer, with %d connections at most %d may", never, run.Users, few))
 	}
 	if text := tooManyFailed(limits, result, "requests"); text != "" {
 		broken = append(broken, text)
 	}
 	return broken
+}
+
+// askedOf is how many connections have a request to send before the run is over: of a low rate not all have a turn.
+func askedOf(run Run) int64 {
+	if run.Rate == 0 {
+		return int64(run.Users)
+	}
+	return min(int64(run.Users), int64(float64(run.Rate)*run.Duration.Seconds()))
 }
 
 func (requests) Judges(metric string) bool {

@@ -27,23 +27,27 @@ func steps(spec *v1alpha1.LiveStashBenchmarkSpec) []v1alpha1.BenchmarkRun {
 	if seek == nil || len(spec.Matrix.Runs) == 0 {
 		return spec.Matrix.Runs
 	}
-	first, factor := spec.Matrix.Runs[0], number(seek.Factor, defaultFactor)
+	first, factor, runners := spec.Matrix.Runs[0], number(seek.Factor, defaultFactor), ptr.Deref(spec.Parallelism, 1)
 	sizes := make([]v1alpha1.BenchmarkRun, 0, seek.Steps)
+	least := int32(0)
 	for step := range seek.Steps {
 		times := math.Pow(factor, float64(step))
-		size, fits := larger(spec, first, times)
+		size, fits := larger(spec, first, times, least)
 		if !fits {
 			break
 		}
 		sizes = append(sizes, size)
+		// Runners have equally many connections, so there may be more of them than the step asks for.
+		least = cmp.Or(size.Rate, ceilDiv(size.Connections, runners)*runners, size.Users) + 1
 	}
 	return sizes
 }
 
-// larger is a size so many times as large, and whether a run can be. As many users come in a second as with the first, so they take longer.
-func larger(spec *v1alpha1.LiveStashBenchmarkSpec, first v1alpha1.BenchmarkRun, times float64) (size v1alpha1.BenchmarkRun, fits bool) {
+// larger is a size so many times as large, rounded up, and at least so large: with a small factor the next one. It tells whether a run can be. As many
+// users come in a second as with the first, so they take longer.
+func larger(spec *v1alpha1.LiveStashBenchmarkSpec, first v1alpha1.BenchmarkRun, times float64, least int32) (size v1alpha1.BenchmarkRun, fits bool) {
 	size = first
-	many := func(of int32) float64 { return math.Ceil(float64(of)*times - 1e-6) }
+	many := func(of int32) float64 { return max(math.Ceil(float64(of)*times-1e-6), float64(least)) }
 	switch {
 	case first.Rate > 0:
 		size.Rate = int32(min(many(first.Rate), mostUsers))

@@ -1,11 +1,13 @@
 package loadtest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 )
@@ -54,6 +56,35 @@ func TestStepsOfASearch(t *testing.T) {
 			if got := c.of(runs[2+4*step]); got != want {
 				t.Errorf("%s: step %d has %d, want %d", name, step, got, want)
 			}
+		}
+	}
+}
+
+// However small the factor is, each step is larger than the one before: else a size that did not hold would be tried again as another one.
+func TestStepsOfASmallFactor(t *testing.T) {
+	rate := func(r Run) int32 { return r.Rate }
+	users := func(r Run) int32 { return r.Users }
+	for name, c := range map[string]struct {
+		scenario v1alpha1.BenchmarkScenario
+		first    v1alpha1.BenchmarkRun
+		runners  *int32
+		of       func(Run) int32
+		want     []int32
+	}{
+		"whole rooms":                   {v1alpha1.ScenarioRooms, v1alpha1.BenchmarkRun{Users: 250}, nil, users, []int32{250, 300, 350, 400, 450, 500}},
+		"a rate":                        {v1alpha1.ScenarioRequests, v1alpha1.BenchmarkRun{Rate: 5, Connections: 90}, nil, rate, []int32{5, 6, 7, 8, 9, 10}},
+		"one connection":                {v1alpha1.ScenarioRequests, v1alpha1.BenchmarkRun{Connections: 1}, nil, users, []int32{1, 2, 3, 4, 5, 6}},
+		"as many for each of 4 runners": {v1alpha1.ScenarioRequests, v1alpha1.BenchmarkRun{Connections: 3}, ptr.To[int32](4), users, []int32{4, 8, 12, 16, 20, 24}},
+	} {
+		b := &v1alpha1.LiveStashBenchmark{ObjectMeta: metav1.ObjectMeta{Name: "knee"}}
+		b.Spec.Scenario, b.Spec.Parallelism = c.scenario, c.runners
+		b.Spec.Matrix = &v1alpha1.BenchmarkMatrix{Runs: []v1alpha1.BenchmarkRun{c.first}, Seek: &v1alpha1.BenchmarkSeek{Steps: 6, Factor: "1.1"}}
+		var got []int32
+		for _, run := range Plan(b) {
+			got = append(got, c.of(run))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: the steps have %v, want %v", name, got, c.want)
 		}
 	}
 }

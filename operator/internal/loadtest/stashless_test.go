@@ -131,6 +131,8 @@ func TestJudgeRequestsAndRooms(t *testing.T) {
 	open := func(run Run) Run { run.Rate = 500; return run }
 	request := v1alpha1.BenchmarkThresholds{P99: &v1alpha1.BenchmarkDurations{Request: duration(time.Millisecond)}}
 	delivery := v1alpha1.BenchmarkThresholds{P99: &v1alpha1.BenchmarkDurations{Delivery: duration(time.Millisecond)}}
+	requestsIn := v1alpha1.BenchmarkThresholds{P99: &v1alpha1.BenchmarkDurations{Request: duration(time.Minute)}}
+	deliveriesIn := v1alpha1.BenchmarkThresholds{MaxFailed: "0.5", P99: &v1alpha1.BenchmarkDurations{Delivery: duration(time.Minute)}}
 	collected := v1alpha1.BenchmarkThresholds{MinCollections: ptr.To(int32(40))}
 	phoenix := map[string]any{"protocol": "phoenix"}
 	roomsOfFleet := func() Run { run := roomsRun(); run.Server = nil; return run }
@@ -174,6 +176,27 @@ func TestJudgeRequestsAndRooms(t *testing.T) {
 			run: open(requestsRun()), changes: map[string]any{"rate": 500, "unsent": 300, "failed": share(0, 950), "client_delay": slow},
 			verdict: v1alpha1.VerdictErrored, says: []string{"The client was the bottleneck", "Of 500 requests a second that were due 380.0 were answered well."},
 		},
+		"quick answers of a rate that the server does not take": {
+			run: open(requestsRun()), limits: requestsIn, changes: map[string]any{"rate": 500, "unsent": 300, "failed": share(0, 950)},
+			verdict: v1alpha1.VerdictFailed, says: []string{"p99.request: more than 1 % came to no good end, at most 60000.0 ms is allowed"},
+		},
+		"so few without an answer that they may be chance": {
+			run: open(requestsRun()), limits: requestsIn, changes: map[string]any{"rate": 500, "unsent": 10, "failed": share(0, 950)},
+			verdict: v1alpha1.VerdictPassed, notes: "20 requests were due and not sent when the run ended, because all connections waited for answers. Of 500 requests a second that were due 380.0 were answered well.",
+		},
+		"quick deliveries of few messages": {
+			run: roomsRun(), limits: deliveriesIn, changes: map[string]any{"failed": share(8, 30)},
+			verdict: v1alpha1.VerdictFailed, says: []string{"p99.delivery: more than 1 % came to no good end"},
+		},
+		"connections without an answer": {
+			run: requestsRun(), changes: map[string]any{"connected": 1},
+			verdict: v1alpha1.VerdictFailed, says: []string{"maxFailed: 2 connections never got a good answer, with 4 connections at most 0 may"},
+		},
+		"connections that have no turn": {
+			run:     func() Run { run := requestsRun(); run.Users, run.Rate = 100, 1; return run }(),
+			changes: map[string]any{"connections_wanted": 100, "planned": 50, "rate": 1, "requests": 3, "connected": 3, "failed": share(0, 3)}, verdict: v1alpha1.VerdictPassed,
+		},
+		"a script that counts no connections": {run: requestsRun(), changes: map[string]any{"connected": 0}, verdict: v1alpha1.VerdictPassed},
 
 		"messages that did not arrive": {
 			run: roomsRun(), changes: map[string]any{"failed": share(8, 30)}, verdict: v1alpha1.VerdictFailed,

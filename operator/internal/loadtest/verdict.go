@@ -143,6 +143,18 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	return Judgement{Verdict: v1alpha1.VerdictPassed, Result: &result, Note: notJudged(scenario, run, limits, result)}
 }
 
+// Began is when the first of the runners began, as they say themselves. Zero: none says it.
+func Began(ends []RunnerEnd) time.Time {
+	var first time.Time
+	for _, end := range ends {
+		read, err := ParseRunnerReport(end.Message)
+		if err == nil && !read.StartedAt.IsZero() && (first.IsZero() || read.StartedAt.Before(first)) {
+			first = read.StartedAt
+		}
+	}
+	return first
+}
+
 // usersThatMayFail is how many users of a run may never have come in.
 func usersThatMayFail(run Run, limits v1alpha1.BenchmarkThresholds) int64 {
 	return int64(math.Floor(float64(run.Users) * number(limits.MaxFailed, defaultMaxFailed)))
@@ -315,6 +327,11 @@ func brokenTimes(limits v1alpha1.BenchmarkThresholds, result Result) []string {
 		if measured := result.Durations[limit.name]; measured.P99AtLeast > limit.milliseconds {
 			broken = append(broken, fmt.Sprintf("%s.%s: at least %.1f ms (measured: %.1f ms of %d), at most %.1f ms is allowed",
 				thresholdP99, limit.Field, measured.P99AtLeast, measured.P99, measured.Count, limit.milliseconds))
+			continue
+		}
+		// What came to no good end has no time, and is slower than any: so many cannot be chance.
+		if good, all := result.Counts.Timed(limit.name); good < certainRank(all, 0.99) {
+			broken = append(broken, fmt.Sprintf("%s.%s: more than 1 %% came to no good end, at most %.1f ms is allowed", thresholdP99, limit.Field, limit.milliseconds))
 		}
 	}
 	return broken

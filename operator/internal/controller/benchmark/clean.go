@@ -1,8 +1,11 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,12 +30,12 @@ func (r *Reconciler) cleanUp(ctx context.Context, p *pass) error {
 	if p.row == nil || p.row.Phase != v1alpha1.RunCooling {
 		return nil
 	}
-	gone, err := r.remove(ctx, p)
+	left, err := r.remove(ctx, p)
 	if err != nil {
 		return err
 	}
-	if !gone {
-		return p.wait("%s is over: what it made is being removed", p.row.Name)
+	if left != "" {
+		return p.wait("%s is over: what it made is being removed%s", p.row.Name, left)
 	}
 	last := p.row == &p.benchmark.Status.Runs[len(p.benchmark.Status.Runs)-1]
 	if cooldown := loadtest.Cooldown(&p.benchmark.Spec); p.row.LoadStartedAt != nil && !last {
@@ -47,44 +50,67 @@ func (r *Reconciler) cleanUp(ctx context.Context, p *pass) error {
 	return p.wait("%s is over", p.row.Name)
 }
 
-// remove stops the test of the run and removes its fleet, if that is the benchmark's own. It returns whether everything is
-// gone, the pods included: those that still stop would take from what the next run measures.
-func (r *Reconciler) remove(ctx context.Context, p *pass) (gone bool, err error) {
+// remove stops the test of the run and removes its fleet, if that is the benchmark's own. It says what is left, to be added to a sentence; empty when
+// everything is gone, the pods included: those that still stop would take from what the next run measures.
+func (r *Reconciler) remove(ctx context.Context, p *pass) (left string, err error) {
+	objects, hasFleet, err := r.madeFor(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	for _, object := range objects {
+		found, err := r.delete(ctx, object)
+		if err != nil {
+			return "", err
+		}
+		if found {
+			left = cmp.Or(left, ": "+object.GetName())
+		}
+	}
+	pods, err := r.podsLeft(ctx, p, hasFleet)
+	if len(pods) > 0 {
+		left = stopping(pods)
+	}
+	if (p.run.Server != nil || p.benchmark.Spec.Proxy != nil) && left != "" {
+		p.DueIn(time.Second) // nobody tells when what a server is made of is gone
+	}
+	return left, err
+}
+
+// madeFor are the objects of the run that are to be deleted, and whether the pods of a fleet of its name are its own.
+func (r *Reconciler) madeFor(ctx context.Context, p *pass) (objects []client.Object, hasFleet bool, err error) {
 	// Asked of the API server, not of the cache, which may not know yet what was made a moment ago.
 	meta := metav1.ObjectMeta{Namespace: p.benchmark.Namespace, Name: p.row.Runner}
-	objects := []client.Object{&batchv1.Job{ObjectMeta: meta}, testRun(meta)}
+	objects = []client.Object{&batchv1.Job{ObjectMeta: meta}, testRun(meta)}
 	if r.Namespace != "" {
 		objects = append(objects, &networkingv1.NetworkPolicy{ObjectMeta: meta})
 	}
 	if p.benchmark.Spec.Target.Template != nil {
-		ours, err := r.ownFleet(ctx, p)
-		if err != nil {
-			return false, err
+		fleet := &v1alpha1.LiveStashCluster{}
+		err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.benchmark.Namespace, Name: p.row.Name}, fleet)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, false, fmt.Errorf("looking up LiveStashCluster %s: %w", p.row.Name, err)
 		}
-		if ours != nil {
-			objects = append(objects, ours)
+		// The pods of a fleet that is gone may still stop; those of somebody else's stay.
+		hasFleet = err != nil || metav1.IsControlledBy(fleet, p.benchmark)
+		if err == nil && hasFleet {
+			objects = append(objects, fleet)
 		}
 	}
 	servers, err := r.ownServers(ctx, p)
-	if err != nil {
-		return false, err
+	return append(objects, servers...), hasFleet, err
+}
+
+// stopping says which pod is waited for, and where it is: on a node that is gone it would be for ever.
+func stopping(pods []corev1.Pod) string {
+	first := slices.MinFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	text := fmt.Sprintf(": pod %s", first.Name)
+	if node := first.Spec.NodeName; node != "" {
+		text += " on node " + node
 	}
-	objects = append(objects, servers...)
-	left := 0
-	for _, object := range objects {
-		found, err := r.delete(ctx, object)
-		if err != nil {
-			return false, err
-		}
-		if found {
-			left++
-		}
+	if more := len(pods) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	pods, err := r.podsLeft(ctx, p)
-	if (p.run.Server != nil || p.benchmark.Spec.Proxy != nil) && left+pods > 0 {
-		p.DueIn(time.Second) // nobody tells when what a server is made of is gone
-	}
-	return left+pods == 0, err
+	return text
 }
 
 // delete deletes an object, and returns whether it was there.
@@ -107,34 +133,27 @@ func testRun(meta metav1.ObjectMeta) *unstructured.Unstructured {
 	return object
 }
 
-// ownFleet is the fleet of the run, unless it is somebody else's.
-func (r *Reconciler) ownFleet(ctx context.Context, p *pass) (*v1alpha1.LiveStashCluster, error) {
-	cluster := &v1alpha1.LiveStashCluster{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: p.benchmark.Namespace, Name: p.row.Name}, cluster)
-	if err != nil || !metav1.IsControlledBy(cluster, p.benchmark) {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return cluster, nil
-}
-
-// podsLeft is how many pods of the run are still there.
-func (r *Reconciler) podsLeft(ctx context.Context, p *pass) (int, error) {
+// podsLeft are the pods of the run that are still there, those of its fleet where it is the benchmark's own.
+func (r *Reconciler) podsLeft(ctx context.Context, p *pass, hasFleet bool) ([]corev1.Pod, error) {
 	pods, namespace := &corev1.PodList{}, client.InNamespace(p.benchmark.Namespace)
 	if err := r.Tests.List(ctx, pods, namespace, client.MatchingLabels{runner.TestLabel: p.row.Runner}); err != nil {
-		return 0, fmt.Errorf("listing runners: %w", err)
+		return nil, fmt.Errorf("listing runners: %w", err)
 	}
-	left := len(pods.Items)
+	left := pods.Items
 	for _, server := range []string{p.row.Name, rival.ProxyName(p.row.Name)} {
+		pods = &corev1.PodList{}
 		if err := r.Tests.List(ctx, pods, namespace, client.MatchingLabels{rival.ServerLabel: server}); err != nil {
-			return 0, fmt.Errorf("listing the pods of server %s: %w", server, err)
+			return nil, fmt.Errorf("listing the pods of server %s: %w", server, err)
 		}
-		left += len(pods.Items)
+		left = append(left, pods.Items...)
 	}
-	if p.benchmark.Spec.Target.Template != nil {
-		if err := r.List(ctx, pods, namespace, client.MatchingLabels{render.ClusterLabel: p.row.Name}); err != nil {
-			return 0, fmt.Errorf("listing the fleet's pods: %w", err)
+	if hasFleet {
+		pods = &corev1.PodList{}
+		// The cache leaves out where a fleet's pods are.
+		if err := r.Live.List(ctx, pods, namespace, client.MatchingLabels{render.ClusterLabel: p.row.Name}); err != nil {
+			return nil, fmt.Errorf("listing the fleet's pods: %w", err)
 		}
-		left += len(pods.Items)
+		left = append(left, pods.Items...)
 	}
 	return left, nil
 }

@@ -250,9 +250,20 @@ func TestEventsThatGoWrong(t *testing.T) {
 			eventAt(v1alpha1.EventRollout, 10*time.Second), func(p *played) {
 				p.later(11 * time.Second)
 				p.begun(0)
-				p.ends()
+				if row := p.ends(); row.Recovered != "1.0000" {
+					p.t.Errorf("what the runners counted is not told: %+v", row)
+				}
 			},
 			"Rollout at 10s was not over when the run was",
+		},
+		"the runners ended before it began": {
+			eventAt(v1alpha1.EventRollout, 10*time.Minute), func(p *played) {
+				for i := range 2 {
+					said := strings.Replace(reportOf(p.b, i, 0, 0), `"problem": null`, `"problem": "There is nothing to test: status 301"`, 1)
+					endPod(p.t, newPod(p.t, p.b, fmt.Sprintf("%s-%d", p.run.GetName(), i+1)), 108, said)
+				}
+			},
+			"Runner 1 of 2 ran nothing: There is nothing to test: status 301.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

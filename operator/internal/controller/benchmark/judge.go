@@ -56,14 +56,33 @@ func (r *Reconciler) judge(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
-	if missed := unfinishedEvent(p); missed != "" {
-		return r.end(ctx, p, loadtest.Errored(missed))
-	}
 	fleet, err := r.fleetOf(ctx, p)
 	if err != nil {
 		return err
 	}
-	return r.end(ctx, p, loadtest.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen), fleet))
+	judged := loadtest.Judge(*p.run, p.row.Runner, p.benchmark.Spec.Thresholds, ends(p.seen), fleet)
+	// What the runners say themselves comes first: most often an event has not begun because they ended early.
+	if other := cmp.Or(unfinishedEvent(p), scaledMeanwhile(p)); other != "" && judged.Verdict != v1alpha1.VerdictErrored {
+		judged.Verdict, judged.Message = v1alpha1.VerdictErrored, other
+	}
+	return r.end(ctx, p, judged)
+}
+
+// scaledMeanwhile says that the fleet is not as large as when its test was made, and that no event was to change that. Empty: it is, or nobody knows.
+func scaledMeanwhile(p *pass) string {
+	if p.cluster == nil || p.seen.TargetPods == 0 {
+		return ""
+	}
+	was := p.seen.TargetPods
+	for _, event := range p.run.Events {
+		if event.Kind == v1alpha1.EventScale {
+			was = *event.Replicas
+		}
+	}
+	if now := p.cluster.DesiredReplicas(); now != was {
+		return fmt.Sprintf("LiveStashCluster %s was scaled while the run went on: %d -> %d pods.", p.cluster.Name, was, now)
+	}
+	return ""
 }
 
 // fleetOf is what was seen of the fleet during the run.

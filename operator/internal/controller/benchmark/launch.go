@@ -122,13 +122,12 @@ func (r *Reconciler) makeTest(ctx context.Context, p *pass) error {
 	p.test.UsersImage = p.test.Image != "" && p.test.Image != r.RunnerImage
 	p.test.Image = cmp.Or(p.test.Image, r.RunnerImage)
 	p.test.StarterImage = r.StarterImage
+	if p.cluster != nil {
+		p.test.TargetPods = p.cluster.DesiredReplicas()
+	}
 	p.test.Env = p.run.Options(p.test.Name, p.bases, p.run.Limits(p.benchmark.Spec.Thresholds))
 	if prometheus := p.benchmark.Spec.PrometheusRemoteWrite; prometheus != nil {
-		p.test.Args = []string{"--out", "experimental-prometheus-rw"}
-		p.test.Env = append(p.test.Env,
-			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_SERVER_URL", Value: prometheus.URL},
-			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", Value: "true"},
-			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_PUSH_INTERVAL", Value: "1s"})
+		p.test.Prometheus = prometheus.URL
 	}
 	if err := r.protectTest(ctx, p); err != nil {
 		return err

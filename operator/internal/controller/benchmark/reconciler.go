@@ -140,6 +140,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 		{Name: "check comparison", Run: r.checkComparison},
 		{Name: "begin", Run: r.begin},
 		{Name: "observe", Run: r.observe},
+		{Name: "explain refusals", Run: r.explainRefusals},
 		{Name: "check deadline", Run: r.checkDeadline},
 		{Name: "find target", Run: r.findTarget},
 		{Name: "launch", Run: r.launch},
@@ -161,6 +162,7 @@ func (r *Reconciler) steps() []reconcile.Step[*pass] {
 // +kubebuilder:rbac:groups=k6.io,resources=testruns,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
 
 // Reconcile runs the steps for one LiveStashBenchmark and writes its status. Deletion needs no step: the garbage collector
 // removes what the benchmark owns.

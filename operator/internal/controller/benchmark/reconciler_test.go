@@ -491,7 +491,7 @@ func TestTemplate(t *testing.T) {
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "fleets-01-ets-0", Finalizers: []string{"livestash.dev/test"}, Labels: map[string]string{render.ClusterLabel: made.Name, render.ComponentLabel: render.FleetComponent}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+		Spec:       corev1.PodSpec{NodeName: "worker-7", Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	suite.Must(t, api.Create(t.Context(), pod))
 	serves(t, made)
@@ -512,6 +512,10 @@ func TestTemplate(t *testing.T) {
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(next), next); !apierrors.IsNotFound(err) {
 		t.Errorf("the next fleet was made while a pod of the last one is still there: %v", err)
 	}
+	reaches(t, b, "told what it waits for", func(s v1alpha1.LiveStashBenchmarkStatus) bool {
+		complete := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionComplete)
+		return complete != nil && complete.Message == "fleets-01-ets is over: what it made is being removed: pod fleets-01-ets-0 on node worker-7"
+	})
 	refresh(t, pod)
 	pod.Finalizers = nil
 	suite.Must(t, api.Update(t.Context(), pod))

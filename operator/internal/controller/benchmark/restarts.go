@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/rival"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
@@ -19,8 +20,8 @@ import (
 // themselves is enough for that, so an operator that was away meanwhile has missed nothing. Read from the API server: the cache leaves
 // out when containers ended.
 func (r *Reconciler) restarts(ctx context.Context, p *pass) ([]string, error) {
-	since := cmp.Or(p.row.LoadStartedAt, p.row.StartedAt)
-	if p.cluster == nil && p.server == nil || since == nil {
+	noticed := cmp.Or(p.row.LoadStartedAt, p.row.StartedAt)
+	if p.cluster == nil && p.server == nil || noticed == nil {
 		return nil, nil
 	}
 	var places []client.MatchingLabels
@@ -44,7 +45,19 @@ func (r *Reconciler) restarts(ctx context.Context, p *pass) ([]string, error) {
 		}
 		all = append(all, pods.Items...)
 	}
-	return restartedSince(all, wanted, since.Time, p.row.Events), nil
+	return restartedSince(all, wanted, loadBegan(noticed.Time, loadtest.Began(ends(p.seen)), p.seen.MadeAt), p.row.Events), nil
+}
+
+// loadBegan is when the load began. An operator that was away notices that late, and then the runners know better. What they say is by clocks of
+// their own, or of a script of the user's own, so it is not before their test was made: the target was ready by then.
+func loadBegan(noticed, told, made time.Time) time.Time {
+	if !told.IsZero() && told.Before(noticed) {
+		noticed = told
+	}
+	if noticed.Before(made) {
+		return made
+	}
+	return noticed
 }
 
 // restartedSince are those of a fleet's pods that were made, or had a container end, at that time or later, in the order of their names,

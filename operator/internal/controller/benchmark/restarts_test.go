@@ -1,6 +1,8 @@
 package benchmark
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
@@ -63,5 +66,52 @@ func TestRestartedSince(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The runners tell when the load began, if the operator came late, but nobody can tell that it began before their test was made.
+func TestLoadBegan(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 7, 1, 12, minute, 0, 0, time.UTC) }
+	for name, c := range map[string]struct{ noticed, told, made, want time.Time }{
+		"noticed at once":                     {at(2), at(3), at(1), at(2)},
+		"noticed late":                        {at(5), at(2), at(1), at(2)},
+		"no runner tells":                     {at(2), time.Time{}, at(1), at(2)},
+		"a runner's clock is wrong":           {at(5), at(0), at(1), at(1)},
+		"nobody noticed before it ended":      {at(0), time.Time{}, at(1), at(1)},
+		"of a test of which nothing is known": {at(2), at(1), time.Time{}, at(1)},
+	} {
+		if got := loadBegan(c.noticed, c.told, c.made); !got.Equal(c.want) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A pod that restarted while the load was there and the operator was not has restarted during the run.
+func TestRestartThatTheOperatorMissed(t *testing.T) {
+	space := suite.Namespace(t, api)
+	shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}
+	shop.Spec.Image, shop.Spec.Adapter, shop.Spec.TTL, shop.Spec.Replicas = fleetImage, v1alpha1.AdapterETS, &metav1.Duration{Duration: 10 * time.Second}, ptr.To[int32](1)
+	suite.Must(t, api.Create(t.Context(), shop))
+	fleetPod(t, newSet(t, shop, 0), "shop-0", "10.0.0.1")
+	time.Sleep(time.Second) // a pod is ready a while after it was made
+	serves(t, shop)
+	b := newBenchmark(t, space, "missed", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+		spec.Target = v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: "shop"}}
+	})
+	run := testRunOf(t, b)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-0"}}
+	refresh(t, pod)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", LastTerminationState: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", FinishedAt: metav1.Now()},
+	}}}
+	suite.Must(t, api.Status().Update(t.Context(), pod))
+	operatorTime.Ahead.Add(int64(time.Minute))
+	stage(t, run, "started")
+	reaches(t, b, "running", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Runs[0].Phase == v1alpha1.RunRunning })
+	for i := range 2 {
+		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
+	}
+	if row := finished(t, b); row.Verdict != v1alpha1.VerdictFailed || !strings.Contains(row.Message, "shop-0: container app ended with exit code 137, OOMKilled") {
+		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
 	}
 }

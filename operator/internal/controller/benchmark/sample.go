@@ -251,7 +251,8 @@ func (r *Reconciler) samplesOf(ctx context.Context, p *pass) (*samples, error) {
 	if recorder.Samples < expected*3/4 {
 		notes = append(notes, fmt.Sprintf("There are %d samples of %d: the operator was away meanwhile, or slow.", recorder.Samples, expected))
 	}
-	run := min(lasted, p.run.Duration).Seconds()
+	// Not for how long the load is known to go on: an operator that noticed late that it does has missed its beginning.
+	run := p.run.Duration.Seconds()
 	if seconds, whole := recorder.Sampled(run); !whole {
 		got.part = &seconds
 		notes = append(notes, fmt.Sprintf("All agents answered for %.0f of %.0f s, so peaks and totals of the fleet are left out.", seconds, run))

@@ -91,6 +91,26 @@ func TestAFleetThatGaveOutIsNotWhole(t *testing.T) {
 	}
 }
 
+// An operator that notices late that the load is there has not seen its beginning, however well it has seen the rest.
+func TestSamplesOfALoadThatWasNoticedLate(t *testing.T) {
+	b := newBenchmark(t, suite.Namespace(t, api), "bench", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
+	noticed := time.Now().Add(-100 * time.Second)
+	running := &recording{test: "bench-01-none-a", recorder: loadtest.NewRecorder(noticed)}
+	for second := range 20 {
+		running.recorder.Add(1, map[string]loadtest.Answer{"pod": {At: noticed.Add(time.Duration(second) * sampleInterval)}})
+	}
+	r := &Reconciler{Client: api, Live: api, Clock: clock.RealClock{}}
+	r.recordings.put(client.ObjectKeyFromObject(b), running)
+	row := &v1alpha1.BenchmarkRunStatus{Runner: running.test, LoadStartedAt: ptr.To(metav1.NewTime(noticed))}
+	for lasts, want := range map[time.Duration]string{100 * time.Second: "", 300 * time.Second: "All agents answered for 95 of 300 s, so peaks and totals of the fleet are left out."} {
+		got, err := r.samplesOf(t.Context(), &pass{benchmark: b, cluster: &v1alpha1.LiveStashCluster{}, run: &loadtest.Run{Duration: lasts}, row: row})
+		suite.Must(t, err)
+		if got.note != want || (got.part == nil) != (want == "") {
+			t.Errorf("of a run of %s: %q, sampled for %v s", lasts, got.note, ptr.Deref(got.part, 0))
+		}
+	}
+}
+
 // Fifty agents that do not answer hold no worker up, and are not all asked at once.
 func TestSilentAgentsHoldNoWorkerUp(t *testing.T) {
 	const size, most = 50, 8

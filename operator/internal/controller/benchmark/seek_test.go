@@ -50,7 +50,7 @@ func TestSeek(t *testing.T) {
 				suite.Must(t, api.Update(t.Context(), pod))
 				endPod(t, pod, 0, fmt.Sprintf(`{"version": 3, "testid": %q, "runner": 0, "runners": 1, "started_at": "2026-07-01T12:00:00Z", "ended_at": "2026-07-01T12:01:40Z", "completed": true,
 					"client_delay": {"count": 900, "p99": 2.5}, "failed": {"yes": %d, "no": 6000}, "durations": {}, "scenario": "requests", "method": "POST", "path": "/api/sum",
-					"connections_wanted": %d, "duration_s": 60, "ran_s": 60, "planned": %d, "connected": 10, "requests": 6000}`, job.Name, failed, 10<<step, 10<<step))
+					"connections_wanted": %d, "duration_s": 60, "ran_s": 60, "planned": %d, "connected": %d, "requests": 6000}`, job.Name, failed, 10<<step, 10<<step, 10<<step))
 			}
 			finished(t, b)
 			knees := b.Status.Knees

@@ -22,6 +22,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/rival"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
 // serverStart is how long a server may take to be ready: one that takes longer never is, most often.
@@ -189,11 +190,18 @@ func (r *Reconciler) awaitServer(ctx context.Context, p *pass, set *appsv1.State
 		r.starting.Delete(set.UID)
 		return fmt.Sprintf("all pods of the %s %s are ready", what, set.Name), nil
 	}
+	waited := r.since(&r.starting, set.UID)
+	if len(pods) < int(wanted.Server.Replicas) && waited >= refusedAfter && hindrance == "" {
+		p.DueIn(lookAgain)
+		if hindrance, err = reconcile.RefusedPod(ctx, r.Live, set.Namespace, "StatefulSet", time.Time{}, set.UID); err != nil {
+			return "", err
+		}
+	}
 	missing := fmt.Sprintf("%d of %d pods are ready", ready, wanted.Server.Replicas)
 	if hindrance != "" {
 		missing += "; " + hindrance
 	}
-	left := serverStart - r.since(&r.starting, set.UID)
+	left := serverStart - waited
 	if left <= 0 {
 		r.starting.Delete(set.UID)
 		told := ", which it is told as PORT"
@@ -203,7 +211,7 @@ func (r *Reconciler) awaitServer(ctx context.Context, p *pass, set *appsv1.State
 		return "", r.end(ctx, p, loadtest.Errored(fmt.Sprintf("The %s of %s was not ready within %s: %s. It is ready when it listens on port %d%s.",
 			what, p.run.Compared(), serverStart, missing, wanted.Server.Port, told)))
 	}
-	p.DueIn(left)
+	p.DueIn(min(left, lookAgain))
 	r.setCondition(p, v1alpha1.ConditionTargetReady, metav1.ConditionFalse, reasonStarting, missing)
 	return "", p.wait("%s: waiting for the %s %s: %s", p.row.Name, what, set.Name, missing)
 }

@@ -21,12 +21,12 @@ func (r *Reconciler) checkSuspended(ctx context.Context, p *pass) error {
 	}
 	status.Phase = v1alpha1.BenchmarkSuspended
 	if p.row.Phase != v1alpha1.RunPending {
-		gone, err := r.remove(ctx, p)
+		left, err := r.remove(ctx, p)
 		if err != nil {
 			return err
 		}
-		if !gone {
-			return p.wait("spec.suspend is true: run %s is being stopped", p.row.Name)
+		if left != "" {
+			return p.wait("spec.suspend is true: run %s is being stopped%s", p.row.Name, left)
 		}
 		if p.row.Phase == v1alpha1.RunCooling {
 			p.row.Phase = v1alpha1.RunFinished

@@ -21,6 +21,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/report"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // targetSays waits until condition TargetReady has that status and says that.
@@ -53,6 +54,57 @@ func TestTargetThatComesAndGoes(t *testing.T) {
 		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
 	}
 	targetSays(t, b, metav1.ConditionFalse, "shop was deleted")
+}
+
+// A run in whose middle somebody scales the fleet was of neither size.
+func TestTargetThatIsScaled(t *testing.T) {
+	space := suite.Namespace(t, api)
+	shop := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"}}
+	shop.Spec.Image, shop.Spec.Adapter, shop.Spec.TTL, shop.Spec.Replicas = fleetImage, v1alpha1.AdapterETS, &metav1.Duration{Duration: 10 * time.Second}, ptr.To[int32](4)
+	suite.Must(t, api.Create(t.Context(), shop))
+	serves(t, shop)
+	b := newBenchmark(t, space, "scaled", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+		spec.Target = v1alpha1.BenchmarkTarget{ClusterRef: &v1alpha1.BenchmarkClusterReference{Name: "shop"}}
+		spec.Thresholds.MaxRestarts = ptr.To[int32](9) // there are no pods
+	})
+	run := testRunOf(t, b)
+	stage(t, run, "started")
+	reaches(t, b, "running", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Runs[0].Phase == v1alpha1.RunRunning })
+	refresh(t, shop)
+	shop.Spec.Replicas = ptr.To[int32](2)
+	suite.Must(t, api.Update(t.Context(), shop))
+	for i := range 2 {
+		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
+	}
+	row := finished(t, b)
+	if row.Verdict != v1alpha1.VerdictErrored || row.Message != "LiveStashCluster shop was scaled while the run went on: 4 -> 2 pods." || row.Recovered == "" {
+		t.Errorf("the run is %s because %q, and recovered %q", row.Verdict, row.Message, row.Recovered)
+	}
+}
+
+// Somebody else's fleet with the name of the run's own ends the run, and its pods are nothing to wait for.
+func TestForeignFleetsAreLeftAlone(t *testing.T) {
+	space := suite.Namespace(t, api)
+	foreign := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "taken-01-ets"}}
+	foreign.Spec.Image, foreign.Spec.Adapter = fleetImage, v1alpha1.AdapterETS
+	suite.Must(t, api.Create(t.Context(), foreign))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "taken-01-ets-0", Labels: map[string]string{render.ClusterLabel: foreign.Name, render.ComponentLabel: render.FleetComponent}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+	}
+	suite.Must(t, api.Create(t.Context(), pod))
+	b := newBenchmark(t, space, "taken", func(spec *v1alpha1.LiveStashBenchmarkSpec) {
+		spec.Target = v1alpha1.BenchmarkTarget{Template: &v1alpha1.BenchmarkTemplate{Spec: v1alpha1.BenchmarkClusterSpec{Image: fleetImage}}}
+	})
+	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "LiveStashCluster taken-01-ets exists and does not belong to this benchmark") {
+		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
+	}
+	for _, object := range []client.Object{foreign, pod} {
+		version := object.GetResourceVersion()
+		if refresh(t, object); object.GetResourceVersion() != version {
+			t.Errorf("%s was changed: %+v", object.GetName(), object)
+		}
+	}
 }
 
 // After a rollout with a surge that stays, a fleet's pods do not count from 0.

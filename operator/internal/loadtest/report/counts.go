@@ -135,11 +135,20 @@ func (c Counts) outcome() (good, all int64) {
 	return c.Of[CountGood], c.Of[CountGood] + c.Of[CountFailed] + c.Of[CountUnsent]
 }
 
-// HasQuantile is whether a duration's quantile is that of all that was asked or said. Only what came to a good end has a duration, so a p95
-// of requests of which a tenth failed would be that of the quickest nine tenths.
+// Timed is how many of what has a duration came to a good end, as only those are timed, and how many were asked or said at all. 0 of 0 for durations of
+// which that is not known.
+func (c Counts) Timed(duration string) (good, all int64) {
+	if duration != DurationRequest && duration != DurationDelivery {
+		return 0, 0
+	}
+	return c.outcome()
+}
+
+// HasQuantile is whether a duration's quantile is that of all that was asked or said: a p95 of requests of which a tenth failed would be that of
+// the quickest nine tenths.
 func (c Counts) HasQuantile(duration string, quantile float64) bool {
-	good, all := c.outcome()
-	return duration != DurationRequest && duration != DurationDelivery || float64(good) >= quantile*float64(all)
+	good, all := c.Timed(duration)
+	return float64(good) >= quantile*float64(all)
 }
 
 // returns are those within the TTL.

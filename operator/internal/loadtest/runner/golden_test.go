@@ -17,7 +17,7 @@ func TestRenderedTests(t *testing.T) {
 	test := Test{
 		Name: "rush-1", Namespace: "shop", Labels: map[string]string{BenchmarkLabel: "rush"}, Owner: metav1.OwnerReference{Kind: "LiveStashBenchmark", Name: "rush"},
 		Image: "livestash-k6", StarterImage: "starter", Runners: 2, Script: Script{File: "rush.js", ConfigMap: "scripts"},
-		Env: []corev1.EnvVar{{Name: "USERS", Value: "100"}}, Args: []string{"--quiet"}, Limit: time.Minute,
+		Env: []corev1.EnvVar{{Name: "USERS", Value: "100"}}, Prometheus: "http://prometheus:9090/api/v1/write", Limit: time.Minute,
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
 	}
 	for name, object := range map[string]client.Object{

@@ -36,6 +36,9 @@ type Job struct {
 // errNoK6 says that somebody answers in k6's place.
 var errNoK6 = errors.New("what answers there is not k6")
 
+// indexVariable is where Kubernetes tells a pod of an indexed Job its number.
+const indexVariable = "JOB_COMPLETION_INDEX"
+
 // maxAnswer is more than k6 says of its status.
 const maxAnswer = 4 << 10
 
@@ -53,7 +56,7 @@ func NewHTTP() *http.Client {
 func (*Job) Object(test Test) client.Object {
 	args := slices.Concat(
 		[]string{"run", "--quiet", "--paused", "--address=0.0.0.0:" + strconv.Itoa(apiPort)},
-		test.Args, []string{test.Script.path()},
+		test.output(), test.numbered(), []string{test.Script.path()},
 	)
 	pod := corev1.PodSpec{
 		RestartPolicy:                corev1.RestartPolicyNever,
@@ -101,6 +104,14 @@ func (*Job) Object(test Test) client.Object {
 	}
 }
 
+// numbered are the arguments that tell the runners apart in what they send. k6-operator has its own.
+func (t Test) numbered() []string {
+	if t.Prometheus == "" {
+		return nil
+	}
+	return []string{"--tag", "runner=$(" + indexVariable + ")"}
+}
+
 // readinessProbe asks k6's API, which answers before the test begins. The timeout has room for a k6 that is busy.
 func readinessProbe() *corev1.Probe {
 	return &corev1.Probe{
@@ -133,7 +144,7 @@ func (j *Job) Observe(ctx context.Context, test Test) (Observation, error) {
 	}
 	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) || pod.Spec.HostNetwork })
 	over := ended(job)
-	seen := Observation{Made: true}
+	seen := Observation{Made: true, MadeAt: job.CreationTimestamp.Time, TargetPods: targetPods(job)}
 	for number := range int(test.Runners) {
 		found := Process{Number: number, State: Absent}
 		for i := range pods {

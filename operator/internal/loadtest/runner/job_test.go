@@ -62,3 +62,22 @@ func TestHeapOfARunnerWithAMemoryLimit(t *testing.T) {
 		t.Errorf("GOMEMLIMIT is %q without a limit", got)
 	}
 }
+
+// The test keeps how large the fleet was, by whoever it is run. What somebody has written there instead is no size.
+func TestTargetPods(t *testing.T) {
+	for name, runner := range map[string]Runner{"job": &Job{}, "testrun": &TestRun{}} {
+		if got := targetPods(runner.Object(Test{TargetPods: 4})); got != 4 {
+			t.Errorf("%s: %d pods", name, got)
+		}
+		if got := targetPods(runner.Object(Test{})); got != 0 {
+			t.Errorf("%s: %d pods of no fleet", name, got)
+		}
+	}
+	for _, text := range []string{"", "many", "-4", "99999999999"} {
+		job := &batchv1.Job{}
+		job.Annotations = map[string]string{targetPodsAnnotation: text}
+		if got := targetPods(job); got != 0 {
+			t.Errorf("%q are %d pods", text, got)
+		}
+	}
+}

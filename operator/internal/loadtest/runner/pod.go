@@ -15,12 +15,28 @@ func (t Test) environment() []corev1.EnvVar {
 		corev1.EnvVar{Name: "RUNNERS", Value: strconv.Itoa(int(t.Runners))},
 		corev1.EnvVar{Name: "SUMMARY", Value: "termination-log"},
 	)
+	if t.Prometheus != "" {
+		env = append(env,
+			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_SERVER_URL", Value: t.Prometheus},
+			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", Value: "true"},
+			corev1.EnvVar{Name: "K6_PROMETHEUS_RW_PUSH_INTERVAL", Value: "1s"},
+		)
+	}
 	// The image lets the heap of k6 grow to five times what is in use, so as to collect garbage less often. Near the limit of the pod it
 	// must not: the rest is for what is not on the heap.
 	if limit := t.Resources.Limits.Memory().Value(); limit > 0 {
 		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit/10*8, 10)})
 	}
 	return env
+}
+
+// output are the arguments of `k6 run` that make it send what it measures. All of it has the name of the test, also what k6 measures of itself: a
+// Prometheus takes the series of two processes that nothing tells apart for one, and refuses all that comes along with a sample that is not its newest.
+func (t Test) output() []string {
+	if t.Prometheus == "" {
+		return nil
+	}
+	return []string{"--out", "experimental-prometheus-rw", "--tag", "testid=" + t.Name}
 }
 
 func podSecurity() *corev1.PodSecurityContext {

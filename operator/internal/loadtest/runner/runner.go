@@ -7,6 +7,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,8 @@ const (
 	BenchmarkLabel = "livestash.dev/benchmark"
 	// TestLabel is on every object of one test; its value is the test's name.
 	TestLabel = "livestash.dev/benchmark-test"
+	// targetPodsAnnotation is on the test's own object; its value is how many pods the fleet under test had when the test was made.
+	targetPodsAnnotation = "livestash.dev/target-pods"
 
 	// container is the name of k6's container, which k6-operator has chosen.
 	container = "k6"
@@ -47,14 +50,16 @@ type Test struct {
 	Script  Script
 	// Env are the options of the scenario. RUNNERS and SUMMARY are added.
 	Env []corev1.EnvVar
-	// Args are further arguments of `k6 run`.
-	Args []string
+	// Prometheus is the URL of remote write that the runners send what they measure to. Empty: none.
+	Prometheus string
 	// Resources, NodeSelector and Tolerations are those of each runner's pod.
 	Resources    corev1.ResourceRequirements
 	NodeSelector map[string]string
 	Tolerations  []corev1.Toleration
 	// Limit is after how long the test stops even when nobody is there to stop it.
 	Limit time.Duration
+	// TargetPods is how many pods the fleet under test has, for who judges the test later. 0: it is none.
+	TargetPods int32
 }
 
 // ownFiles is whether image and script may write wherever they like: those of users do as they always did.
@@ -79,6 +84,9 @@ func (s Script) path() string {
 type Observation struct {
 	// Made is whether the test's own object is there.
 	Made bool
+	// MadeAt is when it was made, and TargetPods that of the test then. 0: nobody knows.
+	MadeAt     time.Time
+	TargetPods int32
 	// Begun is whether the runners were let go.
 	Begun bool
 	// Problem is why the test can never begin, one sentence; empty otherwise.
@@ -147,7 +155,20 @@ type Runner interface {
 }
 
 func (t Test) meta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: t.Name, Namespace: t.Namespace, Labels: t.labels(), OwnerReferences: []metav1.OwnerReference{t.Owner}}
+	meta := metav1.ObjectMeta{Name: t.Name, Namespace: t.Namespace, Labels: t.labels(), OwnerReferences: []metav1.OwnerReference{t.Owner}}
+	if t.TargetPods > 0 {
+		meta.Annotations = map[string]string{targetPodsAnnotation: strconv.Itoa(int(t.TargetPods))}
+	}
+	return meta
+}
+
+// targetPods is how many pods the fleet had when the test was made. 0 where the test does not tell, or somebody has changed that.
+func targetPods(test client.Object) int32 {
+	pods, err := strconv.ParseInt(test.GetAnnotations()[targetPodsAnnotation], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(max(0, pods))
 }
 
 func (t Test) labels() map[string]string {

@@ -118,7 +118,7 @@ func (*TestRun) Object(test Test) client.Object {
 		Spec: testRunSpec{
 			Parallelism: test.Runners,
 			Script:      script{LocalFile: test.Script.File},
-			Args:        test.Args,
+			Args:        test.output(),
 			Runner:      runner,
 			Initializer: initializer,
 			Starter:     starter,
@@ -156,7 +156,7 @@ func (r *TestRun) Observe(ctx context.Context, test Test) (Observation, error) {
 	if err != nil {
 		return Observation{}, err
 	}
-	seen := Observation{Made: true, Begun: stage == "started" || stage == "stopped" || stage == stageFinished}
+	seen := Observation{Made: true, MadeAt: run.GetCreationTimestamp().Time, TargetPods: targetPods(run), Begun: stage == "started" || stage == "stopped" || stage == stageFinished}
 	if stage == "error" {
 		seen.Problem = r.problem(ctx, test, pods)
 	}
