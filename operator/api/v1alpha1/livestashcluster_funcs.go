@@ -105,6 +105,7 @@ const (
 	ReasonCopiesLate        = "CopiesLate"
 	ReasonCopiesRefused     = "CopiesRefused"
 	ReasonNobodyHolds       = "NobodyHolds"
+	ReasonNotCopiedYet      = "NotCopiedYet"
 	ReasonPodDrained        = "PodDrained"
 	ReasonUsersSpread       = "UsersSpread"
 	ReasonStashesLost       = "StashesLost"

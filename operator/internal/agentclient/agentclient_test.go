@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/livestash-dev/livestash/operator/internal/testsocket"
 )
 
 const answer = `{"version":"0.1.0","node":"shop@shop-0","otp":"29","adapter":"ets","ready":false,"reason":"shop@shop-1 is missing.","draining":true,
@@ -96,26 +98,8 @@ func address(listener net.Listener) (string, int32) {
 // refused is a port on which nobody listens, nor will: it is taken.
 func refused(t *testing.T) (string, int32) {
 	t.Helper()
-	_, port := bound(t)
+	_, port := testsocket.Bound(t)
 	return "127.0.0.1", int32(port)
-}
-
-// bound is a socket that has a port, and does not listen.
-func bound(t *testing.T) (socket, port int) {
-	t.Helper()
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Close(socket) })
-	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return socket, at.(*syscall.SockaddrInet4).Port
 }
 
 func ask(t *testing.T, ip string, port int32) (Status, error) {
@@ -367,7 +351,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 // deaf listens without ever accepting, and its queue is full: the kernel drops whoever comes.
 func deaf(t *testing.T) (string, int32) {
 	t.Helper()
-	socket, port := bound(t)
+	socket, port := testsocket.Bound(t)
 	if err := syscall.Listen(socket, 0); err != nil {
 		t.Fatal(err)
 	}

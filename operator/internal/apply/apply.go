@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +60,7 @@ func (a Applier) All(ctx context.Context, owner client.Object, objects []client.
 		case errors.As(err, &conflict):
 			taken = taken.and(conflict)
 		case err != nil:
-			failures = append(failures, err)
+			failures = append(failures, &FailedError{Object: kindAndName(object), Err: err})
 		}
 		failed[kindAndName(object)] = err != nil
 		if answer != nil && err == nil {
@@ -73,6 +74,26 @@ func (a Applier) All(ctx context.Context, owner client.Object, objects []client.
 		failures = append(failures, taken)
 	}
 	return applied, errors.Join(failures...)
+}
+
+// FailedError is that one of several objects could not be applied, for another reason than that its name is taken.
+type FailedError struct {
+	// Object is its kind and name.
+	Object string
+	Err    error
+}
+
+func (e *FailedError) Error() string { return e.Err.Error() }
+
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// Failed is whether an error of All is, among others, that this object could not be applied.
+func Failed(err error, object client.Object) bool {
+	if several, are := err.(interface{ Unwrap() []error }); are {
+		return slices.ContainsFunc(several.Unwrap(), func(one error) bool { return Failed(one, object) })
+	}
+	var failed *FailedError
+	return errors.As(err, &failed) && failed.Object == kindAndName(object)
 }
 
 // One applies an object, as All does, unless it is known to be as wanted; then it returns nil.

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -545,5 +546,20 @@ func TestRemove(t *testing.T) {
 	suite.Must(t, api.Get(ctx, client.ObjectKeyFromObject(foreign), &corev1.Service{}))
 	if err := api.Get(ctx, client.ObjectKeyFromObject(own), &corev1.Service{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the owner's Service is still there: %v", err)
+	}
+}
+
+func TestFailedNamesTheObject(t *testing.T) {
+	named := metav1.ObjectMeta{Name: "shop"}
+	service := &corev1.Service{TypeMeta: metav1.TypeMeta{Kind: "Service", APIVersion: "v1"}, ObjectMeta: named}
+	set := &appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{Kind: "StatefulSet", APIVersion: "apps/v1"}, ObjectMeta: named}
+	refused := &FailedError{Object: "Service shop", Err: errors.New("refused")}
+	for name, err := range map[string]error{"alone": refused, "among others": errors.Join(errors.New("another"), fmt.Errorf("told: %w", refused))} {
+		if !Failed(err, service) || Failed(err, set) {
+			t.Errorf("%s: the Service has failed: %v, the StatefulSet: %v", name, Failed(err, service), Failed(err, set))
+		}
+	}
+	if Failed(nil, service) || Failed(&ConflictError{Objects: []string{"Service shop"}}, service) {
+		t.Error("nothing has failed")
 	}
 }

@@ -27,8 +27,12 @@ func hasLabels(object client.Object, labels map[string]string) bool {
 
 // Owns is whether an object is the owner's, which controls it, or has it kept.
 func Owns(owner, object client.Object) bool {
-	kept := owner.GetUID() != "" && object.GetAnnotations()[render.KeptAnnotation] == string(owner.GetUID())
-	return metav1.IsControlledBy(object, owner) || kept && len(object.GetOwnerReferences()) == 0
+	return metav1.IsControlledBy(object, owner) || isKept(owner, object, render.KeptFor(owner, object)) || isKept(owner, object, string(owner.GetUID()))
+}
+
+// isKept is whether the object has no owner, and that note. An earlier operator noted no name, so it may be a user's copy of what was kept.
+func isKept(owner, object client.Object, note string) bool {
+	return owner.GetUID() != "" && len(object.GetOwnerReferences()) == 0 && object.GetAnnotations()[render.KeptAnnotation] == note
 }
 
 // checkOwner returns a ConflictError unless the owner controls the object, or may take it back.

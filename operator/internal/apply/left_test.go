@@ -22,12 +22,14 @@ func TestOwns(t *testing.T) {
 		"its own":                        {uid: "a", controller: "a", want: true},
 		"of one of its name":             {uid: "a", controller: "b"},
 		"nobody's":                       {uid: "a"},
-		"kept for it":                    {uid: "a", kept: "a", want: true},
+		"kept for it":                    {uid: "a", kept: "a/object", want: true},
+		"kept by an earlier operator":    {uid: "a", kept: "a", want: true},
+		"a copy of what is kept":         {uid: "a", kept: "a/another"},
 		"kept for another":               {uid: "a", kept: "b"},
-		"kept for it, and another's":     {uid: "a", kept: "a", controller: "b"},
+		"kept for it, and another's":     {uid: "a", kept: "a/object", controller: "b"},
 		"nobody's, of one without a UID": {},
 	} {
-		object := &corev1.Secret{}
+		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "object"}}
 		if test.kept != "" {
 			object.Annotations = map[string]string{render.KeptAnnotation: test.kept}
 		}

@@ -53,7 +53,7 @@ func (a Applier) prune(ctx context.Context, owner client.Object, of client.Match
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(client.Object)
-		if !Owns(owner, object) || kept(object) {
+		if !Owns(owner, object) || isKept(owner, object, string(owner.GetUID())) || kept(object) {
 			return nil
 		}
 		return a.delete(ctx, kind, object)

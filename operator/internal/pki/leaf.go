@@ -58,6 +58,21 @@ func (a *Authority) renew(authorities []byte, name string, now time.Time) (Leaf,
 	return Leaf{Authorities: authorities, Certificate: encodeCertificate(certificate), Key: keyPEM}, renewAfter(certificate), nil
 }
 
+// KeepAuthorities has nodes go on to accept the authorities that they have accepted before, and returns whether they would not have. It is
+// for the time in which somebody may not have read the certificate yet, and shows one of such an authority.
+func (l *Leaf) KeepAuthorities(before Leaf) bool {
+	_, known := before.parse()
+	_, accepted := l.parse()
+	kept := false
+	for _, authority := range known {
+		if !holds(accepted, authority) {
+			l.Authorities = slices.Concat(l.Authorities, encodeCertificate(authority))
+			kept = true
+		}
+	}
+	return kept
+}
+
 // NotAfter is when the certificate ends: the zero time when there is none that nodes could connect with.
 func (l Leaf) NotAfter() time.Time {
 	leaf, _ := l.parse()

@@ -146,6 +146,34 @@ func TestAnotherAuthority(t *testing.T) {
 	}
 }
 
+// Where somebody still shows what was made before, none of those authorities goes, also when another certificate is made at once.
+func TestAuthoritiesAreKept(t *testing.T) {
+	older, newer := newAuthority(t, start), newAuthority(t, start)
+	shown, due := next(t, older, Leaf{}, time.Time{}, start)
+	end := start.Add(LeafLife)
+	fresh, _ := next(t, newer, shown, due, end)
+	if !fresh.KeepAuthorities(shown) {
+		t.Error("the authority of what is shown was accepted anyway")
+	}
+	for _, made := range []Leaf{shown, fresh} {
+		if err := accepts(fresh, made, end); err != nil {
+			t.Error(err)
+		}
+	}
+	before := fresh
+	if fresh.KeepAuthorities(shown) || !bytes.Equal(fresh.Authorities, before.Authorities) {
+		t.Error("it is kept twice")
+	}
+	stranger, _ := next(t, newAuthority(t, start), Leaf{}, time.Time{}, start)
+	tampered := Leaf{Authorities: stranger.Authorities, Certificate: fresh.Certificate, Key: fresh.Key}
+	if fresh.KeepAuthorities(tampered) {
+		t.Error("an authority is kept that is nobody's")
+	}
+	if fresh.KeepAuthorities(Leaf{}) {
+		t.Error("there was none to keep")
+	}
+}
+
 func TestUnusableCertificatesAreReplaced(t *testing.T) {
 	authority := newAuthority(t, start)
 	good, due := next(t, authority, Leaf{}, time.Time{}, start)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
+	"github.com/livestash-dev/livestash/operator/internal/testsocket"
 )
 
 // server answers every connection with what handle writes, and is gone when the test is over.
@@ -74,8 +75,15 @@ func readHead(conn net.Conn) (requestLine string) {
 // hangs answers nothing until the client has gone.
 func hangs(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// shut is a port where nobody listens.
+// shut is a port where nobody listens, nor can as long as the test runs.
 func shut(t *testing.T) int {
+	t.Helper()
+	_, port := testsocket.Bound(t)
+	return port
+}
+
+// free is a port on which a test may listen.
+func free(t *testing.T) int {
 	t.Helper()
 	listener := listen(t)
 	defer func() { _ = listener.Close() }()
@@ -452,7 +460,7 @@ func TestIdleConnectionsDoNotKeepTheProbeOut(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	settings := Settings{ProbePort: shut(t), AgentPort: shut(t), AppPort: shut(t)}
+	settings := Settings{ProbePort: free(t), AgentPort: shut(t), AppPort: shut(t)}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- Serve(ctx, t.TempDir(), settings, quiet) }()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,12 +13,10 @@ import (
 func TestServeTellsThatThePodStops(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, stoppingFile)
-	free := listen(t)
-	_ = free.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, dir, Settings{ProbePort: free.Addr().(*net.TCPAddr).Port}, log.New(io.Discard, "", 0))
+		done <- Serve(ctx, dir, Settings{ProbePort: free(t)}, log.New(io.Discard, "", 0))
 	}()
 	if exists(file) {
 		t.Fatal("the agent is told to stop before anybody was")
@@ -40,7 +37,7 @@ func TestServeKeepsTheWordOfTheHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	agentPort, endAgent := agentSocket(t, agentSays("200 OK", "ready\n\n\n"))
-	settings := Settings{ProbePort: shut(t), AgentPort: agentPort}
+	settings := Settings{ProbePort: free(t), AgentPort: agentPort}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, dir, settings, log.New(io.Discard, "", 0)) }()
@@ -84,7 +81,7 @@ func exists(file string) bool {
 
 func TestServeAnswersWhileTheAgentIsThere(t *testing.T) {
 	agentPort, endAgent := agentSocket(t, agentSays("200 OK", "ready\n\n\n"))
-	settings := Settings{ProbePort: shut(t), AgentPort: agentPort}
+	settings := Settings{ProbePort: free(t), AgentPort: agentPort}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, t.TempDir(), settings, log.New(io.Discard, "", 0)) }()

@@ -63,6 +63,10 @@ func AwaitStore(ctx context.Context, settings Settings, logger *log.Logger) erro
 			return ctx.Err()
 		case <-time.After(storePause):
 		}
+		// The file of authorities may have changed. While it cannot be read, what was in it stands.
+		if again, err := parseLogin(settings.RedisURL, settings.RedisCACertFile); err == nil {
+			login = again
+		}
 	}
 }
 

@@ -179,10 +179,8 @@ func TestAwaitStore(t *testing.T) {
 		}
 		return "-WRONGPASS no\r\n"
 	})
-	free := listen(t)
-	_ = free.Close()
 	settings := Settings{
-		RedisURL: "redis://:s3cret@" + address, AgentPort: free.Addr().(*net.TCPAddr).Port, Version: "0.1.0", Node: "shop@shop-0",
+		RedisURL: "redis://:s3cret@" + address, AgentPort: free(t), Version: "0.1.0", Node: "shop@shop-0",
 	}
 	done := make(chan error, 1)
 	go func() { done <- AwaitStore(t.Context(), settings, log.New(io.Discard, "", 0)) }()
@@ -219,5 +217,28 @@ func TestAwaitStore(t *testing.T) {
 	}
 	if _, err := status(); err == nil {
 		t.Error("the agent's port is still taken")
+	}
+}
+
+// The authorities are a file that changes while the pod waits, as when the fleet's Redis goes over to another one.
+func TestAwaitStoreReadsTheAuthoritiesAgain(t *testing.T) {
+	web := httptest.NewTLSServer(nil)
+	defer web.Close()
+	address := redisServer(t, tls.NewListener(listen(t), &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}), admits)
+	authorities := filepath.Join(t.TempDir(), "ca.crt")
+	write(t, authorities, "")
+	settings := Settings{RedisURL: "rediss://:s3cret@" + address, RedisCACertFile: authorities, AgentPort: free(t)}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	said, tell := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- AwaitStore(ctx, settings, log.New(tell, "", 0)) }()
+	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil || !strings.Contains(line, "has a certificate that is not accepted") {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	_ = said.Close()
+	write(t, authorities, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})))
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -69,15 +69,16 @@ func (s *realServer) start(t *testing.T) {
 		managed.TLS = &v1alpha1.RedisTLS{Enabled: true}
 		s.put(t, s.certificate)
 	}
-	config := rendered.Config(cluster, managed).Data["redis.conf"]
-	config = strings.NewReplacer("dir /data", "dir "+s.files, "port 6379", "port "+port, "/etc/livestash-redis", s.files).Replace(config)
+	file := rendered.Config(cluster, managed)
+	config := strings.NewReplacer("dir /data", "dir "+s.files, "port 6379", "port "+port, "/etc/livestash-redis", s.files).Replace(file.Data["redis.conf"])
 	users := rendered.AccessSecret(cluster, s.access).Data["users.acl"]
 	for name, text := range map[string]string{"redis.conf": config, "users.acl": string(users)} {
 		if err := os.WriteFile(filepath.Join(s.files, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	command := exec.Command(program, filepath.Join(s.files, "redis.conf"))
+	options := rendered.StatefulSet(cluster, managed, file, rendertest.Inputs).Spec.Template.Spec.Containers[0].Command[2:]
+	command := exec.Command(program, append([]string{filepath.Join(s.files, "redis.conf")}, options...)...)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -245,6 +246,13 @@ func handOver(t *testing.T, old, fresh *realServer) {
 	})
 	if err := old.fleet(t).Set(t.Context(), "live_stash:late", 1, time.Hour).Err(); err == nil {
 		t.Error("the old server takes a write that nobody will find")
+	}
+}
+
+// How much a server may fill is its pod's own.
+func TestMemoryOfAServer(t *testing.T) {
+	if max, want := startServer(t, testAccess()).look(t).Max, int64(3*512<<20/4); max != want {
+		t.Errorf("a server with 512Mi may fill %d bytes, want %d", max, want)
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 
 	// AppliedAnnotation is on every object that the operator applies: a digest of it.
 	AppliedAnnotation = "livestash.dev/applied"
-	// KeptAnnotation is on an object that outlives its LiveStashCluster, and has no owner for that reason: the UID of the one whose it is.
+	// KeptAnnotation is on an object that outlives its LiveStashCluster, and has no owner for that reason: see KeptFor.
 	KeptAnnotation = "livestash.dev/kept-for"
 
 	// ComponentLabel tells a fleet's own pods from those of its Redis.

@@ -134,8 +134,13 @@ func OwnOrKeep(c *v1alpha1.LiveStashCluster, object client.Object) {
 		object.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(c)})
 		return
 	}
-	object.SetAnnotations(Merged(annotations, map[string]string{KeptAnnotation: string(c.UID)}))
+	object.SetAnnotations(Merged(annotations, map[string]string{KeptAnnotation: KeptFor(c, object)}))
 	object.SetOwnerReferences(nil)
+}
+
+// KeptFor is what is noted on an object that is kept: the UID of the one whose it is, and the object's name, which a copy of it has not.
+func KeptFor(owner, object metav1.Object) string {
+	return string(owner.GetUID()) + "/" + object.GetName()
 }
 
 func typeMeta(gv schema.GroupVersion, kind string) metav1.TypeMeta {

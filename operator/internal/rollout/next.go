@@ -13,7 +13,7 @@ func Next(seen Seen) Plan {
 	case seen.Withheld != "" && (seen.Desired > 0 || !seen.Exists || !seen.Settled):
 		return withheld(seen)
 	case !seen.Exists:
-		return Plan{Replicas: seen.Desired, Phase: Scaling}
+		return Plan{Replicas: seen.Desired, Start: seen.Start, Phase: Scaling}
 	case seen.Desired == 0:
 		return emptied(seen)
 	}

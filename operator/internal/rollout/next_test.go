@@ -52,6 +52,7 @@ func TestNext(t *testing.T) {
 		"NoStatefulSet":         {Seen{Desired: 3, Surge: Always}, Plan{Replicas: 3, Phase: Scaling}},
 		"ToZeroAtOnceUnsettled": {Seen{Exists: true, Replicas: 3, Mode: Replace, Pods: fleetOf(updated, starting, old)}, Plan{Phase: Scaling}},
 		"Zero":                  {Seen{Exists: true, Settled: true}, Plan{Phase: Complete}},
+		"WithoutItsStatefulSet": {Seen{Desired: 3, Start: 1}, Plan{Replicas: 3, Start: 1, Phase: Scaling}},
 		"FromZero":              {Seen{Exists: true, Settled: true, Desired: 3}, Plan{Replicas: 3, Mode: Replace, Phase: Scaling}},
 		"NotSettled": {
 			Seen{Exists: true, Desired: 2, Replicas: 3, Mode: Replace, Pods: fleetOf(old, old, oldBroken)},

@@ -35,6 +35,7 @@ var of = map[string]Advice{
 	v1alpha1.ReasonCopiesLate:       {"Give the pods more CPU, or set a longer spec.shadow.interval.", runbooks + "LiveStashShadowsLate.md"},
 	v1alpha1.ReasonCopiesRefused:    {"Raise spec.shadow.maxBytes, and resources.limits.memory with it, or have more pods.", runbooks + "LiveStashShadowsRefused.md"},
 	v1alpha1.ReasonNobodyHolds:      {"Have two pods or more, which see each other.", runbooks + "LiveStashShadowsLate.md"},
+	v1alpha1.ReasonNotCopiedYet:     {"Let the rollout go on: `kubectl livestash status` says what it waits for.", docs + "concepts.md#when-a-pod-is-killed"},
 	v1alpha1.ReasonLeavingNode:      {},
 	v1alpha1.ReasonNotSpread:        {"`kubectl livestash restart` spreads them, as the next rollout does; nobody loses anything by it.", docs + "how-to/deploys.md#node-drains"},
 	v1alpha1.ReasonNoOtherNode:      {"Add a machine or uncordon one; no pod goes before that.", docs + "how-to/deploys.md#node-drains"},

@@ -163,7 +163,7 @@ func finished(job *batchv1.Job) batchv1.JobConditionType {
 // runBefore makes the Job, or ends the one that is in its way. There is one name for all Jobs, and a Job's name is free when its
 // pods are gone: so there are never two at the same time, whoever asks for them.
 func (r *Reconciler) runBefore(ctx context.Context, p *pass) error {
-	if p.unfinished != nil {
+	if p.lacking {
 		return nil // what its pods need may be missing, and what is known of the Job that there is may not be noted yet
 	}
 	switch job := p.seen.beforeJob; {

@@ -19,6 +19,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
 
 // minutes is a canary of so many pods for five minutes, and what else a case wants.
@@ -48,6 +49,30 @@ func onTrial(changes ...func(*member)) observation {
 	seen.statefulSet.UID = "set"
 	seen.statefulSet.Status.CurrentRevision, seen.statefulSet.Status.UpdateRevision = "a", "b"
 	return seen
+}
+
+// One that is evicted in a trial comes back with the template that works, and is not taken for one that hangs in it: else the whole fleet would have the
+// new template, and there would be none to go back to.
+func TestAPodThatComesBackInATrial(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{}
+	cluster.Spec.Adapter, cluster.Spec.Replicas = v1alpha1.AdapterETS, ptr.To[int32](3)
+	cluster.Spec.Rollout.Canary = minutes(1)
+	seen := onTrial()
+	seen.members[0].Status.Conditions = nil
+	seen.members[0].Status.ContainerStatuses = waiting("PodInitializing").ContainerStatuses
+	plan := rollout.Next(seen.rollout(cluster, 3))
+	if plan.Mode != rollout.Hold || len(plan.Delete) != 0 {
+		t.Errorf("the plan is %+v", plan)
+	}
+
+	// One that starts with a template that was found bad is not waited for.
+	back := onTrial()
+	back.statefulSet.Annotations = map[string]string{fleet.RejectedAnnotation: note(back.statefulSet, verdict{rejected: "bad"})}
+	back.members[2].Status.Conditions = nil
+	back.members[2].Status.ContainerStatuses = waiting("PodInitializing").ContainerStatuses
+	if plan := rollout.Next(back.rollout(cluster, 3)); plan.Mode != rollout.Hold || len(plan.Delete) != 1 {
+		t.Errorf("on the way back the plan is %+v", plan)
+	}
 }
 
 var fleetKey = types.NamespacedName{Namespace: "shops", Name: "shop"}

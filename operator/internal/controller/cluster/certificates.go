@@ -169,6 +169,12 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 	if err != nil {
 		return nil, fmt.Errorf("making the %s: %w", found.leaf, err)
 	}
+	isNew := !bytes.Equal(have.Certificate, want.Certificate)
+	// Who has not been told yet may show a certificate of an authority of before, and could be told nothing if nobody accepted that one.
+	unread := found.isTold && (isNew || before.Annotations[unreadAnnotation] != "")
+	if unread && want.KeepAuthorities(have) {
+		due = now.Add(pki.Spread)
+	}
 	if last := authority.RenewAfter(); last.Before(due) {
 		due = last
 	}
@@ -180,8 +186,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 		dueAnnotation:       due.UTC().Format(time.RFC3339),
 		expiryAnnotation:    want.NotAfter().UTC().Format(time.RFC3339),
 	}
-	isNew := !bytes.Equal(have.Certificate, want.Certificate)
-	if isNew && found.isTold {
+	if unread {
 		secret.Annotations[unreadAnnotation] = "true"
 	}
 	if err := r.writeSecret(ctx, before, secret); err != nil {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,8 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 	}
 	if err != nil {
 		p.postpone(err)
+		p.lacking = true
+		p.unwritten = slices.ContainsFunc(p.objects, func(object client.Object) bool { return p.precedes(object) && apply.Failed(err, object) })
 	}
 	for _, object := range applied {
 		if err := r.awaitService(ctx, p, object); err != nil {
@@ -65,6 +68,21 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		}
 	}
 	return nil
+}
+
+// precedes is whether an object has to be as wanted before a pod goes: the StatefulSet with the note of a canary that was found bad, which that pod alone
+// tells, and a client Service that must not lead to that pod alone any more.
+func (p *pass) precedes(object client.Object) bool {
+	if object.GetName() != p.cluster.Name {
+		return false
+	}
+	switch object.(type) {
+	case *appsv1.StatefulSet:
+		return p.inputs.Rejected != "" && p.seen.statefulSet.Annotations[fleet.RejectedAnnotation] != p.inputs.Rejected
+	case *corev1.Service:
+		return p.seen.revision != "" && p.inputs.Revision != p.seen.revision
+	}
+	return false
 }
 
 // dismissPods tells the pods of a fleet that is to have none that nobody comes back whom they could wait for: their agents look for

@@ -54,7 +54,7 @@ func history(status *v1alpha1.LiveStashClusterStatus, t turn) {
 	case t.revision == "":
 	case status.Revision == "" && (t.before == "" || t.before == t.revision):
 		status.Revision = t.revision
-	case wentBack(status) && t.rejected == "" && t.before == t.revision:
+	case wentBack(status) && t.rejected == "" && t.before == t.revision && t.revision != status.Rollouts[0].To:
 		status.Revision = t.revision // The pods have been there since the rollout was rolled back.
 	case status.Revision != t.revision, wentBack(status) && t.rejected == "":
 		begin(status, t)
@@ -78,7 +78,10 @@ func begin(status *v1alpha1.LiveStashClusterStatus, t turn) {
 		end(open, outcomeBefore(*open, t.revision), t.now)
 	}
 	from := cmp.Or(status.Revision, t.before)
-	if wentBack(status) {
+	switch {
+	case wentBack(status) && t.before == t.revision:
+		from = status.Rollouts[0].From // The fleet had no pods for a while, and the rejected template is all that is known of it.
+	case wentBack(status):
 		from = t.before
 	}
 	begun := v1alpha1.RolloutStatus{From: from, To: t.revision, Started: seconds(t.now), UsuallyNotRecovered: usual(status.Rollouts, t.returns)}

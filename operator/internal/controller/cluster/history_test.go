@@ -54,6 +54,10 @@ func TestHistory(t *testing.T) {
 			{From: "a", To: "b", Started: at(3), Finished: ended(4), Outcome: v1alpha1.RolloutComplete},
 			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
 		}},
+		"rolled back, and then no pods for a while": {turns: []turn{{revision: "a"}, {revision: "b", before: "a", rejected: "bad"}, {revision: "b", before: "a", rejected: "bad", complete: true}, {revision: "b", before: "b"}, {revision: "b", before: "b", complete: true}}, revision: "b", want: []v1alpha1.RolloutStatus{
+			{From: "a", To: "b", Started: at(3), Finished: ended(4), Outcome: v1alpha1.RolloutComplete},
+			{From: "a", To: "b", Started: at(1), Finished: ended(2), Outcome: v1alpha1.RolloutRolledBack, Message: "bad"},
+		}},
 		"what is usual is by the rollouts before, and by the pods": {turns: []turn{{revision: "a"}, {revision: "b", returns: agentclient.Returns{Recovered: 18, NotRecovered: 2}}}, revision: "b", want: []v1alpha1.RolloutStatus{
 			{From: "a", To: "b", Started: at(1), UsuallyNotRecovered: ptr.To[int32](10)},
 		}},

@@ -28,6 +28,8 @@ type keepsake struct {
 	object client.Object
 	// outlives is whether spec.whenDeleted may let it outlive the LiveStashCluster.
 	outlives bool
+	// unwanted is whether the spec does without it. It is not taken back then, but what is noted on it is seen to.
+	unwanted bool
 }
 
 // takeBack makes the fleet's again what a LiveStashCluster of its name has left without an owner (spec.whenDeleted, or
@@ -70,17 +72,19 @@ func keepsakes(c *v1alpha1.LiveStashCluster) []keepsake {
 		set(c.Name),
 		{kind: render.ServiceAccountType.Kind, object: &corev1.ServiceAccount{ObjectMeta: at(c.Name)}},
 	}
-	if managed := store.ManagedRedis(c); managed != nil {
+	managed := store.ManagedRedis(c)
+	if managed != nil {
 		all = append(all, set(redis.Name(c)))
-		if managed.Persistence != nil {
-			volume := &corev1.PersistentVolumeClaim{ObjectMeta: at(redis.DataName(c))}
-			all = append(all, keepsake{kind: render.PersistentVolumeClaimType.Kind, object: volume, outlives: true})
-		}
 	}
-	lasting := []string{fleet.SecretName(c), fleet.CookieSecretName(c), fleet.SecretKeyBaseSecretName(c), tls.AuthorityName(c)}
-	for _, name := range ownSecrets(c) {
+	all = append(all, keepsake{
+		kind: render.PersistentVolumeClaimType.Kind, object: &corev1.PersistentVolumeClaim{ObjectMeta: at(redis.DataName(c))},
+		outlives: true, unwanted: managed == nil || managed.Persistence == nil,
+	})
+	own, lasting := ownSecrets(c), []string{fleet.SecretName(c), fleet.CookieSecretName(c), fleet.SecretKeyBaseSecretName(c), tls.AuthorityName(c)}
+	unwanted := slices.DeleteFunc(slices.Clone(lasting), func(name string) bool { return slices.Contains(own, name) })
+	for _, name := range slices.Concat(own, unwanted) {
 		secret := &metav1.PartialObjectMetadata{TypeMeta: render.SecretType, ObjectMeta: at(name)}
-		all = append(all, keepsake{kind: render.SecretType.Kind, object: secret, outlives: slices.Contains(lasting, name)})
+		all = append(all, keepsake{kind: render.SecretType.Kind, object: secret, outlives: slices.Contains(lasting, name), unwanted: slices.Contains(unwanted, name)})
 	}
 	return all
 }
@@ -90,11 +94,11 @@ func (k keepsake) isSettled(c *v1alpha1.LiveStashCluster) bool {
 	kept := k.outlives && c.Retains()
 	switch {
 	case metav1.IsControlledBy(k.object, c):
-		return !kept || c.Spec.Paused
+		return !kept || k.unwanted || c.Spec.Paused
 	case apply.Owns(c, k.object):
-		return kept || c.Spec.Paused
+		return kept && k.object.GetAnnotations()[render.KeptAnnotation] == render.KeptFor(c, k.object) || c.Spec.Paused
 	}
-	return !isLeft(c, k.kind, k.object)
+	return k.unwanted || !isLeft(c, k.kind, k.object)
 }
 
 // isLeft is whether nobody owns the object, and it was made for a LiveStashCluster of this name.
@@ -145,7 +149,7 @@ func (r *Reconciler) settleOwner(ctx context.Context, c *v1alpha1.LiveStashClust
 	if err != nil {
 		return err
 	}
-	found := keepsake{kind: k.kind, object: live, outlives: k.outlives}
+	found := keepsake{kind: k.kind, object: live, outlives: k.outlives, unwanted: k.unwanted}
 	if found.isSettled(c) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,10 +11,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // orphan plays `kubectl delete --cascade=orphan`, and the garbage collector.
@@ -146,4 +149,23 @@ func TestNothingIsTakenBackForWhatIsGone(t *testing.T) {
 	if owners := secret.GetOwnerReferences(); len(owners) > 0 {
 		t.Errorf("the Secret belongs to %+v, which is gone", owners)
 	}
+}
+
+// `kubectl delete statefulset --cascade=orphan` after a rollout whose additional pod stayed: the new StatefulSet has the pods that are left, all of them.
+func TestPodsThatAreLeftAreTakenBack(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](2) })
+	set := await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})
+	for number := 1; number <= 2; number++ {
+		pod := fleetPod(t, cluster, number, "a")
+		pod.OwnerReferences = nil
+		suite.Must(t, api.Update(t.Context(), pod))
+	}
+	suite.Must(t, api.Delete(t.Context(), set))
+	suite.Eventually(t, func() error {
+		anew := await(t, cluster.Namespace, "shop", &appsv1.StatefulSet{})
+		if begins := render.StartOf(anew); anew.UID == set.UID || begins != 1 || *anew.Spec.Replicas != 2 {
+			return fmt.Errorf("the StatefulSet, whose UID was %s and is %s, has %d pods from %d on", set.UID, anew.UID, *anew.Spec.Replicas, begins)
+		}
+		return nil
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -116,9 +117,26 @@ func (r *Reconciler) observeMembers(ctx context.Context, reader client.Reader, c
 		return observation{}, fmt.Errorf("looking up the StatefulSet: %w", err)
 	}
 	if err != nil || !metav1.IsControlledBy(set, c) {
-		return newObservation(&appsv1.StatefulSet{}, nil, r.Clock.Now()), nil
+		return newObservation(leftWith(pods), nil, r.Clock.Now()), nil
 	}
 	return newObservation(set, membersOf(pods, set, r.Agents.Answers(client.ObjectKeyFromObject(c))), r.Clock.Now()), nil
+}
+
+// leftWith is a StatefulSet that is not there. It has the lowest ordinal of the pods that `kubectl delete statefulset --cascade=orphan` has left, so that
+// the one that is made anew takes them all back, and none has to go.
+func leftWith(pods []corev1.Pod) *appsv1.StatefulSet {
+	lowest := int32(math.MaxInt32)
+	for i := range pods {
+		pod := &pods[i]
+		if number := ordinal(pod.Name); number >= 0 && metav1.GetControllerOf(pod) == nil && pod.DeletionTimestamp.IsZero() {
+			lowest = min(lowest, number)
+		}
+	}
+	set := &appsv1.StatefulSet{}
+	if lowest == 1 { // where a rollout may have left them: others are nobody's that it has made
+		set.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: lowest}
+	}
+	return set
 }
 
 // newObservation is what is seen of a StatefulSet and its pods.

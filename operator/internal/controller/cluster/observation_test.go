@@ -398,19 +398,31 @@ func TestUnstartedPodsOfAnOldTemplate(t *testing.T) {
 	}
 	cases := map[string]struct {
 		change func([]member)
+		// holds is whether pods that come back get the old template.
+		holds  bool
+		waited map[string]time.Duration
 		broken bool
 	}{
-		"of the old template":    {func(m []member) { unstarted(&m[0], false, "PodInitializing") }, true},
-		"of the wanted template": {func(m []member) { unstarted(&m[0], true, "PodInitializing") }, false},
-		"it serves":              {func(m []member) { m[0].updated = false }, false},
-		"it stops":               {func(m []member) { unstarted(&m[0], false, "PodInitializing"); deletedAt(&m[0], said) }, false},
-		"the wanted template does not work": {func(m []member) {
+		"of the old template":    {change: func(m []member) { unstarted(&m[0], false, "PodInitializing") }, broken: true},
+		"of the wanted template": {change: func(m []member) { unstarted(&m[0], true, "PodInitializing") }},
+		"it serves":              {change: func(m []member) { m[0].updated = false }},
+		"it stops":               {change: func(m []member) { unstarted(&m[0], false, "PodInitializing"); deletedAt(&m[0], said) }},
+		"the wanted template does not work": {change: func(m []member) {
 			unstarted(&m[0], false, "PodInitializing")
 			unstarted(&m[1], true, "ImagePullBackOff")
-		}, false},
+		}},
+		"a pod of the wanted template was given up": {change: func(m []member) {
+			unstarted(&m[0], false, "PodInitializing")
+			m[1].Status.Conditions = nil
+		}, waited: map[string]time.Duration{"shop-1": patience + time.Second}},
+		"it was to get the old template": {change: func(m []member) { unstarted(&m[0], false, "PodInitializing") }, holds: true},
 	}
 	for name, c := range cases {
 		seen := fleetOf(2, c.change)
+		seen.waited = c.waited
+		if !c.holds {
+			seen.statefulSet.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+		}
 		if got := seen.rollout(cluster, 2).Pods[0].Broken; (got != "") != c.broken {
 			t.Errorf("%s: broken = %q", name, got)
 		}

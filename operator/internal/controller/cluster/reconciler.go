@@ -152,6 +152,14 @@ type pass struct {
 	refusal string
 	// wroteStatefulSet is whether this pass has changed the StatefulSet.
 	wroteStatefulSet bool
+	// unwritten is whether something could not be written that has to be before a pod goes.
+	unwritten bool
+	// lacking is whether something is missing that a new pod needs, or may need.
+	lacking bool
+	// passwordWaits is whether Redis could not be told the fleet's new password.
+	passwordWaits bool
+	// unsure is whether a pod would go now if it were known for sure that nothing speaks against it.
+	unsure bool
 	// unfinished is a problem that does not hold up the steps after it. It is told when they are done.
 	unfinished error
 }
@@ -287,10 +295,13 @@ func (p *pass) pace() observe.Pace {
 	return observe.Resting
 }
 
-// waits is whether the next thing may happen any second: a rollout goes on, or a pod has not been waited for long.
+// waits is whether the next thing may happen any second: a rollout goes on, a pod is about to go, or one has not been waited for long.
 func (p *pass) waits() bool {
 	if p.cluster.Spec.Paused {
 		return false
+	}
+	if p.unsure {
+		return true
 	}
 	for _, waited := range p.seen.waited {
 		if waited < soon {

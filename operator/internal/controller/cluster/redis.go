@@ -282,8 +282,12 @@ func (r *Reconciler) ensureOperatedRedis(ctx context.Context, p *pass) error {
 // removeOperatedRedis deletes what redis-operator was asked for when another store is in use.
 func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 	c := p.cluster
-	if store.OperatedRedis(c) != nil || c.Status.Redis == nil || c.Status.Redis.Mode != v1alpha1.RedisModeOperator {
+	if store.OperatedRedis(c) != nil {
 		return nil
+	}
+	left, err := r.leavesOperatedRedis(ctx, c)
+	if err != nil || !left {
+		return err
 	}
 	for _, kind := range []schema.GroupVersionKind{redis.StandaloneKind, redis.ReplicationKind} {
 		if _, err := r.removeOfOthersKind(ctx, c, kind, redis.OperatedName(c)); err != nil {
@@ -291,6 +295,16 @@ func (r *Reconciler) removeOperatedRedis(ctx context.Context, p *pass) error {
 		}
 	}
 	return nil
+}
+
+// leavesOperatedRedis is whether there may be something that redis-operator was asked for. Its own objects are in no cache. The status may tell
+// of another store already, from a pass that did not get as far as here; then the StatefulSet that redis-operator has made of it tells.
+func (r *Reconciler) leavesOperatedRedis(ctx context.Context, c *v1alpha1.LiveStashCluster) (bool, error) {
+	if c.Status.Redis != nil && c.Status.Redis.Mode == v1alpha1.RedisModeOperator {
+		return true, nil
+	}
+	err := r.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: redis.OperatedName(c)}, &appsv1.StatefulSet{})
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 // redisServers says how many of the servers are ready that Kubernetes runs for the fleet's store. Empty when all are, and

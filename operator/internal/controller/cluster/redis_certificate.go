@@ -46,31 +46,34 @@ func (r *Reconciler) renewInServers(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
+	told := true
 	for _, pod := range pods {
 		if pod == nil || !pod.DeletionTimestamp.IsZero() {
 			continue
 		}
 		shows, err := r.renewInServer(ctx, p, pod, before.Data[corev1.TLSCertKey])
-		if err != nil {
+		if err != nil && (podReady(pod) || p.seen.now.Sub(readySince(pod)) > soon) {
 			p.postpone(&reconcile.Problem{
 				Reason:  v1alpha1.ReasonRedisCertificateWaits,
 				Message: fmt.Sprintf("pod %s could not be told to read its new certificate, and shows the old one until then, or until it restarts: %v", pod.Name, err),
 				Watched: true,
 			})
 		}
-		if err != nil || !shows {
-			p.DueIn(lookAgain)
-			return nil
-		}
+		told = told && shows
+	}
+	if !told {
+		p.DueIn(lookAgain)
+		return nil
 	}
 	after := before.DeepCopy()
 	after.Annotations[unreadAnnotation] = ""
 	return r.writeSecret(ctx, before, after)
 }
 
-// renewInServer is whether a server shows that certificate, which it is told to read if it does not. One that starts is waited for.
+// renewInServer is whether a server shows that certificate, which it is told to read if it does not. It need not be ready: the probe
+// checks its certificate too, and that one may have ended.
 func (r *Reconciler) renewInServer(ctx context.Context, p *pass, pod *corev1.Pod, certificate []byte) (bool, error) {
-	if !podReady(pod) {
+	if pod.Status.PodIP == "" {
 		return false, nil
 	}
 	access, err := r.redisAccess(ctx, p)

@@ -1,13 +1,16 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -221,6 +224,24 @@ func TestALostRedisIsTold(t *testing.T) {
 	redisServes(t, cluster, after, 0)
 }
 
+// Its stashes are in the pod's folder, also while its container restarts.
+func TestNoEvictionWhileRedisRestarts(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
+	await(t, cluster.Namespace, "shop-redis", &policyv1.PodDisruptionBudget{})
+	pod, _ := redisPod(t, cluster, 0, "a")
+	suite.Must(t, api.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node-1"}}))
+	suite.Must(t, get(t, pod))
+	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	suite.Must(t, api.Status().Update(t.Context(), pod))
+	soonEnough, cancel := context.WithTimeout(t.Context(), 2*time.Second) // what is refused is tried again and again
+	defer cancel()
+	err := api.SubResource("eviction").Create(soonEnough, pod, &policyv1.Eviction{})
+	suite.Must(t, get(t, pod))
+	if err == nil || !pod.DeletionTimestamp.IsZero() {
+		t.Error("a Redis was evicted that is about to read its file")
+	}
+}
+
 // The passwords of the operator are kept twice: no server is replaced because one of the two was lost.
 func TestALostRedisAccessIsRestored(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
@@ -243,4 +264,42 @@ func TestALostRedisAccessIsRestored(t *testing.T) {
 	if now := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{}); now.Generation != set.Generation {
 		t.Error("the StatefulSet of Redis has changed")
 	}
+}
+
+// Redis' users are lost while the fleet's password changes: the password that the pods have still counts, and Redis is told before they get another one.
+func TestALostRedisAccessAndANewPassword(t *testing.T) {
+	cluster, secret := withOwnRedisPassword(t)
+	ns := cluster.Namespace
+	rolledOut(t, ns, "shop-redis")
+	rolledOut(t, ns, "shop")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = true })
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonPaused)
+	secret.Data["pw"] = []byte("second")
+	suite.Must(t, api.Update(t.Context(), secret))
+	suite.Must(t, api.Delete(t.Context(), await(t, ns, "shop-redis-acl", &corev1.Secret{})))
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = false })
+	takes := func(want ...string) {
+		t.Helper()
+		suite.Eventually(t, func() error {
+			if got := redisServers.hashes(redisAddress(cluster)); !slices.Equal(got, want) {
+				return fmt.Errorf("Redis takes the passwords %v, want %v", got, want)
+			}
+			return nil
+		})
+	}
+	second, first := redis.PasswordHash("second"), redis.PasswordHash("first")
+	takes(second, first)
+
+	// Lost once more: nobody knows the old password any more, and Redis forgets it all the same.
+	rolledOut(t, ns, "shop")
+	users := await(t, ns, "shop-redis-acl", &corev1.Secret{})
+	suite.Must(t, api.Delete(t.Context(), users.DeepCopy()))
+	suite.Eventually(t, func() error {
+		if after := await(t, ns, "shop-redis-acl", &corev1.Secret{}); after.UID == users.UID {
+			return errors.New("the Secret is still there")
+		}
+		return nil
+	})
+	later(t, cluster, 2*keepOldPassword)
+	takes(second)
 }

@@ -67,11 +67,12 @@ func (r *Reconciler) ensureManagedLogin(ctx context.Context, p *pass, login redi
 	if len(access.Fleet) > 1 {
 		if err := r.tellRedis(ctx, p, access); err != nil {
 			p.postpone(err)
+			p.passwordWaits = true
 			p.DueIn(lookAgain)
 			if before.UID != "" {
 				return &metav1.PartialObjectMetadata{ObjectMeta: before.ObjectMeta}, nil
 			}
-			// There is no old password to go on with.
+			p.lacking = true // there is no old password to go on with
 		}
 	}
 	return r.writeLogin(ctx, p, login, before, password, &access)
@@ -92,9 +93,11 @@ func (r *Reconciler) admit(ctx context.Context, p *pass, login *corev1.Secret, p
 	}
 	access := redis.ReadAccess(before)
 	kept, isKept := redis.Kept(login)
+	isKept = isKept && before.UID == ""
 	switch {
-	case before.UID == "" && isKept:
+	case isKept:
 		access = kept
+		access.Fleet = []string{redis.PasswordHash(string(login.Data[redis.PasswordKey]))} // which the pods have
 	case before.UID == "":
 		access = redis.NewAccess()
 	}
@@ -104,11 +107,11 @@ func (r *Reconciler) admit(ctx context.Context, p *pass, login *corev1.Secret, p
 
 	secret := redis.AccessSecret(c, access)
 	secret.Annotations = map[string]string{passwordAnnotation: passwordDigest(password)}
-	if before.UID == "" && isKept {
+	if isKept {
 		secret.Annotations[accessAnnotation] = login.Annotations[accessAnnotation]
 	}
 	p.oldPasswords = len(access.Fleet) > 1
-	if p.oldPasswords && isNew {
+	if p.oldPasswords && isNew || isKept { // Redis may still take one that nobody knows any more
 		secret.Annotations[usersDueAnnotation] = r.Clock.Now().Add(keepOldPassword).UTC().Format(time.RFC3339)
 	}
 	if err := r.writeSecret(ctx, before, secret); err != nil {
@@ -151,7 +154,7 @@ func (r *Reconciler) tellRedis(ctx context.Context, p *pass, access redis.Access
 
 // settlePasswords does the last step.
 func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
-	if !p.oldPasswords || p.unfinished != nil {
+	if !p.oldPasswords || p.passwordWaits {
 		return nil
 	}
 	c := p.cluster
@@ -168,6 +171,7 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 		p.DueIn(wait)
 		return nil
 	}
+	forgets := len(access.Fleet) > 1
 	if rolled {
 		access.Fleet = access.Fleet[:min(1, len(access.Fleet))]
 	}
@@ -185,8 +189,10 @@ func (r *Reconciler) settlePasswords(ctx context.Context, p *pass) error {
 	if err := r.writeSecret(ctx, before, secret); err != nil {
 		return err
 	}
-	r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonRedisPasswordChanged, "Rotate",
-		"Redis takes only the new password now: every pod of the fleet has it")
+	if forgets {
+		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonRedisPasswordChanged, "Rotate",
+			"Redis takes only the new password now: every pod of the fleet has it")
+	}
 	return nil
 }
 

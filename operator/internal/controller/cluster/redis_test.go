@@ -548,7 +548,20 @@ func TestRedisOperatorAppears(t *testing.T) {
 		t.Errorf("url = %s, want %s", login.Data["url"], want)
 	}
 
+	// The first pass with another store does not get as far as to what is not wanted any more.
+	noServices(t, cluster.Namespace)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Redis, spec.AcceptLossOf = nil, v1alpha1.AdapterRedis })
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonAPIError, "applying Service shop-redis", "exceeded quota: none")
+	suite.Eventually(t, func() error {
+		if err := get(t, cluster); err != nil {
+			return err
+		}
+		if cluster.Status.Redis == nil || cluster.Status.Redis.Mode != v1alpha1.RedisModeManaged {
+			return fmt.Errorf("status.redis is %+v", cluster.Status.Redis)
+		}
+		return nil
+	})
+	suite.Must(t, api.Delete(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "none"}}))
 	suite.Eventually(t, func() error {
 		err := api.Get(t.Context(), client.ObjectKeyFromObject(made), made)
 		if !apierrors.IsNotFound(err) {

@@ -128,6 +128,7 @@ func (r *Reconciler) resolveReferences(ctx context.Context, p *pass) error {
 	if before := p.seen.configDigest(); before != "" {
 		p.inputs.ConfigDigest = before
 	}
+	p.lacking = true
 	p.postpone(&reconcile.Problem{
 		Reason:  v1alpha1.ReasonConfigMissing,
 		Message: fmt.Sprintf("pods cannot start without %s: create it, correct the name, or mark it as optional", few(missing)),

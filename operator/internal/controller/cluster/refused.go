@@ -6,11 +6,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 )
 
@@ -21,12 +20,12 @@ const missingFor = 3 * time.Second
 // or of the Job that runs before a rollout. Only events tell that, and they are looked for only while a pod is missing.
 func (r *Reconciler) explainRefusals(ctx context.Context, p *pass) error {
 	if absent := p.seen.longestAbsent(p.cluster.Name); absent >= missingFor && p.seen.settled() && !p.plan.Forgoes {
-		if err := r.explain(ctx, p, p.seen.statefulSet, absent); err != nil {
+		if err := r.explain(ctx, p, "StatefulSet", p.seen.statefulSet, absent); err != nil {
 			return err
 		}
 	}
 	if job := p.seen.beforeJob; job != nil && len(p.seen.beforePods) == 0 && finished(job) == "" {
-		if err := r.explain(ctx, p, job, p.seen.now.Sub(job.CreationTimestamp.Time)); err != nil {
+		if err := r.explain(ctx, p, "Job", job, p.seen.now.Sub(job.CreationTimestamp.Time)); err != nil {
 			return err
 		}
 	}
@@ -48,7 +47,7 @@ func (r *Reconciler) explainRedis(ctx context.Context, p *pass) error {
 		}
 	}
 	for name, absent := range r.redisAbsent.since(client.ObjectKeyFromObject(p.cluster), short, p.seen.now) {
-		if err := r.explain(ctx, p, sets[name], absent); err != nil {
+		if err := r.explain(ctx, p, "StatefulSet", sets[name], absent); err != nil {
 			return err
 		}
 	}
@@ -56,26 +55,15 @@ func (r *Reconciler) explainRedis(ctx context.Context, p *pass) error {
 }
 
 // explain notes what the API server said last, if anything, of a pod that the object should have had for that long and has not.
-func (r *Reconciler) explain(ctx context.Context, p *pass, object client.Object, absent time.Duration) error {
+func (r *Reconciler) explain(ctx context.Context, p *pass, kind string, object client.Object, absent time.Duration) error {
 	if absent < missingFor {
 		p.DueIn(missingFor - absent)
 		return nil
 	}
 	p.DueIn(lookAgain)
-	events := &corev1.EventList{}
-	err := r.Live.List(ctx, events, client.InNamespace(object.GetNamespace()),
-		client.MatchingFields{"involvedObject.uid": string(object.GetUID()), "reason": "FailedCreate"})
-	if err != nil {
-		return ignoreForbidden(err)
-	}
-	newest := corev1.Event{LastTimestamp: metav1.NewTime(p.seen.now.Add(-absent - missingFor))}
-	for _, event := range events.Items {
-		if event.LastTimestamp.After(newest.LastTimestamp.Time) {
-			newest = event
-		}
-	}
+	said, err := reconcile.RefusedPod(ctx, r.Live, object.GetNamespace(), kind, p.seen.now.Add(-absent-missingFor), object.GetUID())
 	if p.refusal == "" {
-		p.refusal = newest.Message
+		p.refusal = said
 	}
-	return nil
+	return err
 }

@@ -40,7 +40,7 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 		return err
 	}
 	if !sure {
-		p.plan = p.plan.Wait(seen)
+		p.plan, p.unsure = p.plan.Wait(seen), true
 	}
 	p.inputs.Rejected = note(p.seen.statefulSet, p.seen.verdict(p.cluster, p.desired()))
 	p.inputs.Replicas, p.inputs.Start, p.inputs.Replacing = p.plan.Replicas, p.plan.Start, p.plan.Mode == rollout.Replace
@@ -49,7 +49,7 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	if absent >= missingFor && p.seen.settled() && !p.plan.Forgoes {
 		return nil // it is looked up why: see explainRefusals
 	}
-	if p.rolls() || absent > 0 {
+	if p.rolls() || p.unsure || absent > 0 {
 		p.DueIn(lookAtRollout)
 	}
 	if turn := p.seen.turn(); turn > 0 {
@@ -98,14 +98,15 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 	}
 	seen.Refused = o.longestAbsent(c.Name) >= tellAfter
 	seen.Crowded = o.crowded(c, desired, o.aim(seen.Back))
-	proven := !slices.ContainsFunc(o.members, func(m member) bool { return updated(&m) && m.broken() != "" })
+	// In mode Hold pods are made of the template before on purpose, unless the fleet goes back to that one.
+	abandons := o.proven(updated) && (seen.Mode == rollout.Replace || seen.Back)
 	for i := range o.members {
 		m := &o.members[i]
 		unable := o.unable(c, m)
 		pod := rollout.Pod{
 			Name: m.Name, Ordinal: m.ordinal, Updated: updated(m), Terminating: m.terminating(), Able: unable == "",
 			Broken:  m.broken(),
-			GivenUp: o.lost(m) || !m.terminating() && o.waited[m.wait()] > patience,
+			GivenUp: o.givenUp(m),
 			Moves:   o.full == "" && o.emptied[m.Spec.NodeName] != "",
 			NoRoom:  m.roomless(),
 		}
@@ -114,7 +115,7 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 		}
 		// A pod that waits for what its template promised, such as a Redis that takes its password, need not be waited for when
 		// another template is wanted, unless that one has turned out to be no better.
-		if pod.Broken == "" && proven && !pod.Updated && !m.terminating() && m.unstarted() {
+		if pod.Broken == "" && abandons && !pod.Updated && !m.terminating() && m.unstarted() {
 			pod.Broken = m.Name + " has not started, and its template is no longer the wanted one"
 		}
 		seen.Pods = append(seen.Pods, pod)
@@ -122,9 +123,19 @@ func (o *observation) rollout(c *v1alpha1.LiveStashCluster, desired int32) rollo
 	return seen
 }
 
+// proven is whether no pod that has the wanted template speaks against it.
+func (o *observation) proven(updated func(*member) bool) bool {
+	return !slices.ContainsFunc(o.members, func(m member) bool { return updated(&m) && (m.broken() != "" || o.givenUp(&m)) })
+}
+
+// givenUp is whether the pod is waited for no longer.
+func (o *observation) givenUp(m *member) bool {
+	return o.lost(m) || !m.terminating() && o.waited[m.wait()] > patience
+}
+
 // replacePods deletes the pods whose turn it is. The StatefulSet controller makes them anew.
 func (r *Reconciler) replacePods(ctx context.Context, p *pass) error {
-	if len(p.plan.Delete) == 0 || p.wroteStatefulSet {
+	if len(p.plan.Delete) == 0 || p.wroteStatefulSet || p.unwritten {
 		return nil
 	}
 	for i := range p.seen.members {

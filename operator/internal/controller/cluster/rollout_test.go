@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,8 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/agentclient"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/observe"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
 
@@ -224,6 +227,60 @@ func TestOnlyThePodThatWasSeenIsDeleted(t *testing.T) {
 	}
 }
 
+// refusingWriter is an API server that does not take what is applied to objects of a kind.
+type refusingWriter struct {
+	client.Client
+	kind string
+}
+
+func (w refusingWriter) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	if of, is := object.(interface{ GetKind() string }); is && of.GetKind() == w.kind {
+		return apierrors.NewInternalError(errors.New("refused"))
+	}
+	return w.Client.Apply(ctx, object, options...)
+}
+
+// A pod comes back with the template that the StatefulSet says, and may be the only one that users are led to.
+func TestNoPodGoesBeforeWhatPrecedesItIsWritten(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = true })
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-1"}}
+	pod.Spec = corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "app", Image: "a"}}}
+	suite.Must(t, api.Create(t.Context(), pod))
+	named := metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop"}
+	objects := []client.Object{
+		&corev1.Service{TypeMeta: render.ServiceType, ObjectMeta: named, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		&appsv1.StatefulSet{TypeMeta: render.StatefulSetType, ObjectMeta: named},
+	}
+	for _, c := range []struct {
+		kind, rejected, led, leads string
+		stops                      []string
+	}{
+		{kind: "StatefulSet", rejected: "bad"},
+		{kind: "Service", led: "new"},
+		{kind: "StatefulSet", stops: []string{"shop-1"}},           // which says what it said
+		{kind: "Service", stops: []string{"shop-1"}},               // users are led to all before and after
+		{kind: "Service", leads: "new", stops: []string{"shop-1"}}, // they are led to all
+	} {
+		r := &Reconciler{Client: refusingWriter{underTest.Client, c.kind}, Live: underTest.Live}
+		p := &pass{cluster: cluster, seen: fleetOf(2, nil), plan: rollout.Plan{Delete: []string{"shop-1"}}}
+		p.seen.members[1].Namespace, p.seen.members[1].UID, p.seen.revision = cluster.Namespace, pod.UID, c.led
+		p.inputs.Rejected, p.inputs.Revision = c.rejected, c.leads
+		for _, object := range objects {
+			if c.kind == object.GetObjectKind().GroupVersionKind().Kind {
+				p.objects = []client.Object{object.DeepCopyObject().(client.Object)}
+			}
+		}
+		suite.Must(t, r.applyChildren(t.Context(), p))
+		if p.unfinished == nil {
+			t.Errorf("%s: the failure is not told", c.kind)
+		}
+		suite.Must(t, r.replacePods(t.Context(), p))
+		if diff := cmp.Diff(c.stops, terminating(t, cluster)); diff != "" {
+			t.Errorf("%s, led to %q: pods that stop (-want +got):\n%s", c.kind, c.led, diff)
+		}
+	}
+}
+
 // laggingCache is a cache that has heard nothing new of pods.
 type laggingCache struct {
 	client.Client
@@ -362,9 +419,14 @@ func TestOnlyARolloutIsLookedAtAllTheTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		waited time.Duration
 		change func([]member)
+		before before
+		pods   int
 		want   time.Duration
 	}{
-		"nobody is waited for":      {},
+		"nobody is waited for": {},
+		"one is too many, though the rollout waits": {
+			pods: 3, before: before{withheld: true, message: "the Job failed"}, change: func(m []member) { m[0].answer.At = said.Add(-time.Minute) }, want: lookAtRollout,
+		},
 		"a pod has just been made":  {waited: 3 * time.Second, want: tellAfter - 3*time.Second},
 		"a pod takes its time":      {waited: tellAfter + time.Second, want: soon - tellAfter - time.Second},
 		"a pod is of the old image": {change: func(m []member) { m[0].updated = false }, want: lookAtRollout},
@@ -374,12 +436,12 @@ func TestOnlyARolloutIsLookedAtAllTheTime(t *testing.T) {
 			cluster.Spec.Adapter, cluster.Spec.Replicas = v1alpha1.AdapterETS, ptr.To[int32](2)
 			cluster.Spec.Agent.Enabled = ptr.To(true)
 			cluster.Name = "shop"
-			seen := fleetOf(2, c.change)
+			seen := fleetOf(max(2, c.pods), c.change)
 			seen.statefulSet.UID = "set"
 			if c.waited > 0 {
 				seen.waited = map[string]time.Duration{"shop-0": c.waited}
 			}
-			p := &pass{cluster: cluster, seen: seen}
+			p := &pass{cluster: cluster, seen: seen, before: c.before}
 			r := &Reconciler{Live: brokenReader{err: errors.New("the API server is asked")}}
 			if err := r.planRollout(t.Context(), p); err != nil {
 				t.Fatal(err)
@@ -387,6 +449,9 @@ func TestOnlyARolloutIsLookedAtAllTheTime(t *testing.T) {
 			result, err := p.End(nil, func(error) error { return nil })
 			if got := result.RequeueAfter; err != nil || got < c.want || got > c.want+10*time.Millisecond {
 				t.Errorf("the next look is in %s, %v; want it in %s (plan %+v)", got, err, c.want, p.plan)
+			}
+			if pace := p.pace(); c.want == lookAtRollout && pace != observe.Rolling {
+				t.Errorf("agents are asked as %v", pace)
 			}
 		})
 	}

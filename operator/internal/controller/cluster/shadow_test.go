@@ -18,29 +18,43 @@ func TestShadowsCurrent(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"nothing waits":               {&agentclient.Shadow{Holders: 2}, v1alpha1.ReasonCopiesCurrent, ""},
-		"a moment":                    {&agentclient.Shadow{Holders: 2, LagSeconds: 9}, v1alpha1.ReasonCopiesCurrent, ""},
-		"too long":                    {&agentclient.Shadow{Holders: 2, LagSeconds: 10}, v1alpha1.ReasonCopiesLate, "shop-1 have waited 10 s"},
-		"nobody is there yet":         {&agentclient.Shadow{LagSeconds: 3}, v1alpha1.ReasonCopiesCurrent, ""},
-		"nobody is there":             {&agentclient.Shadow{LagSeconds: 30}, v1alpha1.ReasonNobodyHolds, "needs two pods"},
-		"no room":                     {&agentclient.Shadow{Holders: 2, LagSeconds: 30, Refused: true}, v1alpha1.ReasonCopiesRefused, "raise spec.shadow.maxBytes"},
-		"an agent that knows of none": {nil, v1alpha1.ReasonCopiesCurrent, ""},
+		"nothing waits":       {&agentclient.Shadow{Holders: 2}, v1alpha1.ReasonCopiesCurrent, ""},
+		"a moment":            {&agentclient.Shadow{Holders: 2, LagSeconds: 9}, v1alpha1.ReasonCopiesCurrent, ""},
+		"too long":            {&agentclient.Shadow{Holders: 2, LagSeconds: 10}, v1alpha1.ReasonCopiesLate, "shop-1 have waited 10 s"},
+		"nobody is there yet": {&agentclient.Shadow{LagSeconds: 3}, v1alpha1.ReasonCopiesCurrent, ""},
+		"nobody is there":     {&agentclient.Shadow{LagSeconds: 30}, v1alpha1.ReasonNobodyHolds, "needs two pods"},
+		"no room":             {&agentclient.Shadow{Holders: 2, LagSeconds: 30, Refused: true}, v1alpha1.ReasonCopiesRefused, "raise spec.shadow.maxBytes"},
+		"a pod of before":     {nil, v1alpha1.ReasonNotCopiedYet, "of shop-1, whose template is from before"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := fleetOf(3, func(m []member) { m[1].answer.Status.Shadow = c.shadow })
+			seen := fleetOf(3, func(m []member) {
+				for i := range m {
+					m[i].answer.Status.Shadow = &agentclient.Shadow{Holders: 2}
+				}
+				m[1].answer.Status.Shadow = c.shadow
+			})
 			got := shadowsCurrent(&seen)
 			if got.Reason != c.reason || !strings.Contains(got.Message, c.says) || (got.Status == metav1.ConditionTrue) != (c.reason == v1alpha1.ReasonCopiesCurrent) {
 				t.Errorf("%s %s: %s; want %s with %q", got.Status, got.Reason, got.Message, c.reason, c.says)
 			}
 		})
 	}
-	silent := fleetOf(2, func(m []member) {
-		m[0].answer = observe.Answer{}
-		m[1].answer.Err, m[1].answer.Status.Shadow = &agentclient.ForeignServerError{}, &agentclient.Shadow{LagSeconds: 99}
-	})
-	if got := shadowsCurrent(&silent); got.Status != metav1.ConditionTrue {
-		t.Errorf("who says nothing is taken for late: %s", got.Message)
+	starting := fleetOf(1, func(m []member) { m[0].answer, m[0].Status.Conditions = observe.Answer{}, nil })
+	if got := shadowsCurrent(&starting); got.Status != metav1.ConditionTrue {
+		t.Errorf("a pod that starts: %s: %s", got.Status, got.Message)
+	}
+	for heard, want := range map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionUnknown} {
+		silent := fleetOf(2, func(m []member) {
+			m[0].answer = observe.Answer{}
+			m[1].answer.Status.Shadow = &agentclient.Shadow{Holders: 1}
+			if !heard {
+				m[1].answer.Err, m[1].answer.Status.Shadow = &agentclient.ForeignServerError{}, &agentclient.Shadow{LagSeconds: 99}
+			}
+		})
+		if got := shadowsCurrent(&silent); got.Status != want {
+			t.Errorf("when one says nothing, and the other one speaks %t: %s: %s", heard, got.Status, got.Message)
+		}
 	}
 }
 

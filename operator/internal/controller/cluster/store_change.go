@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,11 @@ import (
 // guardStashes ends the pass before anything is written when the spec would leave a store with stashes behind, or delete a volume, and
 // nobody has said that this is meant. Pods go on as they are.
 func (r *Reconciler) guardStashes(ctx context.Context, p *pass) error {
-	left, begins := p.storeLeft(), beginsEmpty(p.cluster)
+	left := p.storeLeft()
+	begins, err := r.beginsEmpty(ctx, p)
+	if err != nil {
+		return err
+	}
 	volume, err := r.volumeLeft(ctx, p.cluster)
 	if err != nil {
 		return err
@@ -119,12 +124,37 @@ func stashesInRedis(running *v1alpha1.RedisStatus) string {
 }
 
 // beginsEmpty says what is lost when a managed Redis that has had no volume gets one. Empty: it has not served yet, or is to get none.
-func beginsEmpty(c *v1alpha1.LiveStashCluster) string {
-	managed, running := store.ManagedRedis(c), c.Status.Redis
-	if managed == nil || managed.Persistence == nil || running == nil || running.Server == nil {
-		return ""
+func (r *Reconciler) beginsEmpty(ctx context.Context, p *pass) (string, error) {
+	managed, running := store.ManagedRedis(p.cluster), p.cluster.Status.Redis
+	if managed == nil || managed.Persistence == nil {
+		return "", nil
 	}
-	return stashesInRedis(running) + ", which begins again on an empty volume"
+	if running == nil {
+		var err error
+		if running, err = r.redisTakenBack(ctx, p); err != nil {
+			return "", err
+		}
+	}
+	if running == nil || running.Server == nil {
+		return "", nil
+	}
+	return stashesInRedis(running) + ", which begins again on an empty volume", nil
+}
+
+// redisTakenBack is what a status would tell of a Redis without a volume that serves and was left by an earlier LiveStashCluster, before
+// this one has a status. Nil: there is none.
+func (r *Reconciler) redisTakenBack(ctx context.Context, p *pass) (*v1alpha1.RedisStatus, error) {
+	set := &appsv1.StatefulSet{}
+	err := r.Get(ctx, types.NamespacedName{Namespace: p.cluster.Namespace, Name: redis.Name(p.cluster)}, set)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("looking up StatefulSet %s: %w", redis.Name(p.cluster), err)
+	}
+	hasVolume := slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(volume corev1.Volume) bool { return volume.PersistentVolumeClaim != nil })
+	if err != nil || !apply.Owns(p.cluster, set) || hasVolume || set.Status.ReadyReplicas == 0 {
+		return nil, nil
+	}
+	address, _ := p.store()
+	return &v1alpha1.RedisStatus{Address: address, Server: &v1alpha1.RedisServer{}}, nil
 }
 
 // mostStashes is the greatest number of stashes that a pod holds.

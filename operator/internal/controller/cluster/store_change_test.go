@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,6 +155,59 @@ func TestAnEmptyVolumeWaitsForAWord(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// leftRedis has a LiveStashCluster leave a managed Redis that serves, and returns its namespace.
+func leftRedis(t *testing.T, spec func(*v1alpha1.LiveStashClusterSpec), more ...client.Object) string {
+	t.Helper()
+	namespace := suite.Namespace(t, api)
+	before := newCluster(t, namespace, spec)
+	redisRevision(t, before, "a")
+	redisPod(t, before, 0, "a")
+	reconciled(t, before)
+	left := append(children(namespace), more...)
+	for _, object := range []client.Object{
+		&corev1.Secret{}, &appsv1.StatefulSet{}, &corev1.Service{}, &corev1.ConfigMap{}, &networkingv1.NetworkPolicy{},
+	} {
+		object.SetName("shop-redis")
+		left = append(left, object)
+	}
+	left = append(left, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-redis-acl"}})
+	for _, object := range left {
+		object.SetNamespace(namespace)
+	}
+	orphan(t, before, left)
+	return namespace
+}
+
+// A LiveStashCluster that takes back the Redis of an earlier one has no status that tells of it, and what is in it is worth no less.
+func TestAnEmptyVolumeForARedisThatWasTakenBack(t *testing.T) {
+	namespace := leftRedis(t, managedRedisFleet, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "shop-redis"}})
+	cluster := newCluster(t, namespace, onAVolume(t))
+	held(t, cluster, "all stashes in the Redis at "+redisAddress(cluster)+", which begins again on an empty volume")
+	if set := await(t, namespace, "shop-redis", &appsv1.StatefulSet{}); keepsData(set) {
+		t.Error("Redis is to begin again")
+	}
+	changeSpec(t, cluster, accept(v1alpha1.AdapterRedis))
+	toldInEvent(t, cluster, v1alpha1.ReasonStashesLost, "begins again on an empty volume")
+	suite.Eventually(t, func() error {
+		if set := await(t, namespace, "shop-redis", &appsv1.StatefulSet{}); !keepsData(set) {
+			return errors.New("Redis is to run without a volume")
+		}
+		return nil
+	})
+}
+
+// One that has had its volume keeps it, and nobody is asked.
+func TestARedisIsTakenBackWithItsVolume(t *testing.T) {
+	spec := onAVolume(t)
+	namespace := leftRedis(t, spec, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "shop-redis-data"}})
+	set := await(t, namespace, "shop-redis", &appsv1.StatefulSet{})
+	cluster := newCluster(t, namespace, spec)
+	reconciled(t, cluster)
+	if now := await(t, namespace, "shop-redis", &appsv1.StatefulSet{}); now.UID != set.UID || now.Generation != set.Generation {
+		t.Error("the StatefulSet of Redis has changed")
+	}
 }
 
 func keepsData(set *appsv1.StatefulSet) bool {

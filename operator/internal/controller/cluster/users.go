@@ -15,6 +15,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/rollout"
 )
 
@@ -32,7 +33,7 @@ func (r *Reconciler) leadsTo(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 	if client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("looking up the Service: %w", err)
 	}
-	if err != nil || !metav1.IsControlledBy(service, c) {
+	if err != nil || !metav1.IsControlledBy(service, c) && !isLeft(c, render.ServiceType.Kind, service) {
 		return "", nil
 	}
 	return service.Spec.Selector[appsv1.StatefulSetRevisionLabel], nil

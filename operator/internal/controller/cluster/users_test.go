@@ -124,6 +124,14 @@ func TestUsersAreNeverLedToNobody(t *testing.T) {
 			leads(t, cluster, "b")
 			unready(t, fresh)
 		},
+		"it crashes when a LiveStashCluster that was made again has done nothing yet": func(t *testing.T, cluster *v1alpha1.LiveStashCluster, fresh *corev1.Pod) {
+			t.Helper()
+			orphan(t, cluster, children(cluster.Namespace))
+			anew := newCluster(t, cluster.Namespace, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = true })
+			condition(t, anew, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonPaused)
+			leads(t, anew, "b")
+			unready(t, fresh)
+		},
 	}
 	for name, event := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -81,6 +81,9 @@ func TestAVolumeThatCannotGrow(t *testing.T) {
 	if got := *fleetSet(t, cluster).Spec.Replicas; got != 7 {
 		t.Errorf("%d replicas", got)
 	}
+	// Nothing else waits for it.
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { migrates(spec); spec.Image = "another" })
+	jobFor(t, cluster, "another")
 	suite.Must(t, get(t, cluster))
 	changeSpec(t, cluster, sized("1Gi"))
 	reconciled(t, cluster)

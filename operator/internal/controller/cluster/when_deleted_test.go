@@ -77,6 +77,34 @@ func TestWhatIsRetained(t *testing.T) {
 	hasVolume(t, first, "1Gi")
 	rests(t, first)
 	before := values(t, namespace)
+	rolledOut(t, namespace, "shop")
+	// Backups under other names, with all that is noted on the original, are their makers' own.
+	secret := await(t, namespace, "shop-secrets", &corev1.Secret{})
+	for name, note := range map[string]string{"backup": secret.Annotations[render.KeptAnnotation], "backup-of-before": string(first.UID)} {
+		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: secret.Labels}, Data: secret.Data}
+		copied.Annotations = render.Merged(secret.Annotations, map[string]string{render.KeptAnnotation: note})
+		suite.Must(t, api.Create(t.Context(), copied))
+		rests(t, first)
+		suite.Must(t, get(t, copied))
+		suite.Must(t, api.Delete(t.Context(), copied))
+	}
+	// What an earlier operator has noted is noted anew, also on a volume that the spec does not want any more and that somebody has to give up first.
+	changeSpec(t, first, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Redis.Managed.Persistence = nil })
+	conditionSays(t, first, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonStoreChangeHeld)
+	for _, object := range []client.Object{secret, await(t, namespace, "shop-redis-data", &corev1.PersistentVolumeClaim{})} {
+		before := object.DeepCopyObject().(client.Object)
+		object.SetAnnotations(render.Merged(object.GetAnnotations(), map[string]string{render.KeptAnnotation: string(first.UID)}))
+		suite.Must(t, api.Patch(t.Context(), object, client.MergeFrom(before)))
+		suite.Eventually(t, func() error {
+			if err := get(t, object); err != nil || object.GetAnnotations()[render.KeptAnnotation] != render.KeptFor(first, object) {
+				return fmt.Errorf("on %s is noted %q, %w", object.GetName(), object.GetAnnotations()[render.KeptAnnotation], err)
+			}
+			return nil
+		})
+	}
+	suite.Must(t, get(t, first))
+	changeSpec(t, first, retaining(sized))
+	reconciled(t, first)
 	if diff := cmp.Diff(retained, deleted(t, first)); diff != "" {
 		t.Fatalf("left (-want +got):\n%s", diff)
 	}

@@ -45,7 +45,8 @@ func Render(c *v1alpha1.LiveStashCluster, in render.Inputs) ([]client.Object, er
 	if policy := redis.OperatedNetworkPolicy(c); policy != nil {
 		objects = append(objects, policy)
 	}
-	objects = append(objects, statefulSet, ClientService(c, in))
+	// The Service leads users away before the StatefulSet has one pod less.
+	objects = append(objects, ClientService(c, in), statefulSet)
 	// After the pods: a budget without pods makes the disruption controller complain in an event.
 	if budget := PodDisruptionBudget(c, in, &statefulSet.Spec.Template.Spec); budget != nil {
 		objects = append(objects, budget)

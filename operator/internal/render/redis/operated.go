@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,7 +58,7 @@ func OperatedConfig(c *v1alpha1.LiveStashCluster) *corev1.ConfigMap {
 	if operated == nil {
 		return nil
 	}
-	config := settings(operated.MemoryLimit())
+	config := settings(fmt.Sprintf("\nmaxmemory %d", maxMemory(operated.MemoryLimit())))
 	if operated.Mode != v1alpha1.RedisStandalone {
 		config += `min-replicas-to-write 1
 min-replicas-max-lag 10

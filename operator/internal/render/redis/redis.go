@@ -94,25 +94,26 @@ func Managed(c *v1alpha1.LiveStashCluster, in render.Inputs) []client.Object {
 	return objects
 }
 
-// settings are the lines of Redis' configuration that matter to stashes, whoever runs it.
+// settings are the lines of Redis' configuration that matter to stashes, whoever runs it, and more lines, each with a new line before it.
 //
-// A quarter of the container's memory is left to clients' buffers, fragmentation and the copy that a child process has while
-// the append-only file is rewritten. When the rest is full, the stashes go that would expire first: all of LiveStash's keys have
-// an end.
+// When the memory that Redis may fill is full, the stashes go that would expire first: all of LiveStash's keys have an end.
 //
 // The append-only file is written without persistence too: in a folder of the pod it outlives a crash of the server. Without
 // it, a master that crashes is back, empty, before Sentinel misses it, and its replicas copy that.
-func settings(memory resource.Quantity) string {
+func settings(more string) string {
 	return fmt.Sprintf(`# Made by the LiveStash operator.
-dir %s
-maxmemory %d
+dir %s%s
 maxmemory-policy volatile-ttl
 save ""
 appendonly yes
 appendfsync everysec
 tcp-keepalive 60
-`, dataDir, memory.Value()/4*3)
+`, dataDir, more)
 }
+
+// maxMemory is how many bytes Redis may fill. A quarter of the container's memory is left to clients' buffers, fragmentation and the copy that a child
+// process has while the append-only file is rewritten.
+func maxMemory(memory resource.Quantity) int64 { return memory.Value() / 4 * 3 }
 
 // Volume is what the stashes are kept on. It is no template of the StatefulSet, so that it can grow and go. Nil without
 // persistence.
@@ -133,8 +134,8 @@ func Volume(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis, in rende
 	}
 }
 
-// DisruptionBudget keeps node drains from a Redis that would lose every stash by moving. Nil when it would keep them, or
-// when spec.disruptionBudget is disabled.
+// DisruptionBudget keeps node drains from a Redis that would lose every stash by moving, also while it restarts or reads its file: the stashes are in the
+// pod's folder. Nil when it would keep them, or when spec.disruptionBudget is disabled.
 func DisruptionBudget(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *policyv1.PodDisruptionBudget {
 	if redis.Persistence != nil || !ptr.Deref(c.Spec.DisruptionBudget.Enabled, true) {
 		return nil
@@ -143,9 +144,8 @@ func DisruptionBudget(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis
 		TypeMeta:   render.PodDisruptionBudgetType,
 		ObjectMeta: objectMeta(c, Name(c)),
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(0)),
-			Selector:                   &metav1.LabelSelector{MatchLabels: selectorLabels(c)},
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+			MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+			Selector:       &metav1.LabelSelector{MatchLabels: selectorLabels(c)},
 		},
 	}
 }

@@ -232,8 +232,14 @@ func TestWhatRestartsRedis(t *testing.T) {
 	if cmp.Equal(base, template(v1alpha1.ManagedRedis{}, other)) {
 		t.Error("new users do not restart Redis")
 	}
-	if cmp.Equal(base.Annotations, template(v1alpha1.ManagedRedis{Memory: ptr.To(resource.MustParse("1Gi"))}, rendertest.Inputs).Annotations) {
-		t.Error("another configuration does not restart Redis")
+	larger := v1alpha1.ManagedRedis{Memory: ptr.To(resource.MustParse("1Gi"))}
+	if cmp.Equal(base.Spec.Containers[0].Command, template(larger, rendertest.Inputs).Spec.Containers[0].Command) {
+		t.Error("more memory does not restart Redis")
+	}
+	// All servers read one file, also the one that is to hand over: if its container restarts, it must not throw stashes away.
+	cluster := rendertest.WithRedis(t, v1alpha1.RedisSpec{Managed: &larger})
+	if diff := cmp.Diff(Config(cluster, &v1alpha1.ManagedRedis{}).Data, Config(cluster, &larger).Data); diff != "" {
+		t.Errorf("a server of before would start with the memory of the next one:\n%s", diff)
 	}
 }
 

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func Config(c *v1alpha1.LiveStashCluster, redis *v1alpha1.ManagedRedis) *corev1.
 	return &corev1.ConfigMap{
 		TypeMeta:   render.ConfigMapType,
 		ObjectMeta: objectMeta(c, Name(c)),
-		Data: map[string]string{configFile: settings(redis.MemoryLimit()) + ports(redis) + fmt.Sprintf(`protected-mode no
+		Data: map[string]string{configFile: settings("") + ports(redis) + fmt.Sprintf(`protected-mode no
 aclfile %s/%s
 `, configDir, aclFileKey)},
 	}
@@ -129,9 +130,10 @@ func server(redis *v1alpha1.ManagedRedis, in render.Inputs) corev1.Container {
 		image = in.RedisImage
 	}
 	return corev1.Container{
-		Name:    ServerContainer,
-		Image:   image,
-		Command: []string{"redis-server", configDir + "/" + configFile},
+		Name:  ServerContainer,
+		Image: image,
+		// Not in the file, which is that of the server that takes over, too: one that restarts meanwhile must not throw stashes away to fit into less.
+		Command: []string{"redis-server", configDir + "/" + configFile, "--maxmemory", strconv.FormatInt(maxMemory(redis.MemoryLimit()), 10)},
 		Ports:   []corev1.ContainerPort{{Name: "redis", ContainerPort: redisPort, Protocol: corev1.ProtocolTCP}},
 		// A server that still reads its file accepts connections and answers LOADING.
 		StartupProbe:   answers(redis, 1, 600),
