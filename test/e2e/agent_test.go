@@ -87,6 +87,7 @@ env: [{name: ROLLED, value: "1"}]`)
 
 // An image in which no agent can start serves all the same, and the condition says which pod lacks its agent.
 func TestImageWithoutBEAM(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "no-beam")
 	s.apply(`adapter: ETS
 replicas: 1

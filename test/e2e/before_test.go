@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,9 +41,13 @@ func TestCommandBeforeARollout(t *testing.T) {
 	if now := pods(); now != before {
 		t.Errorf("the pods were %s and are %s", before, now)
 	}
-	if events := s.must("", "get", "events", "--field-selector", "reason=BeforeFailed", "-o", "name"); events == "" {
-		t.Error("no event says that it failed")
-	}
+	// The operator sends events after the status, and waits for no answer.
+	s.eventually(time.Minute, func() error {
+		if events := s.must("", "get", "events", "--field-selector", "reason=BeforeFailed", "-o", "name"); events == "" {
+			return errors.New("no event says that it failed")
+		}
+		return nil
+	})
 
 	s.apply(migrating("two", good))
 	s.settled()

@@ -8,11 +8,14 @@ import (
 )
 
 // A JSON API, closed, with a rate and sought to its knee, and chat rooms over two pods and two runners, each on a fresh fleet: answers and deliveries are counted,
-// and the report has what they cost.
+// and the report has what they cost. A Prometheus takes what each of the runners sends.
 func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "benchmark-stashless")
 	// As many requests as can be answered would take the whole machine, and the operator could not ask what they cost.
-	target := strings.Replace(ownFleet(2), "http:", "resources: {requests: {cpu: 100m}, limits: {cpu: 300m, memory: 512Mi}}, http:", 1) + "parallelism: 2\n"
+	target := strings.Replace(ownFleet(2), "http:", "resources: {requests: {cpu: 100m}, limits: {cpu: 300m, memory: 512Mi}}, http:", 1) +
+		"parallelism: 2\nprometheusRemoteWrite: {url: \"http://prometheus:9090/api/v1/write\"}\n"
+	p := s.prometheus()
 	for name, c := range map[string]struct {
 		spec, duration, says string
 		runs                 int
@@ -44,10 +47,16 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 			t.Errorf("%s: the knees are %+v", name, now.Knees)
 		}
 		r := s.reported(now.Report.ConfigMap)
+		p.at = time.Now()
 		for place, run := range r.Runs {
+			// Prometheus refuses all that comes along with one sample of a series that another runner writes, too.
+			sent := fmt.Sprintf("sum by (runner) (count_over_time(k6_vus{testid=%q}[10m])) >= 5", now.Runs[place].Runner)
+			if runners, err := p.query(sent); err != nil || runners != 2 {
+				t.Errorf("%s: %d runners have sent what they measured (%v), want 2", name, runners, err)
+			}
 			t.Logf("%s: %d good, %d failed, %d heard, %s a second, p95 %s, CPU %.1f s", name, run.Counts.Good, run.Counts.Failed, run.Counts.Heard,
 				now.Runs[place].Second, now.Runs[place].P95, run.Samples["cpu"].Total)
-			if run.Adapter != "None" || run.Counts.Good < c.least || run.Counts.Failed != 0 || run.Counts.Error != 0 || run.Counts.Heard != c.heard*run.Counts.Good {
+			if run.Adapter != "None" || run.Counts.Good < c.least || run.Counts.Failed != 0 || run.Counts.Error != 0 || !isHeard(run, c.heard) {
 				t.Errorf("%s: %+v", name, run)
 			}
 			if run.Durations[c.duration].Count == 0 || now.Runs[place].Second == "" || now.Runs[place].P95 == "" || run.Samples["cpu"].Total == 0 || run.Samples["memory"].Peak == 0 || run.Samples["collections"].Total == 0 {
@@ -60,9 +69,17 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 	}
 }
 
+// isHeard says whether each message of a run was heard by a room of that size, but for members who were still on their way when the first ones spoke: who is not in the
+// room is not expected to hear anything.
+func isHeard(run reportedRun, size int64) bool {
+	all := size * run.Counts.Good
+	return run.Counts.Heard <= all && run.Counts.Heard >= all-all/10
+}
+
 // A server that is no fleet, beside one: the operator makes it, loads it in its protocol, and has what its pod uses, its Redis included, though
 // no agent is in it. One that speaks another protocol than was said measures nothing, and says so.
 func TestBenchmarkOfRivals(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "benchmark-rivals")
 	image := workload()
 	of := func(protocol string) string {
@@ -84,7 +101,7 @@ matrix:
 	for _, run := range s.reported(now.Report.ConfigMap).Runs {
 		memory, cpu := run.Samples["podMemory"], run.Samples["podCpu"]
 		t.Logf("%s: %d good, %.1f MB, CPU %.2f s, %d points", run.Adapter, run.Counts.Good, memory.Peak/1e6, cpu.Total, len(memory.Points))
-		if run.Replicas != 1 || run.Counts.Good < 40 || run.Counts.Failed != 0 || run.Counts.Heard != 10*run.Counts.Good {
+		if run.Replicas != 1 || run.Counts.Good < 40 || run.Counts.Failed != 0 || !isHeard(run, 10) {
 			t.Errorf("%+v", run)
 		}
 		// A virtual machine of Erlang takes 30 MB at least.

@@ -47,36 +47,38 @@ type reported struct {
 			CPU float64 `json:"cpu"`
 		} `json:"nodes"`
 	} `json:"machine"`
-	Runs []struct {
-		Adapter  string  `json:"adapter"`
-		Verdict  string  `json:"verdict"`
-		Message  string  `json:"message"`
-		Delay    float64 `json:"clientDelay"`
-		Bound    bool    `json:"clientBound"`
-		Replicas int     `json:"replicas"`
-		Counts   struct {
-			Planned   int64 `json:"planned"`
-			Cycles    int64 `json:"cycles"`
-			Recovered int64 `json:"recovered"`
-			Lost      int64 `json:"notRecovered"`
-			Dropped   int64 `json:"dropped"`
-			Cut       int64 `json:"cut"`
-			Error     int64 `json:"error"`
-			Good      int64 `json:"good"`
-			Failed    int64 `json:"failed"`
-			Heard     int64 `json:"deliveries"`
-		} `json:"counts"`
-		Events []struct {
-			Kind string  `json:"kind"`
-			At   float64 `json:"atSeconds"`
-			Took float64 `json:"tookSeconds"`
-		} `json:"events"`
-		Durations map[string]struct {
-			Count int64   `json:"count"`
-			P95   float64 `json:"p95"`
-		} `json:"durations"`
-		Samples map[string]series `json:"samples"`
-	} `json:"runs"`
+	Runs []reportedRun `json:"runs"`
+}
+
+type reportedRun struct {
+	Adapter  string  `json:"adapter"`
+	Verdict  string  `json:"verdict"`
+	Message  string  `json:"message"`
+	Delay    float64 `json:"clientDelay"`
+	Bound    bool    `json:"clientBound"`
+	Replicas int     `json:"replicas"`
+	Counts   struct {
+		Planned   int64 `json:"planned"`
+		Cycles    int64 `json:"cycles"`
+		Recovered int64 `json:"recovered"`
+		Lost      int64 `json:"notRecovered"`
+		Dropped   int64 `json:"dropped"`
+		Cut       int64 `json:"cut"`
+		Error     int64 `json:"error"`
+		Good      int64 `json:"good"`
+		Failed    int64 `json:"failed"`
+		Heard     int64 `json:"deliveries"`
+	} `json:"counts"`
+	Events []struct {
+		Kind string  `json:"kind"`
+		At   float64 `json:"atSeconds"`
+		Took float64 `json:"tookSeconds"`
+	} `json:"events"`
+	Durations map[string]struct {
+		Count int64   `json:"count"`
+		P95   float64 `json:"p95"`
+	} `json:"durations"`
+	Samples map[string]series `json:"samples"`
 }
 
 type series struct {
@@ -171,9 +173,9 @@ func (s space) ended(name, verdict, message string) benchmarked {
 	return now
 }
 
-// Five adapters, a fresh fleet for each, two runners: a table and a report at the end. Not beside the other tests, which stop
-// the operator.
+// Five adapters, a fresh fleet for each, two runners: a table and a report at the end.
 func TestBenchmarkOfAllAdapters(t *testing.T) {
+	t.Parallel()
 	s := newSpace(t, "benchmark")
 	s.benchmark("small", ownFleet(2)+"parallelism: 2\nmatrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 15s}]}")
 	now := s.finished("small", 8*time.Minute)

@@ -70,16 +70,20 @@ func kubeconfig() string { return os.Getenv("KUBECONFIG") }
 
 // chartValues are helm's arguments for what the chart needs on this cluster: CHART_VALUES names a file with it, or nothing.
 func chartValues() []string {
+	readers := []string{"--set", "operator.agentReaders={monitoring,e2e-alerts,e2e-observability}"} // where tests have a Prometheus
 	if path := os.Getenv("CHART_VALUES"); path != "" {
-		return []string{"--values", path}
+		return append(readers, "--values", path)
 	}
-	return nil
+	return readers
 }
 
 // run runs a program with input on its standard input, and returns its output, standard error included.
 func run(input, name string, args ...string) (string, error) {
 	return program.Run(context.Background(), input, name, args...)
 }
+
+// namespaceHeld begins what a failed test says of its namespace at the end. hack/count-tests leaves it out.
+const namespaceHeld = "The namespace held:"
 
 // space is a namespace for one test that admits only restricted pods. It goes with the test.
 type space struct {
@@ -99,9 +103,10 @@ func newSpace(t *testing.T, name string) space {
 		}
 		stop()
 		if t.Failed() {
-			for _, what := range [][]string{{"describe", "lsc"}, {"get", "all", "-o", "wide"}, {"get", "events"}} {
+			for _, what := range [][]string{{"describe", "lsc"}, {"get", "all", "-o", "wide"}, {"get", "events"},
+				{"logs", "-l", "batch.kubernetes.io/job-name", "--prefix", "--tail=30", "--max-log-requests=20"}} {
 				out, _ := s.kubectl("", what...)
-				t.Log(out)
+				t.Logf("%s kubectl %s:\n%s", namespaceHeld, strings.Join(what, " "), out)
 			}
 		}
 		_, _ = s.kubectl("", "delete", "namespace", s.name, "--wait=false")
@@ -158,6 +163,14 @@ func (s space) settled() {
 	})
 	s.must("", "wait", "lsc/shop", "--for=condition=Progressing=false", "--timeout=3m")
 	s.must("", "wait", "lsc/shop", "--for=condition=Available", "--timeout=1m")
+}
+
+// lose deletes a pod, and waits until the one that takes its place is ready.
+func (s space) lose(pod string) {
+	s.t.Helper()
+	s.must("", "delete", "pod", pod)
+	s.must("", "wait", "pod/"+pod, "--for=create", "--timeout=2m")
+	s.must("", "wait", "pod/"+pod, "--for=condition=Ready", "--timeout=2m")
 }
 
 // condition is "status reason message" of a condition of the LiveStashCluster.

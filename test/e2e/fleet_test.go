@@ -120,6 +120,7 @@ func (s space) mesh(pods ...string) {
 
 // The load test against a real fleet, each connection to the other pod than the last.
 func TestReconnect(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		adapter, name string
 		keeps         bool
@@ -129,6 +130,7 @@ func TestReconnect(t *testing.T) {
 		{"None", "none", false},
 	} {
 		t.Run(c.adapter, func(t *testing.T) {
+			t.Parallel()
 			s := newSpace(t, "reconnect-"+strings.ReplaceAll(c.name, "_", "-"))
 			s.apply("adapter: " + c.adapter)
 			s.settled()

@@ -30,8 +30,7 @@ func TestManagedRedis(t *testing.T) {
 
 	t.Run("what it holds outlives a restart", func(t *testing.T) {
 		s := s.in(t)
-		s.must("", "delete", "pod", "shop-redis-0")
-		s.must("", "wait", "pod/shop-redis-0", "--for=condition=Ready", "--timeout=1m")
+		s.lose("shop-redis-0")
 		if got := s.redis("get", "live_stash:e2e"); got != "kept" {
 			t.Errorf("the stash is %q after the restart", got)
 		}
@@ -126,7 +125,8 @@ func (s space) newPassword() {
 	stop := s.watch(func() error {
 		const condition = `jsonpath={range .status.conditions[?(@.type=="StoreReady")]}{.status} {.message}{end}`
 		ready, err := s.kubectl("", "get", "lsc", "shop", "-o", condition)
-		if err == nil && !strings.HasPrefix(ready, "True") {
+		// Who has another password is refused. On a busy machine one question may take too long.
+		if err == nil && !strings.HasPrefix(ready, "True") && !strings.Contains(ready, "within 2 seconds") {
 			err = fmt.Errorf("StoreReady was %s", ready)
 		}
 		return err

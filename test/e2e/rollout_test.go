@@ -159,13 +159,7 @@ func TestRolloutIsTakenBack(t *testing.T) {
 		return nil
 	})
 	// Whatever comes back meanwhile comes back with the template that is good.
-	s.must("", "delete", "pod", "shop-1")
-	s.eventually(2*time.Minute, func() error {
-		if ready := s.must("", "get", "pod", "shop-1", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`); ready != "True" {
-			return fmt.Errorf("shop-1 is not ready: %q", ready)
-		}
-		return nil
-	})
+	s.lose("shop-1")
 	s.apply("adapter: ETS\nreplicas: 3")
 	s.settled()
 	s.eventually(time.Minute, func() error {
@@ -177,6 +171,39 @@ func TestRolloutIsTakenBack(t *testing.T) {
 	})
 	if now := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}"); now != kept {
 		t.Error("shop-0 was replaced, though its template never changed in the end")
+	}
+}
+
+// While a template is on trial, a pod that is lost comes back with the one before: else there would soon be none to go back to.
+func TestAPodThatIsLostInATrial(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, "trial")
+	const spec = "adapter: ETS\nreplicas: 3\nrollout: {canary: {pods: 1, duration: 30m}}"
+	s.apply(spec)
+	s.settled()
+	revision := func(pod string) string {
+		return s.must("", "get", "pod", pod, "-o", `jsonpath={.metadata.labels.controller-revision-hash}`)
+	}
+	before := revision("shop-0")
+	s.apply(spec + "\nenv: [{name: TRIED, value: \"1\"}]")
+	s.eventually(2*time.Minute, func() error {
+		if got := s.condition("Progressing"); !strings.HasPrefix(got, "True CanaryRunning ") {
+			return fmt.Errorf("Progressing is %q", got)
+		}
+		return nil
+	})
+	lost := s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}")
+	s.lose("shop-0")
+	if now := revision("shop-0"); now != before || s.must("", "get", "pod", "shop-0", "-o", "jsonpath={.metadata.uid}") == lost {
+		t.Errorf("the pod that took the lost one's place has the template %s, want %s", now, before)
+	}
+	if got := revision("shop-1"); got != before {
+		t.Errorf("shop-1 has the template %s, want %s", got, before)
+	}
+	// Nothing of it is undone later.
+	time.Sleep(10 * time.Second)
+	if now := revision("shop-0"); now != before {
+		t.Errorf("after a while the pod has the template %s, want %s", now, before)
 	}
 }
 

@@ -109,11 +109,10 @@ func (v visitor) visit(ctx context.Context) error {
 	if err := v.picture(ctx, "tour-before.png"); err != nil {
 		return err
 	}
-	if err := v.tab.Evaluate(ctx, `document.getElementById("deploy").click()`, nil); err != nil {
-		return err
-	}
-	// The picture is of the moment when both applications are on their way.
-	if err := v.until(ctx, "", `document.querySelectorAll(".pods .leaving").length > 0`); err != nil {
+	// The button does nothing while a fleet is not settled, which may be so again for a moment. The picture is of the moment when both applications are on
+	// their way.
+	const press = enabled + ` && document.getElementById("deploy").click()`
+	if err := v.until(ctx, "", `document.querySelectorAll(".pods .leaving").length > 0 || (`+press+`, false)`); err != nil {
 		return err
 	}
 	if err := v.picture(ctx, "tour-deploy.png"); err != nil {

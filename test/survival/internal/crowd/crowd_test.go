@@ -114,11 +114,11 @@ func TestLedgerOfAKilledServer(t *testing.T) {
 	}
 }
 
-// quick is a browser with little patience.
+// quick is a browser with little patience, and with enough for a machine that stands still for half a second.
 func quick() browser.Pace {
 	return browser.Pace{
 		Reconnect: []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
-		Connect:   300 * time.Millisecond, Reply: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
+		Connect:   2 * time.Second, Reply: 2 * time.Second, Heartbeat: time.Second,
 	}
 }
 
