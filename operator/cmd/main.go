@@ -13,10 +13,12 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -31,6 +33,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/clusterdomain"
 	"github.com/livestash-dev/livestash/operator/internal/controller/benchmark"
 	"github.com/livestash-dev/livestash/operator/internal/controller/cluster"
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 	"github.com/livestash-dev/livestash/operator/internal/loadtest/runner"
 	"github.com/livestash-dev/livestash/operator/internal/metricsauth"
 	"github.com/livestash-dev/livestash/operator/internal/metricscert"
@@ -44,6 +47,10 @@ var version = "dev"
 // collectAt is by how many percent the heap grows before garbage is collected, unless GOGC says otherwise. Most of the heap is caches,
 // which stay: with Go's usual 100 the process takes twice their size and more. At rest it makes little garbage, and saves nothing by that.
 const collectAt = 25
+
+// leaseDuration is how long other replicas wait for the leader's next sign of life before one of them leads. It gives up by itself after ten
+// seconds without one.
+const leaseDuration = 15 * time.Second
 
 // options are the command line.
 type options struct {
@@ -165,6 +172,10 @@ func run(opts options) error {
 		return err
 	}
 
+	fence := &fencing.Fence{Lasts: leaseDuration, Clock: clock.RealClock{}}
+	election := rest.CopyConfig(config)
+	election.Wrap(fence.Renewals)
+	config.Wrap(fence.Changes)
 	certificate := &metricscert.Certificate{Namespace: ownNamespace(), Service: opts.metricsService, Clock: clock.RealClock{}}
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme:                        scheme,
@@ -174,7 +185,9 @@ func run(opts options) error {
 		LeaderElection:                opts.leaderElection,
 		LeaderElectionID:              opts.electionID,
 		LeaderElectionNamespace:       opts.electionInNS,
+		LeaderElectionConfig:          election,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(leaseDuration),
 	})
 	if err != nil {
 		return err
@@ -201,6 +214,8 @@ func run(opts options) error {
 	if !seesNodes {
 		ctrl.Log.Info("Nodes may not be seen: pods leave a cordoned node only when they are evicted. A ClusterRole that may get, list and watch nodes changes that")
 	}
+	redis := redisadmin.New()
+	redis.Leads = fence.Check
 	reconciler := &cluster.Reconciler{
 		Named:              named,
 		Client:             mgr.GetClient(),
@@ -210,7 +225,7 @@ func run(opts options) error {
 		AgentImage:         opts.agentImage,
 		RedisImage:         opts.redisImage,
 		RedisExporterImage: opts.exporterImage,
-		Redis:              redisadmin.New(),
+		Redis:              redis,
 		Namespace:          ownNamespace(),
 		Readers:            names(opts.agentReaders),
 		AllowPrivileged:    opts.allowPrivileged,

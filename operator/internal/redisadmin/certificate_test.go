@@ -101,7 +101,7 @@ func TestRenew(t *testing.T) {
 			if made.Before(time.Now().Add(-pki.LeafLife)) {
 				first = signed(t, authority, made)
 				server.put(t, first)
-				must(t, ask(t.Context(), server.Login, "", func(c *redis.Client) error { return c.ConfigSet(t.Context(), "tls-cert-file", file).Err() }))
+				must(t, New().ask(t.Context(), server.Login, "", func(c *redis.Client) error { return c.ConfigSet(t.Context(), "tls-cert-file", file).Err() }))
 			}
 
 			if shows, err := New().Renew(t.Context(), server.Login, file, second.Certificate); shows || err != nil {
@@ -113,7 +113,7 @@ func TestRenew(t *testing.T) {
 					t.Errorf("the server shows it: %t, %v", shows, err)
 				}
 			}
-			must(t, ask(t.Context(), server.Login, "", func(c *redis.Client) error {
+			must(t, New().ask(t.Context(), server.Login, "", func(c *redis.Client) error {
 				must(t, c.Do(t.Context(), "ACL", "SETUSER", server.User, "+config|get").Err())
 				files, err := c.ConfigGet(t.Context(), "tls-*-file").Result()
 				if files["tls-cert-file"] != file || files["tls-ca-cert-file"] != server.files+"/ca.crt" {
@@ -145,7 +145,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 				go func() { _ = connection.(*tls.Conn).Handshake() }()
 			}
 		}()
-		connection, err := dial(t.Context(), "tcp", listener.Addr().String(), Login{Authorities: string(leaf.Authorities), Host: redisHost})
+		connection, err := New().dial(t.Context(), "tcp", listener.Addr().String(), Login{Authorities: string(leaf.Authorities), Host: redisHost})
 		if (err == nil) != taken {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}
@@ -163,7 +163,7 @@ func TestSilentTLS(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	login := Login{Address: listener.Addr().String(), Authorities: string(signed(t, newAuthority(t), time.Now()).Authorities), Host: redisHost}
 	started := time.Now()
-	if _, err := dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
+	if _, err := New().dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
 		t.Errorf("after %s: %v", time.Since(started), err)
 	}
 }
@@ -210,7 +210,7 @@ func TestLookingAtCertificates(t *testing.T) {
 		t.Errorf("the server shows it: %t, %v", shows, err)
 	}
 	isClosed()
-	if shows, err := showsCertificate(t.Context(), login, []byte("no certificate")); shows || err != nil {
+	if shows, err := New().showsCertificate(t.Context(), login, []byte("no certificate")); shows || err != nil {
 		t.Errorf("it shows what is no certificate: %t, %v", shows, err)
 	}
 	isClosed()

@@ -33,9 +33,9 @@ const (
 var rights = []any{"+info", "+replicaof", "+failover", "+config|set", "+client|kill", "~" + primaryKey, "+get", "+set"}
 
 // Look asks a server about itself.
-func (Client) Look(ctx context.Context, login Login) (succession.Says, error) {
+func (c Client) Look(ctx context.Context, login Login) (succession.Says, error) {
 	var seen succession.Says
-	err := ask(ctx, login, "looking at", func(client *redis.Client) error {
+	err := c.ask(ctx, login, "looking at", func(client *redis.Client) error {
 		text, err := client.Do(ctx, "INFO").Text()
 		if err != nil {
 			return err
@@ -81,16 +81,16 @@ func readInfo(text string) succession.Says {
 func Refused(err error) bool { return redis.IsAuthError(err) }
 
 // SetPrimary writes into the stashes whose they are.
-func (Client) SetPrimary(ctx context.Context, login Login, name string) error {
-	return ask(ctx, login, "naming the primary in", func(client *redis.Client) error {
+func (c Client) SetPrimary(ctx context.Context, login Login, name string) error {
+	return c.ask(ctx, login, "naming the primary in", func(client *redis.Client) error {
 		return client.Set(ctx, primaryKey, name, 0).Err()
 	})
 }
 
 // Follow makes a server drop what it has and copy another one's stashes, with a password that both are told. Doing it again changes
 // nothing.
-func (Client) Follow(ctx context.Context, login, primary Login, password string) error {
-	err := ask(ctx, primary, "letting another server copy", func(client *redis.Client) error {
+func (c Client) Follow(ctx context.Context, login, primary Login, password string) error {
+	err := c.ask(ctx, primary, "letting another server copy", func(client *redis.Client) error {
 		// Copying must not begin with the wait for further replicas.
 		return errors.Join(client.Do(ctx, "CONFIG", "SET", "repl-diskless-sync-delay", 0).Err(), admitReplica(ctx, client, password))
 	})
@@ -101,7 +101,7 @@ func (Client) Follow(ctx context.Context, login, primary Login, password string)
 	if err != nil {
 		return err
 	}
-	return ask(ctx, login, "joining", func(client *redis.Client) error {
+	return c.ask(ctx, login, "joining", func(client *redis.Client) error {
 		// When they change places, the other one logs in here.
 		if err := admitReplica(ctx, client, password); err != nil {
 			return err
@@ -121,8 +121,8 @@ func admitReplica(ctx context.Context, client *redis.Client, password string) er
 
 // FailOver lets the server that follows this one take its place, and returns when it has. The server does it itself: it holds up writes
 // until the other one has every write that was acknowledged, and refuses them from then on. Then its clients are sent away.
-func (Client) FailOver(ctx context.Context, login Login) error {
-	return ask(ctx, login, "failing over", func(client *redis.Client) error {
+func (c Client) FailOver(ctx context.Context, login Login) error {
+	return c.ask(ctx, login, "failing over", func(client *redis.Client) error {
 		if err := client.Do(ctx, "FAILOVER", "TIMEOUT", failOverTimeout.Milliseconds()).Err(); err != nil {
 			return err
 		}
@@ -157,20 +157,20 @@ func sendAway(ctx context.Context, client *redis.Client) error {
 }
 
 // Abort ends a fail-over that nobody is there any more to finish.
-func (Client) Abort(ctx context.Context, login Login) error {
-	return ask(ctx, login, "ending the fail-over of", func(client *redis.Client) error { return client.Do(ctx, "FAILOVER", "ABORT").Err() })
+func (c Client) Abort(ctx context.Context, login Login) error {
+	return c.ask(ctx, login, "ending the fail-over of", func(client *redis.Client) error { return client.Do(ctx, "FAILOVER", "ABORT").Err() })
 }
 
 // Promote makes a server take writes, whose primary is gone.
-func (Client) Promote(ctx context.Context, login Login) error {
-	return ask(ctx, login, "promoting", func(client *redis.Client) error {
+func (c Client) Promote(ctx context.Context, login Login) error {
+	return c.ask(ctx, login, "promoting", func(client *redis.Client) error {
 		return client.Do(ctx, "REPLICAOF", "NO", "ONE").Err()
 	})
 }
 
 // ask talks to a server, in which the operator has given itself the rights that a hand-over needs.
-func ask(ctx context.Context, login Login, doing string, talk func(*redis.Client) error) error {
-	client := connect(login)
+func (c Client) ask(ctx context.Context, login Login, doing string, talk func(*redis.Client) error) error {
+	client := c.connect(login)
 	defer func() { _ = client.Close() }()
 	err := client.Do(ctx, append([]any{"ACL", "SETUSER", login.User}, rights...)...).Err()
 	if err == nil {

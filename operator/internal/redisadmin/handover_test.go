@@ -100,7 +100,7 @@ func (s *realServer) fleet(t *testing.T) *redis.Client {
 func (s *realServer) as(t *testing.T, user, password string) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dial(ctx, network, address, s.Login)
+			return New().dial(ctx, network, address, s.Login)
 		},
 		Addr: s.Address, Username: user, Password: password, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
 		DisableIdentity: true, Protocol: 2,
@@ -206,7 +206,7 @@ func handOver(t *testing.T, old, fresh *realServer) {
 	if seen := fresh.look(t); !seen.InSync {
 		t.Errorf("told again to follow, it says %+v", seen)
 	}
-	idle, err := dial(t.Context(), "tcp", old.Address, old.Login)
+	idle, err := New().dial(t.Context(), "tcp", old.Address, old.Login)
 	must(t, err)
 	defer func() { _ = idle.Close() }()
 	w.address.Store(fresh)
@@ -328,7 +328,7 @@ func TestRightsOfAHandOver(t *testing.T) {
 func TestPrimaryDoesNotEnd(t *testing.T) {
 	server := startServer(t, testAccess())
 	must(t, New().SetPrimary(t.Context(), server.Login, "old"))
-	must(t, ask(t.Context(), server.Login, "", func(client *redis.Client) error {
+	must(t, New().ask(t.Context(), server.Login, "", func(client *redis.Client) error {
 		ends, err := client.Do(t.Context(), "ACL", "SETUSER", server.User, "+ttl").Text()
 		if err == nil {
 			var left int64
@@ -359,7 +359,7 @@ func TestFailOverIsGivenUp(t *testing.T) {
 	}
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:b", 1, time.Hour).Err())
 
-	must(t, ask(t.Context(), old.Login, "", func(client *redis.Client) error { return client.Do(t.Context(), "FAILOVER").Err() }))
+	must(t, New().ask(t.Context(), old.Login, "", func(client *redis.Client) error { return client.Do(t.Context(), "FAILOVER").Err() }))
 	if !old.look(t).FailingOver {
 		t.Error("the server does not say that it waits for the other one")
 	}

@@ -28,7 +28,10 @@ type Login struct {
 }
 
 // Client talks to Redis servers. It keeps no connections.
-type Client struct{}
+type Client struct {
+	// Leads is an error when this operator may no longer lead. No server is told anything then. Nil: it always leads.
+	Leads func() error
+}
 
 // New is a client. The library's own log is turned off, because whatever it would say is in the errors.
 func New() Client {
@@ -41,11 +44,11 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 // connect is a connection to a server, to be closed. Nothing is asked before the first command.
-func connect(login Login) *redis.Client {
+func (c Client) connect(login Login) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: login.Address,
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			connection, err := dial(ctx, network, address, login)
+			connection, err := c.dial(ctx, network, address, login)
 			if err != nil {
 				return nil, err
 			}
@@ -66,8 +69,8 @@ func connect(login Login) *redis.Client {
 
 // SetPasswords makes user have exactly the passwords with those digests (SHA-256, hexadecimal). Connections that are open
 // stay open.
-func (Client) SetPasswords(ctx context.Context, login Login, user string, hashes []string) error {
-	client := connect(login)
+func (c Client) SetPasswords(ctx context.Context, login Login, user string, hashes []string) error {
+	client := c.connect(login)
 	defer func() { _ = client.Close() }()
 
 	rules := []any{"ACL", "SETUSER", user, "resetpass"}

@@ -2,6 +2,7 @@ package redisadmin
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -223,6 +224,32 @@ func TestNoRefusalIsLost(t *testing.T) {
 		if told == 0 {
 			t.Errorf("%s was refused, and nobody is told", refused)
 		}
+	}
+}
+
+// One that no longer leads would tell what it meant to tell before another one did.
+func TestWhoNoLongerLeadsTellsNothing(t *testing.T) {
+	var lines atomic.Int32
+	login := Login{User: "operator", Address: unheard(t, func(string) string {
+		lines.Add(1)
+		return "+OK\r\n"
+	})}
+	admin := New()
+	admin.Leads = func() error { return errors.New("another one leads") }
+	_, looking := admin.Look(t.Context(), login)
+	_, renewing := admin.Renew(t.Context(), login, "tls.crt", nil)
+	for doing, err := range map[string]error{
+		"looking": looking, "renewing": renewing, "naming the primary": admin.SetPrimary(t.Context(), login, "old"),
+		"following": admin.Follow(t.Context(), login, login, "s3cret"), "failing over": admin.FailOver(t.Context(), login),
+		"aborting": admin.Abort(t.Context(), login), "promoting": admin.Promote(t.Context(), login),
+		"setting passwords": admin.SetPasswords(t.Context(), login, "livestash", nil),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "another one leads") {
+			t.Errorf("%s: %v", doing, err)
+		}
+	}
+	if lines.Load() > 0 {
+		t.Errorf("the server was sent %d lines", lines.Load())
 	}
 }
 

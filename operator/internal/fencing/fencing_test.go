@@ -1,0 +1,140 @@
+package fencing
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+const lasts = 15 * time.Second
+
+// operator is one whose Lease and other objects are on an API server that answers with a status.
+type operator struct {
+	*Fence
+	clock    *clocktesting.FakePassiveClock
+	election http.RoundTripper
+	others   http.RoundTripper
+	// answers is the status of each answer, and 0 none; takes is how long each takes.
+	answers int
+	takes   time.Duration
+	// came are the requests that have come there.
+	came []string
+}
+
+func newOperator() *operator {
+	o := &operator{clock: clocktesting.NewFakePassiveClock(time.Now()), answers: http.StatusOK}
+	o.Fence = &Fence{Lasts: lasts, Clock: o.clock}
+	server := roundTripper(func(request *http.Request) (*http.Response, error) {
+		o.came = append(o.came, request.Method+" "+request.URL.Path)
+		o.pass(o.takes)
+		if o.answers == 0 {
+			return nil, errors.New("no answer")
+		}
+		return &http.Response{StatusCode: o.answers, Body: http.NoBody}, nil
+	})
+	o.election, o.others = o.Renewals(server), o.Changes(server)
+	return o
+}
+
+func (o *operator) pass(time time.Duration) { o.clock.SetTime(o.clock.Now().Add(time)) }
+
+const lease = "/apis/coordination.k8s.io/v1/namespaces/livestash-system/leases/livestash-operator"
+
+// send is the error of a request, with what is read and closed of its body.
+func send(t *testing.T, through http.RoundTripper, method, path string) (error, *body) {
+	t.Helper()
+	sent := &body{Reader: strings.NewReader("{}")}
+	request, err := http.NewRequestWithContext(t.Context(), method, "https://api"+path, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := through.RoundTrip(request)
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	return err, sent
+}
+
+type body struct {
+	io.Reader
+	closed bool
+}
+
+func (b *body) Close() error {
+	b.closed = true
+	return nil
+}
+
+func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(*testing.T, *operator)
+		held   bool
+	}{
+		"it never led": {func(_ *testing.T, o *operator) { o.pass(time.Hour) }, false},
+		"its Lease is new": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPost, strings.TrimSuffix(lease, "/livestash-operator"))
+			o.pass(lasts - 1)
+		}, false},
+		"its Lease has expired": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.pass(lasts)
+		}, true},
+		"it was renewed": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.pass(lasts)
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, false},
+		"it was not renewed, because another one leads": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.pass(lasts)
+			o.answers = http.StatusConflict
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, true},
+		"nobody knows whether it was renewed": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.pass(lasts)
+			o.answers = 0
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, true},
+		"it was looked at, and told of": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.pass(lasts)
+			_, _ = send(t, o.election, http.MethodGet, lease)
+			_, _ = send(t, o.election, http.MethodPost, "/api/v1/namespaces/livestash-system/events")
+		}, true},
+		// Others count from when they see it, which is not before it was sent.
+		"the answer came late": {func(t *testing.T, o *operator) {
+			o.takes = lasts
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOperator()
+			c.before(t, o)
+			o.came, o.answers = nil, http.StatusOK
+			if err := o.Check(); errors.Is(err, ErrExpired) != c.held {
+				t.Errorf("Check is %v", err)
+			}
+			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+				err, sent := send(t, o.others, method, "/apis/apps/v1/namespaces/shop/statefulsets/shop")
+				if errors.Is(err, ErrExpired) != c.held || err != nil && !c.held {
+					t.Errorf("%s fails with %v", method, err)
+				}
+				if c.held && !sent.closed {
+					t.Errorf("the body of a %s that is not sent is left open", method)
+				}
+			}
+			if c.held == (len(o.came) > 0) {
+				t.Errorf("what came to the API server is %v", o.came)
+			}
+			if err, _ := send(t, o.others, http.MethodGet, "/apis/apps/v1/statefulsets"); err != nil {
+				t.Errorf("reading fails with %v", err)
+			}
+		})
+	}
+}
