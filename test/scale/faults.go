@@ -89,6 +89,8 @@ type faults struct {
 	replicas []*replica
 	// made is how many LiveStashClusters there were so far.
 	made int
+	// woken is what becomes faultFigures.Woken.
+	woken int
 }
 
 // faultFigures is what came of one fault.
@@ -105,6 +107,8 @@ type faultFigures struct {
 	Requests  int `json:"requests"`
 	InASecond int `json:"in_a_second"`
 	After     int `json:"requests_after"`
+	// Woken are the requests for changing something that an operator has sent which went on after another one had led.
+	Woken int `json:"requests_woken"`
 	// Wrong is what was still wrong when it was given up.
 	Wrong []string `json:"wrong,omitempty"`
 }
@@ -128,9 +132,10 @@ func printFaults(ctx context.Context, opts options, names string) error {
 	}
 	figures, err := runFaults(ctx, opts, chosen)
 	table := tabwriter.NewWriter(opts.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "FAULT\tLASTED\tRIGHT AFTER\tOPERATORS ENDED\tREQUESTS\tIN A SECOND\tAFTERWARDS")
+	_, _ = fmt.Fprintln(table, "FAULT\tLASTED\tRIGHT AFTER\tOPERATORS ENDED\tREQUESTS\tIN A SECOND\tAFTERWARDS\tNO LONGER LED")
 	for _, one := range figures {
-		_, _ = fmt.Fprintf(table, "%s\t%.0f s\t%.0f s\t%d\t%d\t%d\t%d\n", one.Name, one.Seconds, one.RightAfter, one.Ends, one.Requests, one.InASecond, one.After)
+		_, _ = fmt.Fprintf(table, "%s\t%.0f s\t%.0f s\t%d\t%d\t%d\t%d\t%d\n", one.Name, one.Seconds, one.RightAfter, one.Ends, one.Requests, one.InASecond, one.After,
+			one.Woken)
 		for _, wrong := range one.broken() {
 			err = errors.Join(err, fmt.Errorf("%s: %s", one.Name, wrong))
 		}
@@ -148,10 +153,6 @@ func (f *faults) everything(ctx context.Context, chosen []fault) (figures []faul
 		return nil, err
 	}
 	defer f.gate.stop()
-	f.kubeconfig = filepath.Join(f.dir, "operator.kubeconfig")
-	if err := writeOperatorKubeconfig(ctx, f.client, f.admin, f.kubeconfig, f.gate.cluster()); err != nil {
-		return nil, err
-	}
 	if err := f.simulate(ctx); err != nil {
 		return nil, err
 	}
@@ -172,7 +173,9 @@ func (f *faults) everything(ctx context.Context, chosen []fault) (figures []faul
 			return nil, err
 		}
 	}
-	f.replicas = []*replica{f.startReplica(ctx, "a")}
+	if err := f.startReplicas(ctx, 1); err != nil {
+		return nil, err
+	}
 	f.step("creating %d LiveStashClusters of %d pods", f.clusters, f.pods)
 	for range f.clusters {
 		if err := f.create(ctx); err != nil {
@@ -195,12 +198,26 @@ func (f *faults) everything(ctx context.Context, chosen []fault) (figures []faul
 	return figures, nil
 }
 
+// startReplicas starts replicas of the operator until there are so many.
+func (f *faults) startReplicas(ctx context.Context, count int) error {
+	for len(f.replicas) < count {
+		name := string(rune('a' + len(f.replicas)))
+		kubeconfig := filepath.Join(f.dir, "operator-"+name+".kubeconfig")
+		if err := writeOperatorKubeconfig(ctx, f.client, f.admin, kubeconfig, f.gate.cluster(name)); err != nil {
+			return err
+		}
+		f.replicas = append(f.replicas, f.startReplica(ctx, name, kubeconfig))
+	}
+	return nil
+}
+
 // goThrough is one fault, with changes beside it.
 func (f *faults) goThrough(ctx context.Context, one fault) (figures faultFigures, err error) {
 	figures.Name, figures.Clusters = one.name, f.clusters
-	for len(f.replicas) < one.replicas {
-		f.replicas = append(f.replicas, f.startReplica(ctx, string(rune('a'+len(f.replicas)))))
+	if err := f.startReplicas(ctx, one.replicas); err != nil {
+		return figures, err
 	}
+	f.woken = 0
 	if _, err := awaitLeader(ctx, f.replicas, nil); err != nil {
 		return figures, err
 	}
@@ -230,7 +247,11 @@ func (f *faults) goThrough(ctx context.Context, one fault) (figures faultFigures
 	if err := sleepUntil(ctx, right.Add(f.idle)); err != nil {
 		return figures, err
 	}
-	asked := f.gate.between(begun, right)
+	var asked []time.Time
+	for _, one := range f.gate.between(begun, right) {
+		asked = append(asked, one.at)
+	}
+	figures.Woken = f.woken
 	figures.Seconds, figures.RightAfter = round(over.Sub(begun).Seconds()), round(right.Sub(over).Seconds())
 	figures.Requests, figures.InASecond = len(asked), mostInASecond(asked)
 	figures.After = len(f.gate.between(right, right.Add(f.idle)))
@@ -248,6 +269,8 @@ const (
 	maxFaultRequestsStart = 100
 	maxFaultInASecond     = 150
 	maxFaultAfter         = 60
+	// What was to be sent in the moment in which the leader was frozen.
+	maxFaultWoken = 4
 )
 
 // broken says what is wrong, and which bounds were broken.
@@ -262,6 +285,9 @@ func (f faultFigures) broken() []string {
 	}
 	if f.After > maxFaultAfter {
 		broken = append(broken, fmt.Sprintf("%d requests in the time after that, at most %d", f.After, maxFaultAfter))
+	}
+	if f.Woken > maxFaultWoken {
+		broken = append(broken, fmt.Sprintf("an operator that no longer led tried to change something %d times, at most %d", f.Woken, maxFaultWoken))
 	}
 	return broken
 }
@@ -342,14 +368,16 @@ func freezeLeaders(ctx context.Context, f *faults, _ time.Duration) error {
 			return err
 		}
 		next, err := awaitLeader(ctx, f.replicas, r)
-		err = errors.Join(err, sleepUntil(ctx, time.Now().Add(5*time.Second)), one.Signal(syscall.SIGCONT))
-		if err != nil {
+		err = errors.Join(err, sleepUntil(ctx, time.Now().Add(5*time.Second)))
+		woke := time.Now()
+		if err := errors.Join(err, one.Signal(syscall.SIGCONT)); err != nil {
 			return err
 		}
 		f.step("%s was frozen until %s led", r.name, next.name)
-		if err := sleepUntil(ctx, time.Now().Add(5*time.Second)); err != nil {
+		if err := sleepUntil(ctx, woke.Add(5*time.Second)); err != nil {
 			return err
 		}
+		f.woken += f.gate.changesOf(r.name, woke)
 	}
 	return nil
 }

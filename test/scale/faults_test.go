@@ -89,6 +89,7 @@ func TestBrokenByFaults(t *testing.T) {
 		"too many at once":  {func(f *faultFigures) { f.InASecond = 100000 }, 1},
 		"too many in all":   {func(f *faultFigures) { f.Requests = 100000 }, 1},
 		"does not get calm": {func(f *faultFigures) { f.After = 1000 }, 1},
+		"two that lead":     {func(f *faultFigures) { f.Woken = 20 }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			figures := good
@@ -163,14 +164,14 @@ func ask(ctx context.Context, client *http.Client, url string) (int, string) {
 func TestGate(t *testing.T) {
 	g, client, served := gateTo(t)
 	begun := time.Now()
-	if code, text := ask(t.Context(), client, g.server.URL); code != http.StatusOK || text != "1" {
+	if code, text := ask(t.Context(), client, g.cluster("a").Server); code != http.StatusOK || text != "1" {
 		t.Fatalf("without trouble: %d %s", code, text)
 	}
 
 	g.set(trouble{refuseEvery: 1})
 	var codes []int
 	for range 4 {
-		code, _ := ask(t.Context(), client, g.server.URL)
+		code, _ := ask(t.Context(), client, g.cluster("a").Server)
 		codes = append(codes, code)
 	}
 	if want := []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, 0, 0}; !cmp.Equal(want, codes) {
@@ -182,14 +183,29 @@ func TestGate(t *testing.T) {
 	}
 
 	g.set(trouble{away: true})
-	if code, _ := ask(t.Context(), client, g.server.URL); code != 0 {
+	if code, _ := ask(t.Context(), client, g.cluster("a").Server); code != 0 {
 		t.Errorf("an API server that is away answers %d", code)
 	}
 
 	g.set(trouble{delay: 300 * time.Millisecond})
 	asked := time.Now()
-	if code, text := ask(t.Context(), client, g.server.URL); code != http.StatusOK || text != "3" || time.Since(asked) < 300*time.Millisecond {
+	if code, text := ask(t.Context(), client, g.cluster("a").Server); code != http.StatusOK || text != "3" || time.Since(asked) < 300*time.Millisecond {
 		t.Errorf("a slow one: %d %s after %s", code, text, time.Since(asked))
+	}
+	g.set(trouble{})
+	for _, path := range []string{"/api/v1/pods", "/apis/coordination.k8s.io/v1/namespaces/livestash-system/leases/livestash-operator"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, g.cluster("b").Server+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	if a, b := g.changesOf("a", begun), g.changesOf("b", begun); a != 0 || b != 1 {
+		t.Errorf("a was about to change something %d times and b %d times, want 0 and 1", a, b)
 	}
 	// That of an API server that was away may have met a connection that had just ended.
 	if all := len(g.between(begun, time.Now())); all < 6 {

@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,11 +38,20 @@ type gate struct {
 
 	mutex   sync.Mutex
 	trouble trouble
-	// asked are the times of all requests, watches and leases included, and of the connections that came while the API server was away.
-	asked []time.Time
+	// asked are all requests, watches and leases included, and the connections that came while the API server was away.
+	asked []asked
 	// passed is how many requests there were since the trouble began, refused how many of them have failed.
 	passed, refused int
 	open            map[net.Conn]struct{}
+}
+
+// asked is a request that has come to the gate.
+type asked struct {
+	at time.Time
+	// by is the replica that it is of. Empty: a connection that came while the API server was away.
+	by string
+	// changes is whether it is for changing something, but for a Lease.
+	changes bool
 }
 
 // startGate leads to the API server of the configuration. Who comes through it brings its own credentials.
@@ -76,10 +86,10 @@ func (g *gate) stop() {
 	g.server.Close()
 }
 
-// cluster is what a kubeconfig says of the gate.
-func (g *gate) cluster() *clientcmdapi.Cluster {
+// cluster is what the kubeconfig of a replica says of the gate, which knows it by the path.
+func (g *gate) cluster(replica string) *clientcmdapi.Cluster {
 	return &clientcmdapi.Cluster{
-		Server:                   g.server.URL,
+		Server:                   g.server.URL + "/" + replica,
 		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: g.server.Certificate().Raw}),
 	}
 }
@@ -96,11 +106,16 @@ func (g *gate) set(t trouble) {
 	}
 }
 
-// between are the times of what was asked for from the one time until before the other.
-func (g *gate) between(from, until time.Time) []time.Time {
+// between is what was asked for from the one time until before the other.
+func (g *gate) between(from, until time.Time) []asked {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	return slices.DeleteFunc(slices.Clone(g.asked), func(at time.Time) bool { return at.Before(from) || !at.Before(until) })
+	return slices.DeleteFunc(slices.Clone(g.asked), func(one asked) bool { return one.at.Before(from) || !one.at.Before(until) })
+}
+
+// changesOf is how much a replica was about to change since that time.
+func (g *gate) changesOf(replica string, since time.Time) int {
+	return len(slices.DeleteFunc(g.between(since, time.Now()), func(one asked) bool { return one.by != replica || !one.changes }))
 }
 
 // failure is how a request fails.
@@ -116,10 +131,10 @@ const (
 )
 
 // take counts a request, and says what becomes of it.
-func (g *gate) take(watch bool) (failure, time.Duration) {
+func (g *gate) take(one asked, watch bool) (failure, time.Duration) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	g.asked = append(g.asked, time.Now())
+	g.asked = append(g.asked, one)
 	g.passed++
 	every := g.trouble.refuseEvery
 	if every == 0 || g.passed%every != 0 {
@@ -135,7 +150,10 @@ func (g *gate) take(watch bool) (failure, time.Duration) {
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	fails, delay := g.take(r.URL.Query().Get("watch") != "")
+	replica, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	r.URL.Path, r.URL.RawPath = "/"+path, ""
+	one := asked{at: time.Now(), by: replica, changes: r.Method != http.MethodGet && !strings.Contains(path, "/leases")}
+	fails, delay := g.take(one, r.URL.Query().Get("watch") != "")
 	if delay > 0 {
 		select {
 		case <-time.After(delay):
@@ -199,7 +217,7 @@ func (g *gate) admit(c net.Conn) net.Conn {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	if g.trouble.away {
-		g.asked = append(g.asked, time.Now())
+		g.asked = append(g.asked, asked{at: time.Now()})
 		return nil
 	}
 	admitted := &gateConn{Conn: c, gate: g}

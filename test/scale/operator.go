@@ -24,8 +24,8 @@ type operator struct {
 	metrics, health string
 }
 
-// startOperator starts the operator as the account it is installed with, with its output in that file of the run.
-func (b *bench) startOperator(log string) (*operator, error) {
+// startOperator starts the operator as the account that the kubeconfig is of, with its output in that file of the run.
+func (b *bench) startOperator(kubeconfig, log string) (*operator, error) {
 	metrics, err := freeAddress()
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (b *bench) startOperator(log string) (*operator, error) {
 		"--metrics-bind-address=" + metrics,
 		"--metrics-secure=false",
 		"--health-probe-bind-address=" + health,
-	}, b.operatorArgs...), environment("KUBECONFIG="+b.kubeconfig, skewVariable+"="+b.skewFile()), filepath.Join(b.dir, log))
+	}, b.operatorArgs...), environment("KUBECONFIG="+kubeconfig, skewVariable+"="+b.skewFile()), filepath.Join(b.dir, log))
 	if err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}

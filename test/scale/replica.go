@@ -16,8 +16,9 @@ const (
 
 // replica is a pod of the operator: what ends is started again, as a kubelet does it.
 type replica struct {
-	name string
-	b    *bench
+	name       string
+	kubeconfig string
+	b          *bench
 	// ends counts the operators that have ended by themselves.
 	ends atomic.Int64
 
@@ -31,8 +32,8 @@ type replica struct {
 }
 
 // startReplica runs operators, one after the other, until ctx ends. done waits for its end.
-func (b *bench) startReplica(ctx context.Context, name string) *replica {
-	r := &replica{name: name, b: b, stopped: make(chan struct{})}
+func (b *bench) startReplica(ctx context.Context, name, kubeconfig string) *replica {
+	r := &replica{name: name, kubeconfig: kubeconfig, b: b, stopped: make(chan struct{})}
 	go func() {
 		defer close(r.stopped)
 		r.err = r.live(ctx)
@@ -67,7 +68,7 @@ func (r *replica) start() (*operator, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.starts++
-	one, err := r.b.startOperator(fmt.Sprintf("operator-%s-%d.log", r.name, r.starts))
+	one, err := r.b.startOperator(r.kubeconfig, fmt.Sprintf("operator-%s-%d.log", r.name, r.starts))
 	r.now = one
 	return one, err
 }

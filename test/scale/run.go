@@ -140,7 +140,7 @@ func (b *bench) everything(ctx context.Context) (measured measurement, err error
 	if err := writeOperatorKubeconfig(ctx, b.client, b.admin, b.kubeconfig, nil); err != nil {
 		return measured, err
 	}
-	operator, err := b.startOperator("operator.log")
+	operator, err := b.startOperator(b.kubeconfig, "operator.log")
 	if err != nil {
 		return measured, err
 	}

@@ -67,7 +67,7 @@ func (b *bench) restart(ctx context.Context, cancel context.CancelCauseFunc, fig
 	if err := b.setImage(ctx, clusterName(b.clusters-1), awayImage); err != nil {
 		return err
 	}
-	next, err := b.startOperator("operator-2.log")
+	next, err := b.startOperator(b.kubeconfig, "operator-2.log")
 	if err != nil {
 		return err
 	}

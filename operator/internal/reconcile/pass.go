@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/livestash-dev/livestash/operator/internal/apply"
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 )
 
 // mostBackoff is how long a pass is put off at most that has failed again and again: what hindered it may be over at any time, and
@@ -23,6 +24,10 @@ const mostBackoff = 30 * time.Second
 // staleRetry is when a pass is tried again that went by something that had changed already, as happens when a StatefulSet's status is
 // written a moment before. It is no error. What changed mostly brings the next pass sooner, when the cache knows it.
 const staleRetry = 100 * time.Millisecond
+
+// expiredRetry is when a pass is tried again of an operator whose Lease has expired. It is no error: another operator sees to the object, and this
+// one mostly ends before that.
+const expiredRetry = time.Second
 
 // Backoff is when a pass is tried again that has failed.
 func Backoff() workqueue.TypedRateLimiter[ctrl.Request] {
@@ -68,13 +73,20 @@ func (p *Pass) End(err error, tell func(error) error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
+	if errors.Is(err, fencing.ErrExpired) {
+		return ctrl.Result{RequeueAfter: expiredRetry}, nil
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, err // a cache that lags behind: the next try will do
 	}
 	if taken := (*apply.ConflictError)(nil); errors.As(err, &taken) || err != nil && !HealsByItself(err) {
 		p.DueIn(apply.ConflictRetry)
 	}
-	if statusErr := tell(err); statusErr != nil {
+	statusErr := tell(err)
+	if errors.Is(statusErr, fencing.ErrExpired) {
+		return ctrl.Result{RequeueAfter: expiredRetry}, nil
+	}
+	if statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
 	if err != nil && !IsMistake(err) {

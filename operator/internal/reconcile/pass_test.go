@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/livestash-dev/livestash/operator/internal/apply"
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 )
 
 var errBroken = errors.New("broken")
@@ -70,6 +72,8 @@ func TestEnd(t *testing.T) {
 		"the namespace goes":      {err: fmt.Errorf("write: %w", terminating)},
 		"the cache lags":          {err: fmt.Errorf("write: %w", apierrors.NewConflict(children, "shop", errBroken)), again: staleRetry},
 		"the cache knows it not":  {err: apierrors.NewAlreadyExists(children, "shop"), retried: true},
+		"the Lease has expired":   {err: fmt.Errorf("write: %w", &url.Error{Err: fencing.ErrExpired}), again: expiredRetry},
+		"it has just expired":     {untold: fmt.Errorf("status: %w", fencing.ErrExpired), told: true, again: expiredRetry},
 		"the status is not taken": {untold: errBroken, told: true, retried: true},
 	}
 	for name, c := range cases {
