@@ -45,8 +45,8 @@ func (o *operator) pass(time time.Duration) { o.clock.SetTime(o.clock.Now().Add(
 
 const lease = "/apis/coordination.k8s.io/v1/namespaces/livestash-system/leases/livestash-operator"
 
-// send is the error of a request, with what is read and closed of its body.
-func send(t *testing.T, through http.RoundTripper, method, path string) (error, *body) {
+// send sends a request with a body, and returns that with the error.
+func send(t *testing.T, through http.RoundTripper, method, path string) (*body, error) {
 	t.Helper()
 	sent := &body{Reader: strings.NewReader("{}")}
 	request, err := http.NewRequestWithContext(t.Context(), method, "https://api"+path, sent)
@@ -57,7 +57,7 @@ func send(t *testing.T, through http.RoundTripper, method, path string) (error, 
 	if err == nil {
 		_ = response.Body.Close()
 	}
-	return err, sent
+	return sent, err
 }
 
 type body struct {
@@ -121,7 +121,7 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 				t.Errorf("Check is %v", err)
 			}
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-				err, sent := send(t, o.others, method, "/apis/apps/v1/namespaces/shop/statefulsets/shop")
+				sent, err := send(t, o.others, method, "/apis/apps/v1/namespaces/shop/statefulsets/shop")
 				if errors.Is(err, ErrExpired) != c.held || err != nil && !c.held {
 					t.Errorf("%s fails with %v", method, err)
 				}
@@ -132,7 +132,7 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 			if c.held == (len(o.came) > 0) {
 				t.Errorf("what came to the API server is %v", o.came)
 			}
-			if err, _ := send(t, o.others, http.MethodGet, "/apis/apps/v1/statefulsets"); err != nil {
+			if _, err := send(t, o.others, http.MethodGet, "/apis/apps/v1/statefulsets"); err != nil {
 				t.Errorf("reading fails with %v", err)
 			}
 		})
