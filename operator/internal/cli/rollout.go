@@ -67,7 +67,7 @@ func (t *tool) watchRollout(ctx context.Context, name string, timeout time.Durat
 	}
 	access, c, err := t.fleet(ctx, name)
 	if err != nil {
-		return err
+		return because(ctx, err)
 	}
 	bar := progressBar{tool: t}
 	for ctx.Err() == nil {
@@ -96,22 +96,27 @@ func (t *tool) rolloutEnded(p show.Progress) error {
 	return nil
 }
 
+// because is why something could not be done: why ctx has ended, if it has.
+func because(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
 // nextOf waits until a LiveStashCluster has another version, and puts that in its place.
 func nextOf(ctx context.Context, access *kube.Access, c *v1alpha1.LiveStashCluster) error {
 	changes, err := access.Watch(ctx, &v1alpha1.LiveStashClusterList{}, client.InNamespace(c.Namespace), &client.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", c.Name), Raw: &metav1.ListOptions{ResourceVersion: c.ResourceVersion},
 	})
 	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
+		return because(ctx, err)
 	}
 	defer changes.Stop()
 	for change := range changes.ResultChan() {
 		next, is := change.Object.(*v1alpha1.LiveStashCluster)
 		if !is { // the version is too old to be watched from
-			return access.Get(ctx, client.ObjectKeyFromObject(c), c)
+			return because(ctx, access.Get(ctx, client.ObjectKeyFromObject(c), c))
 		}
 		if change.Type == "DELETED" {
 			return fmt.Errorf("%s was deleted", c.Name)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,10 +69,15 @@ func runSuite(m *testing.M) (code int, err error) {
 func run(t *testing.T, namespace string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	command := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}, "test")
-	command.SetArgs(append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir(), "-n", namespace}, args...))
-	err := command.ExecuteContext(t.Context())
+	err := runTo(t, &out, namespace, args...)
 	return out.String(), err
+}
+
+func runTo(t *testing.T, out io.Writer, namespace string, args ...string) error {
+	t.Helper()
+	command := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}, "test")
+	command.SetArgs(append([]string{"--kubeconfig", kubeconfig, "--cache-dir", t.TempDir(), "-n", namespace}, args...))
+	return command.ExecuteContext(t.Context())
 }
 
 // must is run, for what must work.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -206,31 +208,46 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// awaited is what a command says, in which words are waited for.
+type awaited struct {
+	bytes.Buffer
+	words string
+	came  chan struct{}
+	once  sync.Once
+}
+
+func (a *awaited) Write(said []byte) (int, error) {
+	n, err := a.Buffer.Write(said)
+	if strings.Contains(a.String(), a.words) {
+		a.once.Do(func() { close(a.came) })
+	}
+	return n, err
+}
+
 func TestWatchRollout(t *testing.T) {
 	c := newFleet(t, v1alpha1.LiveStashClusterStatus{UpdatedReplicas: 1, Conditions: []metav1.Condition{condition("Progressing", "True", "RollingOut")}})
-	_, err := run(t, c.Namespace, "rollout", "status", "--watch", "--timeout", "100ms")
-	refused(t, err, "not complete after 100ms")
-
-	type end struct {
-		out string
-		err error
+	for _, timeout := range []string{"1ns", "100ms"} { // before the first answer of the API server, and mostly after it
+		_, err := run(t, c.Namespace, "rollout", "status", "--watch", "--timeout", timeout)
+		refused(t, err, "not complete after "+timeout)
 	}
-	ended := make(chan end, 1)
-	go func() {
-		out, err := run(t, c.Namespace, "rollout", "status", "--watch", "--timeout", "20s")
-		ended <- end{out, err}
-	}()
+
+	out := &awaited{words: "1/2 pods", came: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() { ended <- runTo(t, out, c.Namespace, "rollout", "status", "--watch", "--timeout", "60s") }()
+	select {
+	case <-out.came:
+	case err := <-ended:
+		t.Fatalf("it ended: %v", err)
+	}
 	c.Status.UpdatedReplicas = 2
 	c.Status.Conditions = []metav1.Condition{condition("Progressing", "False", "Complete")}
-	time.Sleep(200 * time.Millisecond)
 	suite.Must(t, api.Status().Update(t.Context(), c))
-	got := <-ended
-	suite.Must(t, got.err)
-	wants(t, got.out, "1/2 pods", "2/2 pods", "Complete")
+	suite.Must(t, <-ended)
+	wants(t, out.String(), "2/2 pods", "Complete")
 
 	c.Status.Conditions = []metav1.Condition{condition("Progressing", "True", "PodFailing"), condition("Stalled", "True", "PodFailing")}
 	suite.Must(t, api.Status().Update(t.Context(), c))
-	_, err = run(t, c.Namespace, "rollout", "status", "--watch")
+	_, err := run(t, c.Namespace, "rollout", "status", "--watch")
 	refused(t, err, "PodFailing: about PodFailing", "kubectl livestash status shop")
 }
 
