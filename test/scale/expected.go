@@ -162,6 +162,19 @@ func (f *faults) change(ctx context.Context, i int, name string) error {
 	}
 }
 
+// rollOthers gives those another image that had the one that they have before the fault.
+func (f *faults) rollOthers(ctx context.Context) error {
+	f.mutex.Lock()
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(f.images)), func(name string) bool { return f.rolled[name] || f.fresh[name] })
+	f.mutex.Unlock()
+	for _, name := range names {
+		if err := f.roll(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // roll gives a LiveStashCluster the image that it does not have.
 func (f *faults) roll(ctx context.Context, name string) error {
 	f.mutex.Lock()

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -91,6 +90,8 @@ type faults struct {
 	made int
 	// woken is what becomes faultFigures.Woken.
 	woken int
+	// changed is closed when the changes beside a fault are made.
+	changed chan struct{}
 }
 
 // faultFigures is what came of one fault.
@@ -107,7 +108,7 @@ type faultFigures struct {
 	Requests  int `json:"requests"`
 	InASecond int `json:"in_a_second"`
 	After     int `json:"requests_after"`
-	// Woken are the requests for changing something that an operator has sent which went on after another one had led.
+	// Woken is how much an operator has tried to change after it woke, while another one led. Leases do not count.
 	Woken int `json:"requests_woken"`
 	// Wrong is what was still wrong when it was given up.
 	Wrong []string `json:"wrong,omitempty"`
@@ -217,7 +218,7 @@ func (f *faults) goThrough(ctx context.Context, one fault) (figures faultFigures
 	if err := f.startReplicas(ctx, one.replicas); err != nil {
 		return figures, err
 	}
-	f.woken = 0
+	f.woken, f.changed = 0, make(chan struct{})
 	if _, err := awaitLeader(ctx, f.replicas, nil); err != nil {
 		return figures, err
 	}
@@ -229,12 +230,14 @@ func (f *faults) goThrough(ctx context.Context, one fault) (figures faultFigures
 	}
 	f.step("%s", one.name)
 	begun := time.Now()
-	var changes sync.WaitGroup
 	var failed error
-	changes.Go(func() { failed = f.changes(ctx, one.lasts/2) })
+	go func() {
+		defer close(f.changed)
+		failed = f.changes(ctx, one.lasts/2)
+	}()
 	err = one.do(ctx, f, one.lasts)
 	over := time.Now()
-	changes.Wait()
+	<-f.changed
 	if err := errors.Join(err, failed); err != nil {
 		return figures, err
 	}
@@ -353,9 +356,17 @@ func (f *faults) alarm(ctx context.Context, action string) error {
 const freezes = 2
 
 // freezeLeaders lets the leader stand still, in the middle of what it does, until another one leads, and for some seconds more; and then
-// go on, as if it still led.
+// go on, as if it still led. When it knows that it does not, and all changes are made, the other one is frozen. Meanwhile every LiveStashCluster gets
+// another image that was there before and has the one of then.
 func freezeLeaders(ctx context.Context, f *faults, _ time.Duration) error {
+	var last *replica
 	for range freezes {
+		if last != nil {
+			<-f.changed
+			if err := awaitFollower(ctx, last); err != nil {
+				return err
+			}
+		}
 		r, err := awaitLeader(ctx, f.replicas, nil)
 		if err != nil {
 			return err
@@ -367,10 +378,14 @@ func freezeLeaders(ctx context.Context, f *faults, _ time.Duration) error {
 		if err := one.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
+		var rolled error
+		if last != nil {
+			rolled = f.rollOthers(ctx)
+		}
 		next, err := awaitLeader(ctx, f.replicas, r)
 		err = errors.Join(err, sleepUntil(ctx, time.Now().Add(5*time.Second)))
 		woke := time.Now()
-		if err := errors.Join(err, one.Signal(syscall.SIGCONT)); err != nil {
+		if err := errors.Join(err, rolled, one.Signal(syscall.SIGCONT)); err != nil {
 			return err
 		}
 		f.step("%s was frozen until %s led", r.name, next.name)
@@ -378,6 +393,7 @@ func freezeLeaders(ctx context.Context, f *faults, _ time.Duration) error {
 			return err
 		}
 		f.woken += f.gate.changesOf(r.name, woke)
+		last = r
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func (g *gate) take(one asked, watch bool) (failure, time.Duration) {
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	replica, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	r.URL.Path, r.URL.RawPath = "/"+path, ""
-	one := asked{at: time.Now(), by: replica, changes: r.Method != http.MethodGet && !strings.Contains(path, "/leases")}
+	one := asked{at: time.Now(), by: replica, changes: r.Method != http.MethodGet && !strings.HasPrefix(path, "apis/coordination.k8s.io/")}
 	fails, delay := g.take(one, r.URL.Query().Get("watch") != "")
 	if delay > 0 {
 		select {

@@ -94,6 +94,12 @@ func (o *operator) leads(ctx context.Context) bool {
 	return err == nil && strings.Contains(text, `leader_election_master_status{name="livestash-operator"} 1`)
 }
 
+// follows is whether the operator says that it does not lead.
+func (o *operator) follows(ctx context.Context) bool {
+	text, err := get(ctx, "http://"+o.metrics+"/metrics")
+	return err == nil && strings.Contains(text, `leader_election_master_status{name="livestash-operator"} 0`)
+}
+
 // get is what a URL answers with, within a second.
 func get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

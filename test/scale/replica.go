@@ -124,6 +124,18 @@ func leader(ctx context.Context, replicas []*replica) *replica {
 	return nil
 }
 
+// awaitFollower waits until the replica runs and knows that it does not lead.
+func awaitFollower(ctx context.Context, r *replica) error {
+	for {
+		if one := r.running(); one != nil && one.follows(ctx) {
+			return nil
+		}
+		if err := sleepUntil(ctx, time.Now().Add(pollInterval)); err != nil {
+			return err
+		}
+	}
+}
+
 // awaitLeader waits until one leads that is not that one.
 func awaitLeader(ctx context.Context, replicas []*replica, not *replica) (*replica, error) {
 	for {
