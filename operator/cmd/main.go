@@ -48,9 +48,13 @@ var version = "dev"
 // which stay: with Go's usual 100 the process takes twice their size and more. At rest it makes little garbage, and saves nothing by that.
 const collectAt = 25
 
-// leaseDuration is how long other replicas wait for the leader's next sign of life before one of them leads. It gives up by itself after ten
-// seconds without one.
-const leaseDuration = 15 * time.Second
+const (
+	// leaseDuration is how long other replicas wait for the leader's next sign of life before one of them leads. A leader gives up by itself after ten
+	// seconds without one.
+	leaseDuration = 15 * time.Second
+	// changeTakes is how long a change may take until it is made.
+	changeTakes = 3 * time.Second
+)
 
 // options are the command line.
 type options struct {
@@ -172,7 +176,7 @@ func run(opts options) error {
 		return err
 	}
 
-	fence := &fencing.Fence{Lasts: leaseDuration, Clock: clock.RealClock{}}
+	fence := &fencing.Fence{Lasts: leaseDuration - changeTakes, Clock: clock.RealClock{}}
 	election := rest.CopyConfig(config)
 	election.Wrap(fence.Renewals)
 	config.Wrap(fence.Changes)
@@ -215,7 +219,7 @@ func run(opts options) error {
 		ctrl.Log.Info("Nodes may not be seen: pods leave a cordoned node only when they are evicted. A ClusterRole that may get, list and watch nodes changes that")
 	}
 	redis := redisadmin.New()
-	redis.Leads = fence.Check
+	redis.MayTell = fence.Check
 	reconciler := &cluster.Reconciler{
 		Named:              named,
 		Client:             mgr.GetClient(),
@@ -240,7 +244,7 @@ func run(opts options) error {
 	if err := reconciler.SetupWithManager(mgr, opts.concurrency); err != nil {
 		return err
 	}
-	if err := setUpBenchmarks(mgr, opts, domain, agents); err != nil {
+	if err := setUpBenchmarks(mgr, opts, domain, agents, fence); err != nil {
 		return err
 	}
 	if err := setUpMetrics(mgr, opts, certificate); err != nil {
@@ -266,7 +270,7 @@ func setUpMetrics(mgr manager.Manager, opts options, certificate *metricscert.Ce
 	return mgr.Add(certificate)
 }
 
-func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *agentclient.Client) error {
+func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *agentclient.Client, fence *fencing.Fence) error {
 	tests, err := benchmark.NewTestsCache(mgr, cacheOptions(opts.namespaces).DefaultNamespaces)
 	if err != nil {
 		return err
@@ -275,6 +279,8 @@ func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *a
 	if err != nil {
 		return err
 	}
+	runners := runner.NewHTTP()
+	runners.Transport = fence.Changes(runners.Transport)
 	reconciler := &benchmark.Reconciler{
 		Client:        mgr.GetClient(),
 		Live:          mgr.GetAPIReader(),
@@ -283,7 +289,7 @@ func setUpBenchmarks(mgr manager.Manager, opts options, domain string, agents *a
 		Recorder:      mgr.GetEventRecorder("livestash-operator"),
 		Agents:        observe.NewPool(agents, 0),
 		Logs:          runner.PodLogs{Clients: clients},
-		Job:           &runner.Job{Reader: tests, HTTP: runner.NewHTTP()},
+		Job:           &runner.Job{Reader: tests, HTTP: runners},
 		ClusterDomain: domain,
 		RunnerImage:   opts.runnerImage,
 		StarterImage:  opts.starterImage,

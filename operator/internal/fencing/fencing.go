@@ -19,7 +19,8 @@ var ErrExpired = errors.New("nothing is changed: this operator's Lease has expir
 // Fence knows for how long this operator may be sure that no other one leads. One that never led is not held back: what it does, it
 // does beside the leader.
 type Fence struct {
-	// Lasts is how long a Lease lasts without being renewed: others wait that long before they lead.
+	// Lasts is for how long something may be changed after the Lease was renewed. Others wait until it has expired before they lead: some seconds less
+	// than that leave time for the change to arrive.
 	Lasts time.Duration
 
 	// Clock tells the time.
@@ -35,30 +36,42 @@ func (f *Fence) Check() error {
 	if renewed == nil {
 		return nil
 	}
-	now := f.Clock.Now()
-	// Not every clock goes on while the machine stands still: the one that says more is right.
-	if max(now.Sub(*renewed), now.Round(0).Sub(renewed.Round(0))) >= f.Lasts {
+	if now := f.Clock.Now(); f.over(now.Sub(*renewed), now.Round(0).Sub(renewed.Round(0))) {
 		return ErrExpired
 	}
 	return nil
 }
 
-// Renewals is the transport of the client that renews the Lease.
+// over is whether the time is, by the clock that only goes forward or by that of the wall. Not every clock goes on while the machine stands
+// still: the one that says more is right.
+func (f *Fence) over(monotonic, wall time.Duration) bool { return max(monotonic, wall) >= f.Lasts }
+
+// Renewals is the transport of the client that renews the Lease. A Lease that somebody else has changed, or deleted, has expired, whatever a clock says:
+// those of a virtual machine may both stand still with it.
 func (f *Fence) Renewals(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		sent := f.Clock.Now()
 		response, err := next.RoundTrip(request)
-		if err == nil && request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/leases") && response.StatusCode < http.StatusMultipleChoices {
-			f.renewed.Store(&sent)
+		if err != nil || request.Method == http.MethodGet || !strings.Contains(request.URL.Path, "/apis/coordination.k8s.io/") {
+			return response, err
 		}
-		return response, err
+		switch {
+		case response.StatusCode < http.StatusMultipleChoices:
+			f.renewed.Store(&sent)
+		case response.StatusCode == http.StatusConflict || response.StatusCode == http.StatusNotFound:
+			if f.renewed.Load() != nil {
+				f.renewed.Store(&time.Time{})
+			}
+		}
+		return response, nil
 	})
 }
 
-// Changes is the transport of everything else: what changes something fails with ErrExpired when another operator may lead.
+// Changes is the transport of everything else: what changes something fails with ErrExpired when another operator may lead. Reviews change nothing: they
+// ask who somebody is, and what they may do.
 func (f *Fence) Changes(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if request.Method == http.MethodGet {
+		if request.Method == http.MethodGet || strings.HasSuffix(request.URL.Path, "reviews") {
 			return next.RoundTrip(request)
 		}
 		if err := f.Check(); err != nil {

@@ -84,6 +84,10 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 			_, _ = send(t, o.election, http.MethodPut, lease)
 			o.pass(lasts)
 		}, true},
+		"the API server's URL has a path": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, "/k8s/clusters/c-1"+lease)
+			o.pass(lasts)
+		}, true},
 		"it was renewed": {func(t *testing.T, o *operator) {
 			_, _ = send(t, o.election, http.MethodPut, lease)
 			o.pass(lasts)
@@ -95,6 +99,25 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 			o.answers = http.StatusConflict
 			_, _ = send(t, o.election, http.MethodPut, lease)
 		}, true},
+		"another one has renewed it, and the clock stood still": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.answers = http.StatusConflict
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, true},
+		"it was deleted": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.answers = http.StatusNotFound
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, true},
+		"an API server could not renew it": {func(t *testing.T, o *operator) {
+			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.answers = http.StatusInternalServerError
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, false},
+		"another one came first": {func(t *testing.T, o *operator) {
+			o.answers = http.StatusConflict
+			_, _ = send(t, o.election, http.MethodPut, lease)
+		}, false},
 		"nobody knows whether it was renewed": {func(t *testing.T, o *operator) {
 			_, _ = send(t, o.election, http.MethodPut, lease)
 			o.pass(lasts)
@@ -105,7 +128,7 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 			_, _ = send(t, o.election, http.MethodPut, lease)
 			o.pass(lasts)
 			_, _ = send(t, o.election, http.MethodGet, lease)
-			_, _ = send(t, o.election, http.MethodPost, "/api/v1/namespaces/livestash-system/events")
+			_, _ = send(t, o.election, http.MethodPost, "/api/v1/namespaces/leases/events")
 		}, true},
 		// Others count from when they see it, which is not before it was sent.
 		"the answer came late": {func(t *testing.T, o *operator) {
@@ -135,6 +158,21 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 			if _, err := send(t, o.others, http.MethodGet, "/apis/apps/v1/statefulsets"); err != nil {
 				t.Errorf("reading fails with %v", err)
 			}
+			if _, err := send(t, o.others, http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews"); err != nil {
+				t.Errorf("asking who somebody is fails with %v", err)
+			}
 		})
+	}
+}
+
+func TestTheClockThatSaysMoreIsRight(t *testing.T) {
+	f := Fence{Lasts: lasts}
+	for _, c := range []struct {
+		monotonic, wall time.Duration
+		want            bool
+	}{{lasts - 1, lasts - 1, false}, {lasts, 0, true}, {0, lasts, true}, {lasts, -time.Hour, true}, {0, -time.Hour, false}} {
+		if got := f.over(c.monotonic, c.wall); got != c.want {
+			t.Errorf("after %s and %s: %t", c.monotonic, c.wall, got)
+		}
 	}
 }

@@ -26,7 +26,7 @@ const mostBackoff = 30 * time.Second
 const staleRetry = 100 * time.Millisecond
 
 // expiredRetry is when a pass is tried again of an operator whose Lease has expired. It is no error: another operator sees to the object, and this
-// one mostly ends before that.
+// one ends within some seconds, or renews it.
 const expiredRetry = time.Second
 
 // Backoff is when a pass is tried again that has failed.

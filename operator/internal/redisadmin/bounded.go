@@ -18,9 +18,12 @@ const (
 
 const errTooLong sentence = "the server's answer is too long to be that of a Redis"
 
-// bounded is a connection to a server over which nothing comes that announces too much. It follows version 2 of Redis' protocol.
+// bounded is a connection to a server over which nothing comes that announces too much, and nothing goes while servers may be told nothing. It
+// follows version 2 of Redis' protocol.
 type bounded struct {
 	net.Conn
+	// mayTell is Client.MayTell.
+	mayTell func() error
 	// line is what has come of the line that is coming, payload how much of what a line announced is still to come.
 	line    []byte
 	payload int
@@ -34,6 +37,15 @@ func (b *bounded) Read(into []byte) (int, error) {
 		return 0, errTooLong
 	}
 	return n, err
+}
+
+func (b *bounded) Write(said []byte) (int, error) {
+	if b.mayTell != nil {
+		if err := b.mayTell(); err != nil {
+			return 0, err
+		}
+	}
+	return b.Conn.Write(said)
 }
 
 // follow is whether what has come is in bounds.

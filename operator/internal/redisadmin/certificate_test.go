@@ -145,7 +145,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 				go func() { _ = connection.(*tls.Conn).Handshake() }()
 			}
 		}()
-		connection, err := New().dial(t.Context(), "tcp", listener.Addr().String(), Login{Authorities: string(leaf.Authorities), Host: redisHost})
+		connection, err := dial(t.Context(), "tcp", listener.Addr().String(), Login{Authorities: string(leaf.Authorities), Host: redisHost})
 		if (err == nil) != taken {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}
@@ -163,7 +163,7 @@ func TestSilentTLS(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	login := Login{Address: listener.Addr().String(), Authorities: string(signed(t, newAuthority(t), time.Now()).Authorities), Host: redisHost}
 	started := time.Now()
-	if _, err := New().dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
+	if _, err := dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
 		t.Errorf("after %s: %v", time.Since(started), err)
 	}
 }
@@ -210,7 +210,7 @@ func TestLookingAtCertificates(t *testing.T) {
 		t.Errorf("the server shows it: %t, %v", shows, err)
 	}
 	isClosed()
-	if shows, err := New().showsCertificate(t.Context(), login, []byte("no certificate")); shows || err != nil {
+	if shows, err := showsCertificate(t.Context(), login, []byte("no certificate")); shows || err != nil {
 		t.Errorf("it shows what is no certificate: %t, %v", shows, err)
 	}
 	isClosed()

@@ -100,7 +100,7 @@ func (s *realServer) fleet(t *testing.T) *redis.Client {
 func (s *realServer) as(t *testing.T, user, password string) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return New().dial(ctx, network, address, s.Login)
+			return dial(ctx, network, address, s.Login)
 		},
 		Addr: s.Address, Username: user, Password: password, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
 		DisableIdentity: true, Protocol: 2,
@@ -206,7 +206,7 @@ func handOver(t *testing.T, old, fresh *realServer) {
 	if seen := fresh.look(t); !seen.InSync {
 		t.Errorf("told again to follow, it says %+v", seen)
 	}
-	idle, err := New().dial(t.Context(), "tcp", old.Address, old.Login)
+	idle, err := dial(t.Context(), "tcp", old.Address, old.Login)
 	must(t, err)
 	defer func() { _ = idle.Close() }()
 	w.address.Store(fresh)

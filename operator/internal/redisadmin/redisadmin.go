@@ -29,8 +29,8 @@ type Login struct {
 
 // Client talks to Redis servers. It keeps no connections.
 type Client struct {
-	// Leads is an error when this operator may no longer lead. No server is told anything then. Nil: it always leads.
-	Leads func() error
+	// MayTell is an error while no server may be told anything, as fencing.ErrExpired. Nil: servers may always be told.
+	MayTell func() error
 }
 
 // New is a client. The library's own log is turned off, because whatever it would say is in the errors.
@@ -48,11 +48,11 @@ func (c Client) connect(login Login) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: login.Address,
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			connection, err := c.dial(ctx, network, address, login)
+			connection, err := dial(ctx, network, address, login)
 			if err != nil {
 				return nil, err
 			}
-			return &bounded{Conn: connection}, nil
+			return &bounded{Conn: connection, mayTell: c.MayTell}, nil
 		},
 		Username:        login.User,
 		Password:        login.Password,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
 
@@ -235,7 +236,7 @@ func TestWhoNoLongerLeadsTellsNothing(t *testing.T) {
 		return "+OK\r\n"
 	})}
 	admin := New()
-	admin.Leads = func() error { return errors.New("another one leads") }
+	admin.MayTell = func() error { return fencing.ErrExpired }
 	_, looking := admin.Look(t.Context(), login)
 	_, renewing := admin.Renew(t.Context(), login, "tls.crt", nil)
 	for doing, err := range map[string]error{
@@ -244,12 +245,36 @@ func TestWhoNoLongerLeadsTellsNothing(t *testing.T) {
 		"aborting": admin.Abort(t.Context(), login), "promoting": admin.Promote(t.Context(), login),
 		"setting passwords": admin.SetPasswords(t.Context(), login, "livestash", nil),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "another one leads") {
+		if !errors.Is(err, fencing.ErrExpired) || !strings.Contains(err.Error(), fencing.ErrExpired.Error()) {
 			t.Errorf("%s: %v", doing, err)
 		}
 	}
 	if lines.Load() > 0 {
 		t.Errorf("the server was sent %d lines", lines.Load())
+	}
+}
+
+// It may stop leading in the middle of what it tells.
+func TestWhoNoLongerLeadsTellsNothingMore(t *testing.T) {
+	for told := range int32(3) {
+		var lines atomic.Int32
+		login := Login{User: "operator", Address: unheard(t, func(line string) string {
+			if strings.HasPrefix(line, "hello") {
+				return "*0\r\n"
+			}
+			lines.Add(1)
+			return "+OK\r\n"
+		})}
+		admin := New()
+		admin.MayTell = func() error {
+			if lines.Load() >= told {
+				return fencing.ErrExpired
+			}
+			return nil
+		}
+		if err := admin.Promote(t.Context(), login); errors.Is(err, fencing.ErrExpired) != (told < 2) || lines.Load() != min(told, 2) {
+			t.Errorf("after %d lines, of 2 that there are to tell: %d came, and the error is %v", told, lines.Load(), err)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 )
 
 // sentence is an error in words of this package.
@@ -38,6 +40,8 @@ func (u *unquotedError) Error() string {
 	var record tls.RecordHeaderError
 	var invalid x509.CertificateInvalidError
 	switch {
+	case errors.Is(u.err, fencing.ErrExpired):
+		return fencing.ErrExpired.Error()
 	case errors.As(u.err, &own):
 		return own.Error()
 	case errors.As(u.err, &answer):

@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/store"
@@ -52,6 +54,9 @@ func (r *Reconciler) renewInServers(ctx context.Context, p *pass) error {
 			continue
 		}
 		shows, err := r.renewInServer(ctx, p, pod, before.Data[corev1.TLSCertKey])
+		if errors.Is(err, fencing.ErrExpired) {
+			return err
+		}
 		if err != nil && (podReady(pod) || p.seen.now.Sub(readySince(pod)) > soon) {
 			p.postpone(&reconcile.Problem{
 				Reason:  v1alpha1.ReasonRedisCertificateWaits,

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render"
@@ -113,7 +114,10 @@ func (r *Reconciler) handOverRedis(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	step := r.succeed(ctx, p, access, seen, pods, waited)
+	step, err := r.succeed(ctx, p, access, seen, pods, waited)
+	if err != nil {
+		return err
+	}
 	p.place(step)
 	if step.Hinders && waited[succeeding] > soon {
 		p.postpone(&reconcile.Problem{
@@ -274,27 +278,34 @@ func redisLoginTo(host string, access redisAccess) redisadmin.Login {
 	return access.login(redis.Address(host))
 }
 
-// succeed tells the servers what is due, one thing after the other, and returns what remains to be done.
-func (r *Reconciler) succeed(ctx context.Context, p *pass, access redisAccess, seen succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) succession.Step {
-	var step succession.Step
+// succeed tells the servers what is due, one thing after the other, and returns what remains to be done. It is an error when they may not be told.
+func (r *Reconciler) succeed(
+	ctx context.Context, p *pass, access redisAccess, seen succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration,
+) (step succession.Step, err error) {
 	for range mostTold {
-		r.askRedis(ctx, access, &seen, pods, waited)
+		if err := r.askRedis(ctx, access, &seen, pods, waited); err != nil {
+			return step, err
+		}
 		step = succession.Next(seen)
 		if step.Tell == succession.Nothing {
 			break
 		}
-		if err := r.tellServer(ctx, p, access, seen, step); err != nil {
+		err := r.tellServer(ctx, p, access, seen, step)
+		if errors.Is(err, fencing.ErrExpired) {
+			return step, err
+		}
+		if err != nil {
 			step.Waits, step.Hinders = err.Error(), true
 		}
 		if step.Waits != "" {
 			break
 		}
 	}
-	return step
+	return step, nil
 }
 
-// askRedis asks the servers about themselves.
-func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) {
+// askRedis asks the servers about themselves. It is an error when this operator may not ask: that says nothing of them.
+func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) error {
 	for place := range seen.Servers {
 		server := &seen.Servers[place]
 		server.Says, server.Broken = nil, ""
@@ -307,6 +318,8 @@ func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *suc
 			says, err = r.Redis.Look(ctx, redisLoginTo(server.Host, access))
 		}
 		switch {
+		case errors.Is(err, fencing.ErrExpired):
+			return err
 		case err == nil:
 			server.Says = &says
 		case redisadmin.Refused(err) && waited[succeeding] > soon:
@@ -316,6 +329,7 @@ func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *suc
 			server.Broken = podTrouble(pods[place])
 		}
 	}
+	return nil
 }
 
 // tellServer does the one thing that a step has to tell.

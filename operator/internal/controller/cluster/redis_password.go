@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
@@ -142,7 +144,11 @@ func (r *Reconciler) tellRedis(ctx context.Context, p *pass, access redis.Access
 		return err
 	}
 	login := told.login(address)
-	if err := r.Redis.SetPasswords(ctx, login, redis.FleetUser, access.Fleet); err != nil {
+	err = r.Redis.SetPasswords(ctx, login, redis.FleetUser, access.Fleet)
+	if errors.Is(err, fencing.ErrExpired) {
+		return err
+	}
+	if err != nil {
 		return &reconcile.Problem{
 			Reason:  v1alpha1.ReasonRedisPasswordWaits,
 			Message: fmt.Sprintf("Redis could not be told the fleet's new password, and the fleet keeps the old one until then: %v", err),

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/livestash-dev/livestash/operator/internal/fencing"
 )
 
 // Job runs tests as indexed Jobs. Their runners wait, paused, until all are there, as those of k6-operator do.
@@ -247,7 +249,7 @@ func (j *Job) ask(ctx context.Context, method, url string, body []byte) (status,
 	response, err := j.HTTP.Do(request)
 	var connection *net.OpError
 	var network net.Error
-	if errors.As(err, &connection) || errors.As(err, &network) && network.Timeout() {
+	if errors.As(err, &connection) || errors.As(err, &network) && network.Timeout() || errors.Is(err, fencing.ErrExpired) {
 		return status{}, err
 	}
 	if err != nil {
