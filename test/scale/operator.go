@@ -89,15 +89,17 @@ func (o *operator) waitHealthy(ctx context.Context) error {
 }
 
 // leads is whether the operator says that it leads. One that does not answer does not.
-func (o *operator) leads(ctx context.Context) bool {
-	text, err := get(ctx, "http://"+o.metrics+"/metrics")
-	return err == nil && strings.Contains(text, `leader_election_master_status{name="livestash-operator"} 1`)
-}
+func (o *operator) leads(ctx context.Context) bool { return o.says(ctx, leaderMetric+" 1") }
 
 // follows is whether the operator says that it does not lead.
-func (o *operator) follows(ctx context.Context) bool {
+func (o *operator) follows(ctx context.Context) bool { return o.says(ctx, leaderMetric+" 0") }
+
+const leaderMetric = `leader_election_master_status{name="livestash-operator"}`
+
+// says is whether that is in the operator's metrics.
+func (o *operator) says(ctx context.Context, words string) bool {
 	text, err := get(ctx, "http://"+o.metrics+"/metrics")
-	return err == nil && strings.Contains(text, `leader_election_master_status{name="livestash-operator"} 0`)
+	return err == nil && strings.Contains(text, words)
 }
 
 // get is what a URL answers with, within a second.

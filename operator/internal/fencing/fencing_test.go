@@ -60,6 +60,13 @@ func send(t *testing.T, through http.RoundTripper, method, path string) (*body, 
 	return sent, err
 }
 
+// renew asks for the Lease to be renewed, and gets that answer.
+func (o *operator) renew(t *testing.T, answer int) {
+	t.Helper()
+	o.answers = answer
+	_, _ = send(t, o.election, http.MethodPut, lease)
+}
+
 type body struct {
 	io.Reader
 	closed bool
@@ -81,7 +88,7 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 			o.pass(lasts - 1)
 		}, false},
 		"its Lease has expired": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
 			o.pass(lasts)
 		}, true},
 		"the API server's URL has a path": {func(t *testing.T, o *operator) {
@@ -89,43 +96,37 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 			o.pass(lasts)
 		}, true},
 		"it was renewed": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
 			o.pass(lasts)
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
 		}, false},
 		"it was not renewed, because another one leads": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
 			o.pass(lasts)
-			o.answers = http.StatusConflict
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusConflict)
 		}, true},
 		"another one has renewed it, and the clock stood still": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
-			o.answers = http.StatusConflict
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
+			o.renew(t, http.StatusConflict)
 		}, true},
 		"it was deleted": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
-			o.answers = http.StatusNotFound
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
+			o.renew(t, http.StatusNotFound)
 		}, true},
 		"an API server could not renew it": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
-			o.answers = http.StatusInternalServerError
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
+			o.renew(t, http.StatusInternalServerError)
 		}, false},
 		"another one came first": {func(t *testing.T, o *operator) {
-			o.answers = http.StatusConflict
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusConflict)
 		}, false},
 		"nobody knows whether it was renewed": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
 			o.pass(lasts)
-			o.answers = 0
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, 0)
 		}, true},
 		"it was looked at, and told of": {func(t *testing.T, o *operator) {
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
 			o.pass(lasts)
 			_, _ = send(t, o.election, http.MethodGet, lease)
 			_, _ = send(t, o.election, http.MethodPost, "/api/v1/namespaces/leases/events")
@@ -133,7 +134,7 @@ func TestAnOperatorChangesNothingAfterItsLease(t *testing.T) {
 		// Others count from when they see it, which is not before it was sent.
 		"the answer came late": {func(t *testing.T, o *operator) {
 			o.takes = lasts
-			_, _ = send(t, o.election, http.MethodPut, lease)
+			o.renew(t, http.StatusOK)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
