@@ -106,17 +106,18 @@ func Judge(run Run, testID string, limits v1alpha1.BenchmarkThresholds, ends []R
 	result := Merge(scenario, reports)
 	partial := len(problems) > 0
 	if !partial {
-		problems = unsound(scenario, run, limits, result)
+		problems = unsound(run, result)
 	}
 	if len(problems) > 0 {
 		judged := Errored(strings.Join(problems, " "))
 		judged.Result, judged.Partial = &result, partial
 		return judged
 	}
-	broken := brokenCounts(scenario, run, limits, reports, result)
-	if most := ptr.Deref(limits.MaxRestarts, 0); len(fleet.Restarted) > int(most) {
-		broken = append(broken, fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(fleet.Restarted), strings.Join(fleet.Restarted, ", "), most))
+	crashed := tooManyRestarts(limits, fleet)
+	if missing := unmeasured(scenario, run, limits, result); len(missing) > 0 {
+		return blame(crashed, missing, limits, result)
 	}
+	broken := append(brokenCounts(scenario, run, limits, reports, result), crashed...)
 	if late := clientBound(limits, result); late != "" {
 		if made := scenario.Made(run, result); made != "" {
 			late += " " + made
@@ -252,8 +253,8 @@ func foreign(read RunnerReport, run Run, testID string, number int) string {
 	return ""
 }
 
-// unsound says why figures of runners that all ended well say nothing about the fleet.
-func unsound(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
+// unsound says why figures of runners that all ended well say nothing about the fleet: its users were not those of the run.
+func unsound(run Run, result Result) []string {
 	counts := result.Counts
 	if planned, wanted := counts.Of[report.CountPlanned], int64(run.Users); planned != wanted {
 		return []string{fmt.Sprintf("The runners had %d users instead of %d.", planned, wanted)}
@@ -262,16 +263,40 @@ func unsound(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, re
 		return []string{fmt.Sprintf("The runners were at work together for %s of %s only, so the fleet never had the users of this run: "+
 			"see that they start at the same time, and that the clocks of their nodes agree.", together.Round(100*time.Millisecond), run.Duration)}
 	}
-	problems := scenario.Sound(run, result)
 	if found := counts.Errors[exhausted]; found > 0 {
-		return append(problems, fmt.Sprintf("The runners ran out of ports or file descriptors %d times, so they measured themselves: raise spec.parallelism above %d.", found, run.Runners))
+		return []string{fmt.Sprintf("The runners ran out of ports or file descriptors %d times, so they measured themselves: raise spec.parallelism above %d.", found, run.Runners)}
 	}
+	return nil
+}
+
+// unmeasured says what the users of a run should have met, and did not, so that it cannot be judged.
+func unmeasured(scenario Scenario, run Run, limits v1alpha1.BenchmarkThresholds, result Result) []string {
+	problems := scenario.Sound(run, result)
 	for _, limit := range P99Limits(limits) {
 		if result.Durations[limit.name].Count == 0 {
 			problems = append(problems, fmt.Sprintf("thresholds.p99.%s cannot be judged: it was never measured.", limit.Field))
 		}
 	}
 	return problems
+}
+
+// tooManyRestarts says, in one sentence at most, that thresholds.maxRestarts does not hold.
+func tooManyRestarts(limits v1alpha1.BenchmarkThresholds, fleet Fleet) []string {
+	most := ptr.Deref(limits.MaxRestarts, 0)
+	if len(fleet.Restarted) <= int(most) {
+		return nil
+	}
+	return []string{fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(fleet.Restarted), strings.Join(fleet.Restarted, ", "), most)}
+}
+
+// blame judges a run that did not measure what it should have. If pods of the fleet crashed, that is why, and no other test would tell more.
+func blame(crashed, missing []string, limits v1alpha1.BenchmarkThresholds, result Result) Judgement {
+	judged := Errored(strings.Join(missing, " "))
+	if len(crashed) > 0 && clientBound(limits, result) == "" {
+		judged = Judgement{Verdict: v1alpha1.VerdictFailed, Message: Short(crashed[0]+". "+strings.Join(missing, " "), maxMessage)}
+	}
+	judged.Result = &result
+	return judged
 }
 
 // tooFewCollections says that the run says nothing about settings of the garbage collector. Empty: it does. A server has no collector that could be

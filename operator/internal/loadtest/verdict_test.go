@@ -69,6 +69,8 @@ func TestJudge(t *testing.T) {
 		return RunnerEnd{Ended: true, ExitCode: code, Reason: "Error", Message: message}
 	}
 	share := func(yes, no int) map[string]any { return map[string]any{"yes": yes, "no": no} }
+	nobody := map[string]any{"recovered": share(0, 0)}
+	alone, alsoAlone := with(t, first, nobody), with(t, second, nobody)
 	late := func(ms float64) map[string]any { return map[string]any{"count": 400, "p99": ms} }
 	none := func(r Run) Run { r.Adapter = v1alpha1.AdapterNone; return r }
 	limit := func(set func(*v1alpha1.BenchmarkDurations)) v1alpha1.BenchmarkThresholds {
@@ -313,6 +315,16 @@ func TestJudge(t *testing.T) {
 			run: visitsRun(), ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1: container app ended with exit code 137, OOMKilled"},
 			verdict: v1alpha1.VerdictFailed,
 			says:    []string{"maxRestarts: 1 of the fleet's pods restarted during the run (shop-1: container app ended with exit code 137, OOMKilled), at most 0 may"},
+		},
+		"a pod that crashed, so that nobody came back in time": {
+			run: visitsRun(), ends: []RunnerEnd{well(alone), well(alsoAlone)}, restarted: []string{"shop-1: container app ended with exit code 7"},
+			verdict: v1alpha1.VerdictFailed,
+			says:    []string{"maxRestarts: 1 of the fleet's pods restarted during the run (shop-1: container app ended with exit code 7), at most 0 may. No return within the TTL came to an end"},
+		},
+		"a pod that may crash, and nobody came back in time": {
+			run: visitsRun(), limits: v1alpha1.BenchmarkThresholds{MaxRestarts: ptr.To[int32](1)}, ends: []RunnerEnd{well(alone), well(alsoAlone)}, restarted: []string{"shop-1"},
+			verdict: v1alpha1.VerdictErrored,
+			says:    []string{"No return within the TTL came to an end, so thresholds.minRecovered cannot be judged"},
 		},
 		"a pod that may crash": {
 			run: visitsRun(), limits: v1alpha1.BenchmarkThresholds{MaxRestarts: ptr.To[int32](1)}, ends: []RunnerEnd{well(first), well(second)}, restarted: []string{"shop-1"},
