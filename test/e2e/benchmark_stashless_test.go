@@ -25,20 +25,20 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 		knee int32
 	}{
 		"requests": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 15s}, {rate: 20, connections: 20, duration: 15s}]}\nthresholds: {" + patient + "}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 25s}, {rate: 20, duration: 25s}]}\nthresholds: {" + patient + "}",
 			duration: "request", says: "requests got a good answer", runs: 2, least: 250,
 		},
 		"rooms": {
-			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 20s}]}\nthresholds: {minCollections: 1, " + patient + "}",
+			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 30s}]}\nthresholds: {minCollections: 1, " + patient + "}",
 			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
 		},
 		"knee": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, connections: 20, duration: 15s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}\nthresholds: {" + patient + "}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, duration: 25s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}\nthresholds: {" + patient + "}",
 			duration: "request", says: "carries ≥ ", runs: 2, least: 50, knee: 15,
 		},
 	} {
 		s.benchmark(name, target+c.spec)
-		now := s.finished(name, 8*time.Minute)
+		now := s.finished(name, 12*time.Minute)
 		if now.Verdict != "Passed" || len(now.Runs) != c.runs {
 			t.Errorf("%s ended with %+v", name, now)
 			continue
@@ -94,7 +94,7 @@ matrix:
   runs: [{users: 40, ramp: 5s, duration: 25s}]`, image, image, protocol, strings.Repeat("no secret ", 8))
 	}
 	s.benchmark("rivals", of("Phoenix")+"\nthresholds: {"+patient+", against: {memory: \"50\", cpu: \"50\"}}")
-	now := s.finished("rivals", 8*time.Minute)
+	now := s.finished("rivals", 12*time.Minute)
 	if now.Verdict != "Passed" || len(now.Runs) != 2 {
 		t.Fatalf("it ended with %+v", now)
 	}

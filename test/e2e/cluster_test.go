@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -97,9 +98,7 @@ type space struct {
 func newSpace(t *testing.T, name string) space {
 	t.Helper()
 	s := space{t, "e2e-" + name}
-	// A test that is run once more may still find what it left.
-	s.must("", "wait", "namespace", s.name, "--for=delete", "--timeout=3m")
-	s.must("", "create", "namespace", s.name)
+	s.makeNamespace()
 	s.must("", "label", "namespace", s.name, "pod-security.kubernetes.io/enforce=restricted")
 	stop := leaks.Namespace(s.name)
 	t.Cleanup(func() {
@@ -119,14 +118,28 @@ func newSpace(t *testing.T, name string) space {
 	return s
 }
 
+// makeNamespace makes the namespace. A test that is run once more may still find the one before.
+func (s space) makeNamespace() {
+	s.t.Helper()
+	s.must("", "wait", "namespace", s.name, "--for=delete", "--timeout=4m")
+	s.must("", "create", "namespace", s.name)
+}
+
 func (s space) kubectl(input string, args ...string) (string, error) {
 	return run(input, "kubectl", append([]string{"--namespace", s.name}, args...)...)
 }
 
-// must is kubectl's output; the test ends when it fails.
+// unanswered is what kubectl says when an API server did not answer it.
+var unanswered = regexp.MustCompile("TLS handshake timeout|request timed out|connection reset by peer|i/o timeout|unexpected EOF|connection lost|connection refused")
+
+// must is kubectl's output; the test ends when it fails. A question that a busy API server did not answer is asked again for a minute.
 func (s space) must(input string, args ...string) string {
 	s.t.Helper()
 	out, err := s.kubectl(input, args...)
+	for end := time.Now().Add(time.Minute); err != nil && args[0] == "get" && unanswered.MatchString(out) && time.Now().Before(end); {
+		time.Sleep(time.Second)
+		out, err = s.kubectl(input, args...)
+	}
 	if err != nil {
 		s.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -166,8 +179,9 @@ func (s space) settled() {
 		}
 		return nil
 	})
-	s.must("", "wait", "lsc/shop", "--for=condition=Progressing=false", "--timeout=3m")
-	s.must("", "wait", "lsc/shop", "--for=condition=Available", "--timeout=1m")
+	for _, condition := range []string{"Progressing=false", "Available"} {
+		s.must("", "wait", "lsc/shop", "--for=condition="+condition, "--timeout=4m")
+	}
 }
 
 // lose deletes a pod, and waits until the one that takes its place is ready.

@@ -166,8 +166,9 @@ func TestHelmWaitsForAFleet(t *testing.T) {
 	if out, err := run("", "helm", "install", "shop", chart, "--namespace", s.name, "--wait", "--timeout", "4m"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if ready := s.condition("Ready"); !strings.HasPrefix(ready, "True ") {
-		t.Errorf("helm has waited, and Ready is %q", ready)
+	// Not Ready itself: on a busy machine a pod may be unready again for a moment.
+	if available := s.condition("Available"); !strings.HasPrefix(available, "True ") {
+		t.Errorf("helm has waited, and Available is %q", available)
 	}
 	begun := time.Now()
 	out, err := run("", "helm", "upgrade", "shop", chart, "--namespace", s.name, "--set", "image=example.invalid/no/such/image:1", "--wait", "--timeout", "40s")

@@ -165,7 +165,7 @@ func TestLeaksAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := space{t, "e2e-leaks"}
-	s.must("", "create", "namespace", s.name)
+	s.makeNamespace()
 	t.Cleanup(func() { _, _ = s.kubectl("", "delete", "namespace", s.name, "--wait=false") })
 	stop := watch.Namespace(s.name)
 	const secret = "h3V9cQ1xLw5Tn8Zr0KmY"
@@ -184,6 +184,12 @@ spec:
 `, s.redisImage()), "apply", "-f", "-")
 	s.must("", "wait", "pod/leaky", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=2m")
 	s.must("", "delete", "secret", "own")
+	s.eventually(time.Minute, func() error {
+		if found := watch.Found(); len(found) < 2 {
+			return fmt.Errorf("found: %q", found)
+		}
+		return nil
+	})
 	stop()
 	found := watch.Found()
 	if len(found) != 2 {

@@ -81,7 +81,7 @@ func TestNetworkPolicies(t *testing.T) {
 
 	t.Run("k6's API", func(t *testing.T) {
 		s := s.in(t)
-		s.benchmark("doors", `matrix: {adapters: [Redis], runs: [{users: 5, ttl: 10s, ramp: 2s, duration: 60s}]}
+		s.benchmark("doors", `matrix: {adapters: [Redis], runs: [{users: 5, ttl: 10s, ramp: 2s, duration: 10m}]}
 target: {url: "http://shop"}`)
 		job := s.running("doors").Runs[0].Runner
 		runner := s.must("", "get", "pods", "-l", "livestash.dev/benchmark-test="+job, "-o", "jsonpath={.items[0].status.podIP}")

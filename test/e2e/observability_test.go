@@ -229,7 +229,7 @@ func choices(uid string) []dashboards.Variables {
 	}
 	var found []dashboards.Variables
 	for _, fleet := range fleets {
-		found = append(found, dashboards.Variables{"__rate_interval": "1m", "__range": "10m", "namespace": namespace,
+		found = append(found, dashboards.Variables{"__rate_interval": "5m", "__range": "10m", "namespace": namespace,
 			"cluster": fleet, "pod": ".*", "testid": "e2e"})
 	}
 	return found

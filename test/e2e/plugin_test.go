@@ -25,7 +25,7 @@ func (s space) livestash(args ...string) (string, error) {
 // plugin fails unless the plugin's verb works and its output has all parts.
 func (s space) plugin(verb string, parts ...string) {
 	s.t.Helper()
-	s.eventually(30*time.Second, func() error {
+	s.eventually(5*time.Minute, func() error {
 		out, err := s.livestash(strings.Fields(verb)...)
 		if err != nil {
 			return fmt.Errorf("kubectl livestash %s: %w\n%s", verb, err, out)
@@ -63,7 +63,7 @@ func TestPlugin(t *testing.T) {
 		t.Errorf("drain: %v\n%s", err, out)
 	}
 	s.settled()
-	s.plugin("rollout status --watch --timeout 1m", "2/2 pods", "Complete")
+	s.plugin("rollout status --watch --timeout 4m", "2/2 pods", "Complete")
 
 	s.pausesAndTakesBack()
 	s.remote("shop-1")
@@ -95,7 +95,7 @@ func (s space) pausesAndTakesBack() {
 		s.t.Errorf("the pods were %s, and are %s while rollouts are paused", before, now)
 	}
 	s.plugin("rollout resume", "Rollouts of shop go on")
-	s.plugin("rollout status --watch --timeout 2m", "2/2 pods", "Complete")
+	s.plugin("rollout status --watch --timeout 4m", "2/2 pods", "Complete")
 	for uid := range strings.FieldsSeq(before) {
 		if strings.Contains(pods(), uid) {
 			s.t.Errorf("the pod %s was not restarted", uid)
@@ -106,7 +106,7 @@ func (s space) pausesAndTakesBack() {
 	s.must("", "patch", "lsc", "shop", "--type=merge", "--patch", `{"spec":{"image":"example.invalid/shop:2"}}`)
 	s.plugin("rollout status", "example.invalid/shop:2")
 	s.plugin("rollout undo", "shop goes back to the image "+good)
-	s.plugin("rollout status --watch --timeout 2m", "2/2 pods", "Complete")
+	s.plugin("rollout status --watch --timeout 4m", "2/2 pods", "Complete")
 	s.settled()
 }
 
@@ -229,7 +229,7 @@ func TestPluginCrashdump(t *testing.T) {
 		out, err := s.livestash("rpc", "shop", `:erlang.halt(~c"`+slogan+`")`)
 		t.Logf("%v\n%s", err, out)
 		s.plugin("crashdump", fmt.Sprintf("shop-0   %d ", i+1), "erl_crash-", slogan)
-		s.must("", "wait", "--for=condition=Ready", "--timeout=60s", "pod/shop-0")
+		s.must("", "wait", "--for=condition=Ready", "--timeout=4m", "pod/shop-0")
 	}
 	if out, err := s.livestash("crashdump"); err != nil || strings.Contains(out, "the first") {
 		t.Errorf("after a second crash: %v\n%s", err, out)

@@ -90,9 +90,9 @@ func TestOperatorRestsWithAgents(t *testing.T) {
 		}
 	}
 	// An operator that does nothing would make fewer. One that does too much would make more: a change costs five, and pods that go or come cost two
-	// events and a write of the status every five seconds.
+	// events and a write of the status every five seconds. Of a restart's, 20 are of the one fleet that changed meanwhile.
 	u := measured.upheavals
-	if u.RestartRequests < 0.1 || u.RestartRequests > 2.5 || u.RestartActs <= 0 {
+	if u.RestartRequests < 0.1 || u.RestartRequests > 3.5 || u.RestartActs <= 0 {
 		t.Errorf("a restart cost %.2f requests for each cluster", u.RestartRequests)
 	}
 	for what, requests := range map[string]float64{"that a zone went": u.OutageRequests, "that it came back": u.ReturnRequests} {

@@ -435,7 +435,8 @@ func splitPod(ctx context.Context, s *subject) error {
 		err = fleet.Pause(ctx, splitTime)
 	}
 	if err == nil && s.options.Agent {
-		err = s.noticed(ctx)
+		// With a net_ticktime of 20 s a node is given up after 15 to 25 s, and a busy machine is late.
+		err = fleet.Eventually(ctx, time.Minute, s.noticed)
 	}
 	if err := errors.Join(err, heal()); err != nil {
 		return err

@@ -25,7 +25,7 @@ func (b benchmarks) prepare(ctx context.Context) error {
 	return err
 }
 
-// begin makes a benchmark of these adapters, one run of half a minute for each, and waits until the load of the first one has begun. A
+// begin makes a benchmark of these adapters, one run of a minute and a half for each, and waits until the load of the first one has begun. A
 // machine that does everything at once is not held to times.
 func (b benchmarks) begin(ctx context.Context, name string, adapters ...string) error {
 	manifest, err := json.Marshal(map[string]any{
@@ -36,7 +36,7 @@ func (b benchmarks) begin(ctx context.Context, name string, adapters ...string) 
 				"image": b.image, "replicas": 1, "http": map[string]any{"readinessPath": "/healthz"},
 			}}},
 			"matrix": map[string]any{
-				"adapters": adapters, "runs": []any{map[string]any{"users": 10, "ttl": "10s", "ramp": "2s", "duration": "30s"}},
+				"adapters": adapters, "runs": []any{map[string]any{"users": 10, "ttl": "10s", "ramp": "2s", "duration": "90s"}},
 			},
 		},
 	})
@@ -67,7 +67,7 @@ func (b benchmarks) firstRuns(ctx context.Context, name string) error {
 // passed waits until a benchmark is over, and fails unless each of its runs has passed, the first time.
 func (b benchmarks) passed(ctx context.Context, name string) error {
 	var now benchmark
-	err := fleet.Eventually(ctx, 6*time.Minute, func(ctx context.Context) (err error) {
+	err := fleet.Eventually(ctx, 10*time.Minute, func(ctx context.Context) (err error) {
 		now, err = b.look(ctx, name)
 		if err == nil && now.Phase != "Finished" {
 			err = fmt.Errorf("benchmark %s is not over: %+v", name, now)

@@ -96,24 +96,55 @@ func (s *realServer) fleet(t *testing.T) *redis.Client {
 	return s.as(t, rendered.FleetUser, fleetPassword)
 }
 
-// as is a client that logs in as that user.
+// as is a client that logs in as that user. It is patient: on a busy machine a server stands still for seconds.
 func (s *realServer) as(t *testing.T, user, password string) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return dial(ctx, network, address, s.Login)
 		},
 		Addr: s.Address, Username: user, Password: password, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
-		DisableIdentity: true, Protocol: 2,
+		DisableIdentity: true, Protocol: 2, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
+// look asks until there is an answer, as setPrimary and follow do, which change nothing the second time: on a busy machine a server is
+// silent for longer than the operator waits.
 func (s *realServer) look(t *testing.T) succession.Says {
 	t.Helper()
-	seen, err := New().Look(t.Context(), s.Login)
-	must(t, err)
+	var seen succession.Says
+	eventually(t, func() (err error) {
+		seen, err = New().Look(t.Context(), s.Login)
+		return err
+	})
 	return seen
+}
+
+func (s *realServer) setPrimary(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, func() error { return New().SetPrimary(t.Context(), s.Login, name) })
+}
+
+func (s *realServer) follow(t *testing.T, primary *realServer) {
+	t.Helper()
+	eventually(t, func() error { return New().Follow(t.Context(), s.Login, primary.Login, "s3cret") })
+}
+
+// lost is how many of the keys the server says that it does not have.
+func (s *realServer) lost(t *testing.T, keys []string) int {
+	t.Helper()
+	client, lost := s.fleet(t), 0
+	for _, key := range keys {
+		eventually(t, func() error {
+			found, err := client.Exists(t.Context(), key).Result()
+			if err == nil && found == 0 {
+				lost++
+			}
+			return err
+		})
+	}
+	return lost
 }
 
 func must(t *testing.T, err error) {
@@ -187,22 +218,22 @@ func TestHandOver(t *testing.T) {
 
 func handOver(t *testing.T, old, fresh *realServer) {
 	t.Helper()
-	admin, w := New(), write(t, old)
-	must(t, admin.SetPrimary(t.Context(), old.Login, "old"))
+	w := write(t, old)
+	old.setPrimary(t, "old")
 	eventually(t, func() error {
 		if stashes := old.look(t).Stashes; stashes < 2000 {
 			return fmt.Errorf("%d stashes", stashes)
 		}
 		return nil
 	})
-	must(t, admin.Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
+	fresh.follow(t, old)
 	eventually(t, func() error {
 		if seen := fresh.look(t); !seen.InSync || seen.Primary != "old" {
 			return fmt.Errorf("the new server says %+v", seen)
 		}
 		return nil
 	})
-	must(t, admin.Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
+	fresh.follow(t, old)
 	if seen := fresh.look(t); !seen.InSync {
 		t.Errorf("told again to follow, it says %+v", seen)
 	}
@@ -210,7 +241,7 @@ func handOver(t *testing.T, old, fresh *realServer) {
 	must(t, err)
 	defer func() { _ = idle.Close() }()
 	w.address.Store(fresh)
-	eventually(t, func() error { return admin.FailOver(t.Context(), old.Login) }) // on a busy machine it may be given up
+	eventually(t, func() error { return New().FailOver(t.Context(), old.Login) }) // on a busy machine it may be given up
 	// Whose connection stays would go on storing where nothing is taken any more.
 	must(t, idle.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -228,16 +259,10 @@ func handOver(t *testing.T, old, fresh *realServer) {
 		}
 		return nil
 	})
-	client, lost := fresh.fleet(t), 0
-	for _, key := range acknowledged {
-		if client.Exists(t.Context(), key).Val() == 0 {
-			lost++
-		}
-	}
-	if lost > 0 || len(acknowledged) < 2000 {
+	if lost := fresh.lost(t, acknowledged); lost > 0 || len(acknowledged) < 2000 {
 		t.Errorf("%d of %d acknowledged writes are lost", lost, len(acknowledged))
 	}
-	must(t, admin.SetPrimary(t.Context(), fresh.Login, "fresh"))
+	fresh.setPrimary(t, "fresh")
 	eventually(t, func() error {
 		if seen := old.look(t); seen.Primary != "fresh" {
 			return fmt.Errorf("the old server says %+v", seen)
@@ -258,11 +283,11 @@ func TestMemoryOfAServer(t *testing.T) {
 
 // One that comes back empty where the old server was is not copied: the copy is all there is.
 func TestNobodyCopiesAnEmptyServer(t *testing.T) {
-	access, admin := testAccess(), New()
+	access := testAccess()
 	old, fresh := startServer(t, access), startServer(t, access)
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
-	must(t, admin.SetPrimary(t.Context(), old.Login, "old"))
-	must(t, admin.Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
+	old.setPrimary(t, "old")
+	fresh.follow(t, old)
 	eventually(t, func() error {
 		if seen := fresh.look(t); !seen.InSync || seen.Stashes != 1 {
 			return fmt.Errorf("the new server says %+v", seen)
@@ -278,7 +303,7 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	must(t, admin.Promote(t.Context(), fresh.Login))
+	eventually(t, func() error { return New().Promote(t.Context(), fresh.Login) })
 	must(t, fresh.fleet(t).Set(t.Context(), "live_stash:b", 1, time.Hour).Err())
 	if seen := fresh.look(t); seen.Stashes != 2 || seen.Follows != "" {
 		t.Errorf("promoted, it says %+v", seen)
@@ -298,8 +323,8 @@ func TestNoHandOverToNobody(t *testing.T) {
 func TestRightsOfAHandOver(t *testing.T) {
 	old, fresh := startServer(t, testAccess()), startServer(t, testAccess())
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
-	must(t, New().SetPrimary(t.Context(), old.Login, "old"))
-	must(t, New().Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
+	old.setPrimary(t, "old")
+	fresh.follow(t, old)
 	others := [][]any{{"GET", "live_stash:a"}, {"SET", "live_stash:a", "2"}, {"KEYS", "*"}, {"CONFIG", "GET", "*"}, {"ACL", "LIST"}, {"FLUSHALL"}}
 	for _, server := range []*realServer{old, fresh} {
 		for user, may := range map[string]struct {
@@ -327,7 +352,7 @@ func TestRightsOfAHandOver(t *testing.T) {
 // A full memory drops what ends some time, the first what ends soonest.
 func TestPrimaryDoesNotEnd(t *testing.T) {
 	server := startServer(t, testAccess())
-	must(t, New().SetPrimary(t.Context(), server.Login, "old"))
+	server.setPrimary(t, "old")
 	must(t, New().ask(t.Context(), server.Login, "", func(client *redis.Client) error {
 		ends, err := client.Do(t.Context(), "ACL", "SETUSER", server.User, "+ttl").Text()
 		if err == nil {
@@ -345,7 +370,7 @@ func TestPrimaryDoesNotEnd(t *testing.T) {
 // One that has not got every write takes nobody's place: the server takes writes again, in time or when it is told to.
 func TestFailOverIsGivenUp(t *testing.T) {
 	old, fresh := startServer(t, testAccess()), startServer(t, testAccess())
-	must(t, New().Follow(t.Context(), fresh.Login, old.Login, "s3cret"))
+	fresh.follow(t, old)
 	eventually(t, func() error {
 		if seen := fresh.look(t); !seen.InSync {
 			return fmt.Errorf("the new server says %+v", seen)

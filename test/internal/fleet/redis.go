@@ -66,7 +66,7 @@ func (f *Fleet) RedisLife(ctx context.Context) (string, error) {
 
 // UntilConnected is how long an application may be without its connection when Redis has been away: Redix tries again after
 // 0.5 s and then after one and a half times as long, up to 30 s, which is never more than half of the time that is over and
-// 0.5 s. A second is for the attempt itself.
+// 0.5 s. Five seconds are for the attempt itself, which is how long Redix waits for a server that has just gone.
 func UntilConnected(away time.Duration) time.Duration {
-	return min(away/2+500*time.Millisecond, 30*time.Second) + time.Second
+	return min(away/2+500*time.Millisecond, 30*time.Second) + 5*time.Second
 }

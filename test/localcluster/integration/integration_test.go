@@ -149,6 +149,17 @@ func (l *lab) eventually(what string, check func() string) {
 	}
 }
 
+// mustWork waits until status finds nothing wrong: on a busy machine a part may be late with an answer.
+func (l *lab) mustWork() {
+	l.t.Helper()
+	l.eventually("status", func() string {
+		if answer := l.try("status"); answer.err != nil {
+			return fmt.Sprintf("%v\n%s%s", answer.err, answer.stdout, answer.stderr)
+		}
+		return ""
+	})
+}
+
 func (l *lab) record(role string) daemon.Record {
 	l.t.Helper()
 	record, known, err := daemon.ReadRecord(l.path("run", role+".json"))
@@ -172,14 +183,18 @@ func TestCluster(t *testing.T) {
 
 	t.Run("a second up changes nothing", func(t *testing.T) {
 		before := l.record("kubelet")
-		started := time.Now()
-		answer := l.try("up")
-		l.must(answer)
-		if took := time.Since(started); took > 3*time.Second {
-			t.Errorf("it took %s", took)
+		fastest := time.Hour
+		for range 3 { // a busy machine may hold up one of them
+			started := time.Now()
+			answer := l.try("up")
+			fastest = min(fastest, time.Since(started))
+			l.must(answer)
+			if !strings.Contains(answer.stderr, "was up already") {
+				t.Errorf("it does not say that the cluster was up: %s", answer.stderr)
+			}
 		}
-		if !strings.Contains(answer.stderr, "was up already") {
-			t.Errorf("it does not say that the cluster was up: %s", answer.stderr)
+		if fastest > 3*time.Second {
+			t.Errorf("it took %s", fastest)
 		}
 		if after := l.record("kubelet"); after != before {
 			t.Errorf("the kubelet changed from %+v to %+v", before, after)
@@ -313,7 +328,9 @@ func (l *lab) testVolumes() {
 	content, err := os.ReadFile(filepath.Join(folder, "file"))
 	equal(t, "the volume's folder", fmt.Sprint(string(content), err), "kept<nil>")
 	l.kubectl("delete", "pod", "-n", "probe", "probe-0", "--wait")
-	l.kubectl("rollout", "status", "-n", "probe", "statefulset/probe", "--timeout=60s")
+	// Not by the rollout's status, which may still be that of before. The pod of before is gone: any probe-0 is another one.
+	l.kubectl("wait", "-n", "probe", "pod/probe-0", "--for=create", "--timeout=60s")
+	l.kubectl("wait", "-n", "probe", "pod/probe-0", "--for=condition=Ready", "--timeout=60s")
 	equal(t, "volume after a restart", l.probe("probe-0", "read", "/data/file"), "kept")
 
 	l.kubectl("scale", "-n", "probe", "statefulset/probe", "--replicas=1")
@@ -405,7 +422,7 @@ func (l *lab) testBeside() {
 	other := newLab(t, "it2")
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	other.must(other.try("up", "--control-plane-only", "--audit-log", audit))
-	other.must(other.try("status"))
+	other.mustWork()
 	other.kubectl("create", "configmap", "counted")
 	content, err := os.ReadFile(audit)
 	if err != nil {
@@ -434,7 +451,7 @@ func (l *lab) testBeside() {
 	}
 	other.must(other.try("down"))
 	other.before.mustEqual(t, other.id(), other.signs()...)
-	l.must(l.try("status"))
+	l.mustWork()
 }
 
 // testRepair kills what a cluster consists of, and wants it back without a restart of any container.
@@ -454,7 +471,7 @@ func (l *lab) testRepair() {
 		return ""
 	})
 	l.must(l.try("up"))
-	l.must(l.try("status"))
+	l.mustWork()
 	equal(t, "containers after the repair", l.containers(), containers)
 	equal(t, "a Service after the repair", l.probe("probe-1", "get", "http://first"), "probe-0")
 }
@@ -499,7 +516,7 @@ func TestKilledUp(t *testing.T) {
 			l.killUp(delay)
 		}
 		l.must(l.try("up"))
-		l.must(l.try("status"))
+		l.mustWork()
 		l.must(l.try("down"))
 		l.before.mustEqual(l.t, l.id(), l.signs()...)
 	}))

@@ -185,7 +185,7 @@ func (m *machines) testFreeze() {
 	m.mustReach(0, 2, true)
 	m.do("thaw", 1)
 	m.must(m.fromControlPlane("get", "http://"+m.ips[1]+":8080"))
-	m.must(m.try("status"))
+	m.mustWork()
 }
 
 func (m *machines) testKill() {
@@ -208,7 +208,7 @@ func (m *machines) testStop() {
 	m.do("cut", 1)
 	m.do("freeze", 2)
 	m.must(m.try("up", "--nodes", "3", "--network-policies"))
-	m.must(m.try("status"))
+	m.mustWork()
 	m.whole()
 }
 

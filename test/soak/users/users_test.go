@@ -15,11 +15,11 @@ import (
 	"github.com/livestash-dev/livestash/test/soak/ledger"
 )
 
-// quick is a browser with little patience.
-func quick() browser.Pace {
+// patient is a browser that comes back at once, and bears a machine that stands still for a while.
+func patient() browser.Pace {
 	return browser.Pace{
 		Reconnect: []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
-		Connect:   3 * time.Second, Reply: time.Second, Heartbeat: time.Second,
+		Connect:   30 * time.Second, Reply: 30 * time.Second, Heartbeat: 30 * time.Second,
 	}
 }
 
@@ -32,7 +32,12 @@ func plan(server *liveviewtest.Server, adapter string, users int) Plan {
 
 func open(t *testing.T, server *liveviewtest.Server, adapter string) *Users {
 	t.Helper()
-	all, err := Open(plan(server, adapter, 20), quick())
+	return openAt(t, patient(), server, adapter)
+}
+
+func openAt(t *testing.T, pace browser.Pace, server *liveviewtest.Server, adapter string) *Users {
+	t.Helper()
+	all, err := Open(plan(server, adapter, 20), pace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +122,9 @@ func TestWhatWouldBeTold(t *testing.T) {
 // The answer to a stash is lost, with the socket, but the stash was done.
 func TestALostAnswer(t *testing.T) {
 	server := liveviewtest.New(t)
-	all := open(t, server, "ets")
+	pace := patient()
+	pace.Reply = time.Second
+	all := openAt(t, pace, server, "ets")
 	server.MuteStashes(true)
 	await(t, all, "busy users give the server up", func(r Report) bool { return r.Endings["no answer to a stash"] > 0 })
 	server.MuteStashes(false)
@@ -172,7 +179,7 @@ func TestExpired(t *testing.T) {
 	server := liveviewtest.New(t)
 	p := plan(server, "ets", 9)
 	p.TTLMS = 1
-	all, err := Open(p, quick())
+	all, err := Open(p, patient())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +193,7 @@ func TestExpired(t *testing.T) {
 
 func TestServer(t *testing.T) {
 	application := liveviewtest.New(t)
-	server := NewServer(quick())
+	server := NewServer(patient())
 	api := httptest.NewServer(server.Handler())
 	defer api.Close()
 	defer server.Stop()

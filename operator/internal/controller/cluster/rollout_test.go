@@ -312,6 +312,8 @@ func TestSureLooksBehindTheCache(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
+		// A fleet that is paused has its agents asked twice a minute, and a plan is made on fresh answers.
+		underTest.Agents.Track(client.ObjectKeyFromObject(cluster), observe.Rolling, seen.targets())
 		p := lagging.newPass(cluster, seen)
 		return p, lagging.planRollout(t.Context(), p)
 	}

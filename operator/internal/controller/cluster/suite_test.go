@@ -155,14 +155,15 @@ func countRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// requestsAtRest waits until the passes that earlier writes brought about have ended, which is when nothing has been asked for
-// a second, and returns how much had been asked by then.
+// requestsAtRest waits until the passes that earlier writes brought about have ended, which is when nothing has been asked in
+// fifty looks, for a second at least, and returns how much had been asked by then. A process that stood still for a second has not looked.
 func requestsAtRest(t *testing.T) int64 {
 	t.Helper()
 	asked := requests.Load()
-	for quiet, end := time.Now(), time.Now().Add(time.Minute); time.Since(quiet) < time.Second; time.Sleep(20 * time.Millisecond) {
+	for quiet, end := 0, time.Now().Add(time.Minute); quiet < 50; time.Sleep(20 * time.Millisecond) {
+		quiet++
 		if now := requests.Load(); now != asked {
-			asked, quiet = now, time.Now()
+			asked, quiet = now, 0
 		}
 		if time.Now().After(end) {
 			t.Fatalf("the operator has been asking for a minute: %d requests by now", asked)

@@ -15,13 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
-	"github.com/livestash-dev/livestash/operator/internal/reconcile"
+	"github.com/livestash-dev/livestash/operator/internal/render"
 )
 
 // others are the namespaces whose fleets are looked after by operators that a test starts itself, one after the other.
@@ -62,6 +63,19 @@ func installed(version string, change func(*Reconciler)) release {
 // operate has the operator look at the fleets until it has nothing more to write.
 func (o release) operate(t *testing.T, clusters ...*v1alpha1.LiveStashCluster) {
 	t.Helper()
+	for _, cluster := range clusters {
+		isKnown(t, cluster, &v1alpha1.LiveStashCluster{})
+		pods, sets := &corev1.PodList{}, &appsv1.StatefulSetList{}
+		ours := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{render.ClusterLabel: cluster.Name}}
+		suite.Must(t, api.List(t.Context(), pods, ours...))
+		suite.Must(t, api.List(t.Context(), sets, ours...))
+		for i := range pods.Items {
+			isKnown(t, &pods.Items[i], &corev1.Pod{})
+		}
+		for i := range sets.Items {
+			isKnown(t, &sets.Items[i], &appsv1.StatefulSet{})
+		}
+	}
 	quiet := 0
 	suite.Eventually(t, func() error {
 		before := len(written.of("statefulsets"))
@@ -96,7 +110,17 @@ func (o release) fleetOfOthers(t *testing.T, change func(*v1alpha1.LiveStashClus
 // isKnown waits until the operators' cache has the object as it is.
 func isKnown(t *testing.T, object, seen client.Object) {
 	t.Helper()
-	suite.Must(t, reconcile.Await(t.Context(), underTest.Client.(leaves).Client, object, seen))
+	cache := underTest.Client.(leaves).Client
+	suite.Eventually(t, func() error {
+		if err := cache.Get(t.Context(), client.ObjectKeyFromObject(object), seen); err != nil {
+			return err
+		}
+		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), object.GetResourceVersion())
+		if err == nil && order < 0 {
+			err = fmt.Errorf("the cache has %s of %s", seen.GetResourceVersion(), object.GetName())
+		}
+		return err
+	})
 }
 
 // imagesOf are the images of a StatefulSet's template.

@@ -114,12 +114,19 @@ func TestLedgerOfAKilledServer(t *testing.T) {
 	}
 }
 
-// quick is a browser with little patience, and with enough for a machine that stands still for half a second.
-func quick() browser.Pace {
+// patient is a browser that comes back at once, and bears a machine that stands still for a while.
+func patient() browser.Pace {
 	return browser.Pace{
 		Reconnect: []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
-		Connect:   2 * time.Second, Reply: 2 * time.Second, Heartbeat: time.Second,
+		Connect:   30 * time.Second, Reply: 30 * time.Second, Heartbeat: 30 * time.Second,
 	}
+}
+
+// hasty is one that gives a silent server up.
+func hasty() browser.Pace {
+	pace := patient()
+	pace.Connect, pace.Reply, pace.Heartbeat = 2*time.Second, 2*time.Second, time.Second
+	return pace
 }
 
 // never is a pause between stashes in which no test ends.
@@ -134,12 +141,12 @@ func plan(server *liveviewtest.Server, adapter string, sessions int, every time.
 
 func open(t *testing.T, server *liveviewtest.Server, adapter string, sessions int, every time.Duration) *Crowd {
 	t.Helper()
-	return openPlan(t, plan(server, adapter, sessions, every))
+	return openPlan(t, plan(server, adapter, sessions, every), patient())
 }
 
-func openPlan(t *testing.T, plan Plan) *Crowd {
+func openPlan(t *testing.T, plan Plan, pace browser.Pace) *Crowd {
 	t.Helper()
-	c, err := Open(plan, quick())
+	c, err := Open(plan, pace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +231,7 @@ func TestHiddenTabsComeBackWhenChecked(t *testing.T) {
 	server := liveviewtest.New(t)
 	p := plan(server, "ets", 10, 5*time.Millisecond)
 	p.Hidden = true
-	c := openPlan(t, p)
+	c := openPlan(t, p, patient())
 	begin(t, c)
 	_, before := server.Seen()
 	server.CloseAll(websocket.StatusServiceRestart)
@@ -296,7 +303,7 @@ func TestNormalClosureIsLost(t *testing.T) {
 // A stash that the server took and did not acknowledge: the counter is one higher than the user knows.
 func TestUnacknowledgedStash(t *testing.T) {
 	server := liveviewtest.New(t)
-	c := open(t, server, "ets", 10, 5*time.Millisecond)
+	c := openPlan(t, plan(server, "ets", 10, 5*time.Millisecond), hasty())
 	begin(t, c)
 	server.MuteStashes(true)
 	await(t, c, "the sessions that stash give the server up", func(r Report) bool { return r.Endings["no answer to a stash"] >= 5 })
@@ -344,7 +351,7 @@ func TestIdleSessionsAreLostByThemselves(t *testing.T) {
 // A server that takes connections and answers nothing is given up, and the time away counts from the event.
 func TestHungServer(t *testing.T) {
 	server := liveviewtest.New(t)
-	c := open(t, server, "ets", 6, never)
+	c := openPlan(t, plan(server, "ets", 6, never), hasty())
 	begin(t, c)
 	server.Hang(true)
 	c.Effect()
@@ -354,7 +361,7 @@ func TestHungServer(t *testing.T) {
 	r := verified(t, c, 20*time.Second)
 	expect(t, r, 6, 0, 0)
 	// The silence that led to giving up is part of it: a heartbeat without an answer, and an attempt without one.
-	atLeast := quick().Heartbeat + quick().Connect
+	atLeast := hasty().Heartbeat + hasty().Connect
 	if r.Endings["no answer to a heartbeat"] != 6 || r.Times.P50 < float64(atLeast.Milliseconds()) {
 		t.Errorf("endings %v, times %+v, want at least %s", r.Endings, r.Times, atLeast)
 	}
@@ -375,7 +382,7 @@ func TestOpenGivesUp(t *testing.T) {
 	server.RefuseJoins("never")
 	c, err := Open(Plan{
 		Adapter: "ets", Sessions: 2, Host: "h", Service: server.Address(), Pods: []string{server.Address()}, StashEveryMS: 1,
-	}, quick())
+	}, patient())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +400,7 @@ func TestOpenGivesUp(t *testing.T) {
 
 func TestServer(t *testing.T) {
 	application := liveviewtest.New(t)
-	sessions := NewServer(quick())
+	sessions := NewServer(patient())
 	api := httptest.NewServer(sessions.Handler())
 	defer api.Close()
 	defer sessions.Stop()
