@@ -34,6 +34,7 @@ type simServer struct {
 	primary       string
 	follows       int // the UID of the pod whose address it copies from; 0: none
 	inSync        bool
+	failingTo     int // the UID of the pod that is about to take over, which the operator does not see the end of; 0: none
 	data          map[int]bool
 }
 
@@ -117,6 +118,10 @@ func (m *model) servers() {
 		server.starts--
 		return
 	}
+	if server.failingTo != 0 && m.rng.IntN(2) > 0 {
+		m.takeOver(server)
+		return
+	}
 	primary := m.server(server.follows)
 	if server.follows == 0 {
 		return
@@ -139,6 +144,20 @@ func (s *simServer) copyOf(primary *simServer) {
 	}
 }
 
+// takeOver ends a fail-over: the other server has every write, and takes the place of this one; or, if it cannot, nothing has happened.
+func (m *model) takeOver(server *simServer) {
+	heir := m.server(server.failingTo)
+	server.failingTo = 0
+	if !heir.answers() || heir.follows != server.uid || !heir.inSync || server.follows != 0 {
+		return
+	}
+	heir.copyOf(server)
+	heir.follows, heir.inSync, server.follows, server.inSync = 0, false, heir.uid, true
+	if m.connected == server.uid {
+		m.connected = 0
+	}
+}
+
 // write is one write of a client, which connects anew only when its connection was closed.
 func (m *model) write() {
 	server := m.server(m.connected)
@@ -149,7 +168,7 @@ func (m *model) write() {
 		}
 		m.connected = server.uid
 	}
-	if server.follows == 0 {
+	if server.follows == 0 && server.failingTo == 0 {
 		m.writes++
 		server.data[m.writes], m.acknowledged[m.writes] = true, true
 	}
@@ -166,7 +185,7 @@ func (m *model) record() {
 	m.history = append(m.history, now)
 }
 
-// see is what the operator sees: an old cluster, and what the servers say now.
+// see is what the operator sees: an old cluster, and what the servers say now, one after the other.
 func (m *model) see() Seen {
 	m.seenAt = max(m.seenAt, len(m.history)-1-m.rng.IntN(4))
 	was := m.history[m.seenAt]
@@ -176,15 +195,28 @@ func (m *model) see() Seen {
 			continue
 		}
 		seen.Servers[place] = Server{Pod: fmt.Sprint("shop-redis-", place), UID: name(pod.uid), Host: host(pod.uid), Outdated: pod.template != was.template, Ready: pod.starts == 0, Stopping: pod.stopping}
-		if live := m.server(pod.uid); live.answers() {
-			says := &Says{Primary: live.primary, InSync: live.inSync}
-			if live.follows != 0 {
-				says.Follows = host(live.follows)
-			}
-			seen.Servers[place].Says = says
+		seen.Servers[place].Says = m.says(pod.uid)
+		if next := m.pods[m.rng.IntN(2)]; next.answers() && next.failingTo != 0 {
+			m.takeOver(next)
 		}
 	}
+	if seen.Contradicts() {
+		seen.Servers[0].Says = m.says(was.pods[0].uid)
+	}
 	return seen
+}
+
+// says is what the server of a pod says of itself. Nil: nothing.
+func (m *model) says(uid int) *Says {
+	live := m.server(uid)
+	if !live.answers() {
+		return nil
+	}
+	says := &Says{Primary: live.primary, InSync: live.inSync, FailingOver: live.failingTo != 0}
+	if live.follows != 0 {
+		says.Follows = host(live.follows)
+	}
+	return says
 }
 
 // operate is a pass of the operator, which may die after each thing that it does.
@@ -259,14 +291,16 @@ func (m *model) tell(step Step, seen Seen) bool {
 		if !other.answers() || other.follows != server.uid || !other.inSync || server.follows != 0 {
 			return false
 		}
-		other.copyOf(server)
-		other.follows, other.inSync, server.follows, server.inSync = 0, false, other.uid, true
-		if m.connected == server.uid {
-			m.connected = 0
+		server.failingTo = other.uid
+		if m.rng.IntN(4) == 0 {
+			return false // the operator does not hear how it ends
 		}
+		m.takeOver(server)
 	case Promote:
 		server.follows, server.inSync = 0, false
-	case Nothing, Abort: // a fail-over is done at once here
+	case Abort:
+		server.failingTo = 0
+	case Nothing:
 	}
 	return true
 }
@@ -284,7 +318,7 @@ func (m *model) fault(kind faults) {
 		return
 	}
 	m.logf("the server of pod %d crashes", pod.uid)
-	pod.starts, pod.follows, pod.inSync = 1+m.rng.IntN(3), 0, false
+	pod.starts, pod.follows, pod.inSync, pod.failingTo = 1+m.rng.IntN(3), 0, false, 0
 	if m.connected == pod.uid {
 		m.connected = 0
 	}

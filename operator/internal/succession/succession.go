@@ -66,6 +66,12 @@ type Seen struct {
 	Moved time.Duration
 }
 
+// Contradicts is whether both servers say that they follow the other one. They are asked one after the other. So the first one may have taken over since it
+// was asked, in a hand-over whose end no operator has seen, and must be asked again: taken for one that lacks what it has stored since, it would lose that.
+func (s Seen) Contradicts() bool {
+	return s.Servers[0].follows() && s.Servers[1].follows()
+}
+
 // Action is what to tell a server.
 type Action string
 
@@ -159,6 +165,9 @@ func other(place int) int { return 1 - place }
 func (s Server) takesWrites() bool {
 	return s.Says != nil && s.Says.Follows == "" && s.Says.Primary != ""
 }
+
+// follows is whether the server copies from another one.
+func (s Server) follows() bool { return s.Says != nil && s.Says.Follows != "" }
 
 // hasCopy is whether the server has stashes, its own or somebody's.
 func (s Server) hasCopy() bool { return s.Says != nil && s.Says.Primary != "" }

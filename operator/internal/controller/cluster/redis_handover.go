@@ -306,11 +306,11 @@ func (r *Reconciler) succeed(
 
 // askRedis asks the servers about themselves. It is an error when this operator may not ask: that says nothing of them.
 func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) error {
-	for place := range seen.Servers {
+	ask := func(place int) error {
 		server := &seen.Servers[place]
 		server.Says, server.Broken = nil, ""
 		if pods[place] == nil {
-			continue
+			return nil
 		}
 		var says succession.Says
 		err := errNoAddress
@@ -328,6 +328,15 @@ func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *suc
 		case waited[server.UID] > soon:
 			server.Broken = podTrouble(pods[place])
 		}
+		return nil
+	}
+	for place := range seen.Servers {
+		if err := ask(place); err != nil {
+			return err
+		}
+	}
+	if seen.Contradicts() {
+		return ask(0)
 	}
 	return nil
 }

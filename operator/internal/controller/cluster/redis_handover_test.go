@@ -18,6 +18,7 @@ import (
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
+	"github.com/livestash-dev/livestash/operator/internal/redisadmin"
 	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/succession"
 )
@@ -302,4 +303,39 @@ func TestALostRedisAccessAndANewPassword(t *testing.T) {
 	})
 	later(t, cluster, 2*keepOldPassword)
 	takes(second)
+}
+
+// takenOverMeanwhile are servers of which one hands over right before it is looked at, as when an operator ended in the middle of a hand-over.
+type takenOverMeanwhile struct {
+	toldToRedis
+	from string
+}
+
+func (t *takenOverMeanwhile) Look(ctx context.Context, login redisadmin.Login) (succession.Says, error) {
+	if login.Address == t.from {
+		t.from = ""
+		if err := t.FailOver(ctx, login); err != nil {
+			return succession.Says{}, err
+		}
+	}
+	return t.toldToRedis.Look(ctx, login)
+}
+
+// Who has taken over between the two questions to the servers has stored more since, and is not taken for a copy.
+func TestAHandOverBetweenTwoQuestions(t *testing.T) {
+	const heir, old = "10.0.0.1", "10.0.0.2"
+	servers := &takenOverMeanwhile{from: redis.Address(old)}
+	servers.starts(redis.Address(heir))
+	servers.starts(redis.Address(old))
+	login := redisadmin.Login{Address: redis.Address(old)}
+	suite.Must(t, servers.SetPrimary(t.Context(), login, "old"))
+	suite.Must(t, servers.Follow(t.Context(), redisadmin.Login{Address: redis.Address(heir)}, login, ""))
+
+	seen := succession.Seen{Exists: true, Settled: true, Both: true, Only: 1, Servers: [2]succession.Server{
+		{Pod: "shop-redis-0", UID: "heir", Host: heir, Ready: true}, {Pod: "shop-redis-1", UID: "old", Host: old, Outdated: true, Ready: true},
+	}}
+	suite.Must(t, (&Reconciler{Redis: servers}).askRedis(t.Context(), redisAccess{}, &seen, [2]*corev1.Pod{{}, {}}, nil))
+	if step := succession.Next(seen); step.Tell != succession.Crown || step.On != 0 {
+		t.Errorf("the next step is %+v, want the name of the heir in its stashes: the servers say %+v and %+v", step, *seen.Servers[0].Says, *seen.Servers[1].Says)
+	}
 }
