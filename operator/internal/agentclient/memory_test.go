@@ -153,18 +153,26 @@ func TestAnswersAreReadAFewAtATime(t *testing.T) {
 	t.Logf("reading one takes %d bytes", each)
 	var mutex sync.Mutex
 	reading, most := 0, 0
+	full := make(chan struct{})
+	isFull := sync.OnceFunc(func() { close(full) })
 	enter := func(by int) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		reading += by
-		most = max(most, reading)
+		if most = max(most, reading); most == agents.ReadAtOnce() {
+			isFull()
+		}
 	}
 	var asking sync.WaitGroup
 	for range 4 * agents.ReadAtOnce() {
 		asking.Go(func() {
 			agents.ReadWith(t.Context(), at.IP.String(), int32(at.Port), func() {
 				enter(1)
-				time.Sleep(20 * time.Millisecond)
+				select {
+				case <-full:
+				case <-time.After(10 * time.Second):
+				}
+				time.Sleep(20 * time.Millisecond) // in which one too many would come in
 				enter(-1)
 			})
 		})
