@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -611,16 +610,11 @@ const refusing faultserver.Fault = "refusing"
 
 func basesOf(t *testing.T, fault faultserver.Fault) []string {
 	t.Helper()
-	if fault != refusing {
-		_, bases := serve(t, fault)
-		return bases
+	if fault == refusing {
+		return []string{"http://127.0.0.1:1"} // a port that nobody is given
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	return []string{"http://" + l.Addr().String()}
+	_, bases := serve(t, fault)
+	return bases
 }
 
 // TestOneServerFails gives the users a good server and one that fails: each failure has a reason of its own, and everybody gets on
