@@ -25,9 +25,9 @@ func (b benchmarks) prepare(ctx context.Context) error {
 	return err
 }
 
-// begin makes a benchmark of these adapters, one run of a minute and a half for each, and waits until the load of the first one has begun. A
+// begin makes a benchmark of these adapters, one run that long for each, and waits until the load of the first one has begun. A
 // machine that does everything at once is not held to times.
-func (b benchmarks) begin(ctx context.Context, name string, adapters ...string) error {
+func (b benchmarks) begin(ctx context.Context, name, duration string, adapters ...string) error {
 	manifest, err := json.Marshal(map[string]any{
 		"apiVersion": "livestash.dev/v1alpha1", "kind": "LiveStashBenchmark", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{
@@ -36,7 +36,7 @@ func (b benchmarks) begin(ctx context.Context, name string, adapters ...string) 
 				"image": b.image, "replicas": 1, "http": map[string]any{"readinessPath": "/healthz"},
 			}}},
 			"matrix": map[string]any{
-				"adapters": adapters, "runs": []any{map[string]any{"users": 10, "ttl": "10s", "ramp": "2s", "duration": "90s"}},
+				"adapters": adapters, "runs": []any{map[string]any{"users": 10, "ttl": "10s", "ramp": "2s", "duration": duration}},
 			},
 		},
 	})

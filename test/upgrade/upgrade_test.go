@@ -35,7 +35,7 @@ func TestUpgradeAndRollback(t *testing.T) {
 	u.step("install the older operator", func() error { return u.older.Install(u.ctx) })
 	u.step("bring up fleets and users", u.populate)
 	u.step("a benchmark under the older operator", func() error {
-		return errors.Join(u.benchmarks.begin(u.ctx, "before", "ETS"), u.benchmarks.passed(u.ctx, "before"))
+		return errors.Join(u.benchmarks.begin(u.ctx, "before", "30s", "ETS"), u.benchmarks.passed(u.ctx, "before"))
 	})
 
 	u.step("upgrade in the middle of a benchmark", func() error { return u.change("upgraded", u.newer, u.newer.Install) })
@@ -136,7 +136,7 @@ func (u *upgrade) change(name string, to fleet.Release, bring func(context.Conte
 	for i, f := range u.fleets {
 		namespaces[i] = f.Namespace
 	}
-	if err := u.benchmarks.begin(u.ctx, name, "ETS", "BrowserMemory"); err != nil {
+	if err := u.benchmarks.begin(u.ctx, name, "90s", "ETS", "BrowserMemory"); err != nil {
 		return err
 	}
 	livesBefore, err := pods(u.ctx, u.cluster, namespaces)

@@ -42,9 +42,13 @@ func (c Client) Look(ctx context.Context, login Login) (succession.Says, error) 
 		}
 		seen = readInfo(text)
 		seen.Primary, err = client.Get(ctx, primaryKey).Result()
-		if redis.IsLoadingError(err) || errors.Is(err, redis.Nil) {
-			return nil // it does not have them all yet, or none
+		switch {
+		case errors.Is(err, redis.Nil):
+			return nil // it has none
+		case redis.IsLoadingError(err) && seen.Follows != "":
+			return nil // it does not have them all yet
 		}
+		// One that still reads its file has not come up empty.
 		seen.Stashes = max(0, seen.Stashes-1)
 		return err
 	})
@@ -68,9 +72,15 @@ func readInfo(text string) succession.Says {
 	}
 	keys, _, _ := strings.Cut(strings.TrimPrefix(fields["db0"], "keys="), ",")
 	seen := succession.Says{Stashes: number(keys), Used: number(fields["used_memory"]), Max: number(fields["maxmemory"])}
+	seen.Line = fields["master_replid"]
 	if fields["role"] == "slave" {
 		seen.Follows = fields["master_host"]
-		seen.InSync = fields["master_link_status"] == "up"
+		// Before the file has been written anew, it is what the server had when it started.
+		writes := fields["aof_rewrite_in_progress"] == "1" || fields["aof_rewrite_scheduled"] == "1"
+		seen.FileFails = fields["aof_last_bgrewrite_status"] == "err" && !writes
+		seen.InSync = fields["master_link_status"] == "up" && !writes && !seen.FileFails
+	} else if took := fields["master_replid2"]; strings.Trim(took, "0") != "" {
+		seen.Took = took
 	}
 	state := fields["master_failover_state"]
 	seen.FailingOver = state != "" && state != "no-failover"

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -56,6 +57,13 @@ func startServer(t *testing.T, access rendered.Access, certificate ...pki.Leaf) 
 // start starts it with what is in its folder: after a crash, with what it had.
 func (s *realServer) start(t *testing.T) {
 	t.Helper()
+	s.begin(t)
+	eventually(t, func() error { return s.fleet(t).Ping(t.Context()).Err() })
+}
+
+// begin starts it, with further options, and does not wait until it serves.
+func (s *realServer) begin(t *testing.T, further ...string) {
+	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Skip("no redis-server on this machine")
@@ -78,7 +86,7 @@ func (s *realServer) start(t *testing.T) {
 		}
 	}
 	options := rendered.StatefulSet(cluster, managed, file, rendertest.Inputs).Spec.Template.Spec.Containers[0].Command[2:]
-	command := exec.Command(program, append([]string{filepath.Join(s.files, "redis.conf")}, options...)...)
+	command := exec.Command(program, slices.Concat([]string{filepath.Join(s.files, "redis.conf")}, options, further)...)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +96,6 @@ func (s *realServer) start(t *testing.T) {
 		_ = command.Wait()
 	}
 	t.Cleanup(func() { s.stop() })
-	eventually(t, func() error { return s.fleet(t).Ping(t.Context()).Err() })
 }
 
 // fleet is a client that logs in as the fleet's pods do.
@@ -233,6 +240,7 @@ func handOver(t *testing.T, old, fresh *realServer) {
 		}
 		return nil
 	})
+	line := old.look(t).Line
 	fresh.follow(t, old)
 	if seen := fresh.look(t); !seen.InSync {
 		t.Errorf("told again to follow, it says %+v", seen)
@@ -261,6 +269,9 @@ func handOver(t *testing.T, old, fresh *realServer) {
 	})
 	if lost := fresh.lost(t, acknowledged); lost > 0 || len(acknowledged) < 2000 {
 		t.Errorf("%d of %d acknowledged writes are lost", lost, len(acknowledged))
+	}
+	if seen := fresh.look(t); seen.Took != line || seen.Line == line || line == "" {
+		t.Errorf("who has taken over the line %q says %+v", line, seen)
 	}
 	fresh.setPrimary(t, "fresh")
 	eventually(t, func() error {
@@ -422,5 +433,56 @@ func TestNobodyFollowsWhoDoesNotAnswer(t *testing.T) {
 	}
 	if seen := fresh.look(t); seen.Follows != "" {
 		t.Errorf("the server says %+v", seen)
+	}
+}
+
+// One that crashed reads its file first. Until it has, it has not come up empty; and then it has taken nobody's place, whatever it did before.
+func TestAServerThatReadsItsFile(t *testing.T) {
+	server, other := startServer(t, testAccess()), startServer(t, testAccess())
+	client := server.fleet(t)
+	for n := range 3000 {
+		must(t, client.Set(t.Context(), fmt.Sprintf("live_stash:%d", n), strings.Repeat("x", 100), time.Hour).Err())
+	}
+	server.setPrimary(t, "old")
+	other.follow(t, server)
+	eventually(t, func() error {
+		if seen := other.look(t); !seen.InSync {
+			return fmt.Errorf("the new server says %+v", seen)
+		}
+		return nil
+	})
+	eventually(t, func() error { return New().Promote(t.Context(), other.Login) })
+	if seen := other.look(t); seen.Took != server.look(t).Line {
+		t.Errorf("promoted, it says %+v", seen)
+	}
+	other.stop()
+	other.begin(t, "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+	eventually(t, func() error {
+		_, err := New().Look(t.Context(), other.Login)
+		if err == nil {
+			t.Fatal("it speaks for itself before it has read its file")
+		}
+		if !strings.Contains(err.Error(), "LOADING") {
+			return err
+		}
+		return nil
+	})
+	if seen := other.look(t); seen.Primary != "old" || seen.Stashes != 3000 || seen.Took != "" {
+		t.Errorf("when it has read its file, it says %+v", seen)
+	}
+}
+
+// Who follows has all of it only when its file has it, too.
+func TestWhatAFollowerHas(t *testing.T) {
+	const follows = "role:slave\r\nmaster_host:10.0.0.1\r\nmaster_link_status:up\r\n"
+	for text, want := range map[string]succession.Says{
+		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n":  {Follows: "10.0.0.1", InSync: true},
+		"aof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n":  {Follows: "10.0.0.1"},
+		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:err\r\n": {Follows: "10.0.0.1"},
+		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n": {Follows: "10.0.0.1", FileFails: true},
+	} {
+		if got := readInfo(follows + text); got != want {
+			t.Errorf("of %q it is read that %+v, want %+v", text, got, want)
+		}
 	}
 }

@@ -304,7 +304,7 @@ func TestLook(t *testing.T) {
 	}{
 		"one that has all": {"role:master\r\nmaster_failover_state:no-failover\r\ndb0:keys=3,expires=2\r\n", "$3\r\nold\r\n", succession.Says{Primary: "old", Stashes: 2}},
 		"one that begins":  {"role:master\r\n", "$-1\r\n", succession.Says{}},
-		"one that loads":   {"role:master\r\n", "-LOADING Redis is loading the dataset in memory\r\n", succession.Says{}},
+		"one that copies":  {"role:slave\r\nmaster_host:shop\r\n", "-LOADING Redis is loading the dataset in memory\r\n", succession.Says{Follows: "shop"}},
 		"no fail-over yet": {"role:slave\r\nmaster_host:shop\r\nmaster_link_status:down\r\n", "$-1\r\n", succession.Says{Follows: "shop"}},
 		"one that lies":    {"role:master\r\n", "$3\r\nold\r\n", succession.Says{Primary: "old"}},
 	} {

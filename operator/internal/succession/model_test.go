@@ -20,7 +20,9 @@ type faults int
 
 const (
 	none faults = iota
-	// crashes are of servers' processes, which come back with the file that the pod has.
+	// stalls are of servers that stand still for a while, and go on then with what they were at.
+	stalls
+	// crashes are of servers' processes, which come back with the file that the pod has, when they have read it.
 	crashes
 	// losses are of pods, and everything in them.
 	losses
@@ -29,12 +31,16 @@ const (
 // simServer is a pod and the server in it.
 type simServer struct {
 	uid, template int
-	starts        int // steps until it answers
+	starts        int // steps until it has read its file
+	stalled       int // steps until it goes on
 	stopping      bool
 	primary       string
 	follows       int // the UID of the pod whose address it copies from; 0: none
 	inSync        bool
-	failingTo     int // the UID of the pod that is about to take over, which the operator does not see the end of; 0: none
+	admits        bool // others may copy it, until it starts anew
+	heir          int  // the UID of the pod that it hands over to; 0: none
+	handed        int  // how far: 1 it refuses writes and follows, 2 the heir has taken over
+	line, took    int  // of writes
 	data          map[int]bool
 }
 
@@ -52,6 +58,7 @@ type model struct {
 	rng             *rand.Rand
 	view            // as it is now
 	uids, step      int
+	lines           int
 	wanted          int
 	history         []view
 	seenAt, movedAt int
@@ -84,7 +91,13 @@ func (m *model) server(uid int) *simServer {
 	return nil
 }
 
-func (s *simServer) answers() bool { return s != nil && s.starts == 0 }
+func (s *simServer) answers() bool { return s != nil && s.starts == 0 && s.stalled == 0 }
+
+// newLine is a line of writes that nobody has gone on with yet.
+func (m *model) newLine() int {
+	m.lines++
+	return m.lines
+}
 
 // statefulSet is the StatefulSet controller: it makes what is missing and stops what is too much.
 func (m *model) statefulSet() {
@@ -97,7 +110,7 @@ func (m *model) statefulSet() {
 	switch {
 	case pod == nil && wanted:
 		m.uids++
-		m.pods[place] = &simServer{uid: m.uids, template: m.template, starts: 1 + m.rng.IntN(5), data: map[int]bool{}}
+		m.pods[place] = &simServer{uid: m.uids, template: m.template, starts: 1 + m.rng.IntN(5), line: m.newLine(), data: map[int]bool{}}
 		m.logf("pod %d is made in place %d with template %d", m.uids, place, m.template)
 	case pod != nil && pod.stopping:
 		m.pods[place] = nil
@@ -114,19 +127,23 @@ func (m *model) servers() {
 	if server == nil {
 		return
 	}
-	if server.starts > 0 {
+	switch {
+	case server.stalled > 0:
+		return
+	case server.starts > 0:
 		server.starts--
 		return
-	}
-	if server.failingTo != 0 && m.rng.IntN(2) > 0 {
-		m.takeOver(server)
+	case server.heir != 0:
+		m.handOver(server)
+		return
+	case server.follows == 0:
 		return
 	}
 	primary := m.server(server.follows)
-	if server.follows == 0 {
+	switch {
+	case primary != nil && primary.stalled > 0:
 		return
-	}
-	if !primary.answers() || primary.follows != 0 {
+	case !primary.answers() || !primary.admits || primary.follows != 0:
 		server.inSync = false
 		return
 	}
@@ -138,39 +155,64 @@ func (m *model) servers() {
 }
 
 func (s *simServer) copyOf(primary *simServer) {
-	s.primary, s.data = primary.primary, map[int]bool{}
+	s.primary, s.line, s.data = primary.primary, primary.line, map[int]bool{}
 	for key := range primary.data {
 		s.data[key] = true
 	}
 }
 
-// takeOver ends a fail-over: the other server has every write, and takes the place of this one; or, if it cannot, nothing has happened.
-func (m *model) takeOver(server *simServer) {
-	heir := m.server(server.failingTo)
-	server.failingTo = 0
-	if !heir.answers() || heir.follows != server.uid || !heir.inSync || server.follows != 0 {
-		return
-	}
-	heir.copyOf(server)
-	heir.follows, heir.inSync, server.follows, server.inSync = 0, false, heir.uid, true
-	if m.connected == server.uid {
-		m.connected = 0
+// handOver is the next step of a fail-over. When its heir has every write, the server follows it, and takes no writes. Only then does the heir take over, and only
+// then does the server say that it is done. Before the first step it can be given up, after it there is no end but one that the heir makes.
+func (m *model) handOver(server *simServer) {
+	heir := m.server(server.heir)
+	switch server.handed {
+	case 0:
+		if !heir.answers() || heir.follows != server.uid || !heir.inSync || server.follows != 0 {
+			server.heir = 0
+			return
+		}
+		heir.copyOf(server)
+		server.handed, server.follows, server.inSync = 1, heir.uid, false
+	case 1:
+		if !heir.answers() || !heir.admits {
+			return
+		}
+		if heir.follows != server.uid {
+			server.heir, server.handed, server.follows = 0, 0, 0
+			return
+		}
+		heir.follows, heir.inSync, heir.took, heir.line = 0, false, heir.line, m.newLine()
+		server.handed = 2
+		m.logf("pod %d has taken over from %d", heir.uid, server.uid)
+	case 2:
+		server.heir, server.handed = 0, 0
 	}
 }
 
-// write is one write of a client, which connects anew only when its connection was closed.
+// write is one write of a client: of one that connects anew for each, or of one that does only when its connection was closed.
 func (m *model) write() {
 	server := m.server(m.connected)
-	if !server.answers() {
-		m.connected = 0
-		if server = m.pods[m.serves]; !server.answers() || server.stopping {
-			return
+	if m.rng.IntN(2) == 0 {
+		server = m.pods[m.serves]
+	} else if server == nil || server.starts > 0 {
+		server, m.connected = m.pods[m.serves], 0
+		if server.answers() && !server.stopping {
+			m.connected = server.uid
 		}
-		m.connected = server.uid
 	}
-	if server.follows == 0 && server.failingTo == 0 {
+	if server.answers() && (!server.stopping || server.uid == m.connected) && server.follows == 0 && server.heir == 0 {
 		m.writes++
 		server.data[m.writes], m.acknowledged[m.writes] = true, true
+	}
+}
+
+// between is what happens between two questions of the operator.
+func (m *model) between() {
+	for m.rng.IntN(3) > 0 {
+		m.write()
+		if server := m.pods[m.rng.IntN(2)]; server.answers() && server.heir != 0 {
+			m.handOver(server)
+		}
 	}
 }
 
@@ -196,9 +238,7 @@ func (m *model) see() Seen {
 		}
 		seen.Servers[place] = Server{Pod: fmt.Sprint("shop-redis-", place), UID: name(pod.uid), Host: host(pod.uid), Outdated: pod.template != was.template, Ready: pod.starts == 0, Stopping: pod.stopping}
 		seen.Servers[place].Says = m.says(pod.uid)
-		if next := m.pods[m.rng.IntN(2)]; next.answers() && next.failingTo != 0 {
-			m.takeOver(next)
-		}
+		m.between()
 	}
 	if seen.Contradicts() {
 		seen.Servers[0].Says = m.says(was.pods[0].uid)
@@ -212,9 +252,11 @@ func (m *model) says(uid int) *Says {
 	if !live.answers() {
 		return nil
 	}
-	says := &Says{Primary: live.primary, InSync: live.inSync, FailingOver: live.failingTo != 0}
+	says := &Says{Primary: live.primary, InSync: live.inSync, FailingOver: live.heir != 0, Line: fmt.Sprint(live.line)}
 	if live.follows != 0 {
 		says.Follows = host(live.follows)
+	} else if live.took != 0 {
+		says.Took = fmt.Sprint(live.took)
 	}
 	return says
 }
@@ -276,31 +318,52 @@ func (m *model) tell(step Step, seen Seen) bool {
 	other = m.server(uid)
 	switch step.Tell {
 	case Crown:
-		if server.follows != 0 {
-			return false // it is read-only
+		if server.follows != 0 || server.heir != 0 {
+			return false // it takes no writes
 		}
 		server.primary = name(server.uid)
 	case Follow:
-		if !other.answers() {
+		if !other.answers() || server.heir != 0 {
 			return false
 		}
+		other.admits, server.admits = true, true
 		if server.follows != other.uid {
 			server.follows, server.inSync = other.uid, false
 		}
 	case FailOver:
-		if !other.answers() || other.follows != server.uid || !other.inSync || server.follows != 0 {
+		return m.failOver(server, other)
+	case Promote:
+		if server.heir != 0 {
 			return false
 		}
-		server.failingTo = other.uid
-		if m.rng.IntN(4) == 0 {
-			return false // the operator does not hear how it ends
+		if server.follows != 0 {
+			server.took, server.line = server.line, m.newLine()
 		}
-		m.takeOver(server)
-	case Promote:
 		server.follows, server.inSync = 0, false
 	case Abort:
-		server.failingTo = 0
+		if server.handed > 0 {
+			server.follows = 0
+		}
+		server.heir, server.handed = 0, 0
 	case Nothing:
+	}
+	return true
+}
+
+// failOver begins a hand-over, and sees it end, or not. Who has seen it sends the clients away.
+func (m *model) failOver(server, heir *simServer) bool {
+	if server.heir != 0 || server.follows != 0 || !heir.answers() || heir.follows != server.uid || !heir.inSync {
+		return false
+	}
+	server.heir = heir.uid
+	for range m.rng.IntN(6) {
+		m.handOver(server)
+	}
+	if server.heir != 0 || server.follows == 0 || m.rng.IntN(4) == 0 {
+		return false
+	}
+	if m.connected == server.uid {
+		m.connected = 0
 	}
 	return true
 }
@@ -308,7 +371,12 @@ func (m *model) tell(step Step, seen Seen) bool {
 // fault is one thing that nobody asked for.
 func (m *model) fault(kind faults) {
 	pod := m.pods[m.rng.IntN(2)]
-	if pod == nil || kind == crashes && m.moves() {
+	if pod == nil || kind == crashes && pod == m.pods[m.serves] && m.moves() {
+		return
+	}
+	if kind == stalls {
+		m.logf("the server of pod %d stands still", pod.uid)
+		pod.stalled = 2 + m.rng.IntN(29)
 		return
 	}
 	if kind == losses {
@@ -318,7 +386,8 @@ func (m *model) fault(kind faults) {
 		return
 	}
 	m.logf("the server of pod %d crashes", pod.uid)
-	pod.starts, pod.follows, pod.inSync, pod.failingTo = 1+m.rng.IntN(3), 0, false, 0
+	pod.starts, pod.follows, pod.inSync, pod.admits, pod.heir, pod.handed = 1+m.rng.IntN(3), 0, false, false, 0, 0
+	pod.line, pod.took = m.newLine(), 0
 	if m.connected == pod.uid {
 		m.connected = 0
 	}
@@ -334,6 +403,11 @@ func (m *model) moves() bool {
 func (m *model) run(kind faults) {
 	m.record()
 	for m.step = range 1600 {
+		for _, server := range m.pods {
+			if server != nil {
+				server.stalled = max(0, server.stalled-1)
+			}
+		}
 		busy := m.step < 900
 		switch n := m.rng.IntN(100); {
 		case n < 30:
@@ -375,9 +449,9 @@ func (m *model) settles() {
 	}
 }
 
-// However often the template changes and the operator dies, nothing that was acknowledged is lost; nor when servers crash.
+// However often the template changes and the operator dies, nothing that was acknowledged is lost; nor when servers stand still, or crash.
 func TestModel(t *testing.T) {
-	for kind, what := range map[faults]string{none: "changes", crashes: "crashes", losses: "lost pods"} {
+	for kind, what := range map[faults]string{none: "changes", stalls: "stalls", crashes: "crashes", losses: "lost pods"} {
 		t.Run(what, func(t *testing.T) {
 			first, last := uint64(1), *seedsFlag
 			if *seedFlag > 0 {

@@ -41,10 +41,16 @@ type Says struct {
 	Primary string
 	// Follows is the host that it copies from. Empty for one that takes writes.
 	Follows string
-	// InSync is whether it has got everything that the other one had when it joined, and gets every write since.
+	// InSync is whether it has got everything that the other one had when it joined, gets every write since, and has all of it in its file, too: one that
+	// crashes begins with that.
 	InSync bool
+	// FileFails is whether it could not write that file.
+	FileFails bool
 	// FailingOver is whether it is about to let its replica take over.
 	FailingOver bool
+	// Line is what the server calls its line of writes: a replica has its primary's. One that takes over begins another one, and so does one that starts. Took
+	// is the line that it has gone on with. Empty: it has taken nobody's place since it started.
+	Line, Took string
 	// Stashes is how many it has.
 	Stashes int64
 	// Used and Max are the bytes that it uses for them, and may use. Max 0: no limit.
@@ -66,10 +72,12 @@ type Seen struct {
 	Moved time.Duration
 }
 
-// Contradicts is whether both servers say that they follow the other one. They are asked one after the other. So the first one may have taken over since it
-// was asked, in a hand-over whose end no operator has seen, and must be asked again: taken for one that lacks what it has stored since, it would lose that.
+// Contradicts is whether both servers say that they follow the other one, and neither that it is about to hand over. They are asked one after the other. So
+// the first one may have taken over since it was asked, in a hand-over whose end no operator has seen, and must be asked again: taken for one that lacks what it
+// has stored since, it would lose that.
 func (s Seen) Contradicts() bool {
-	return s.Servers[0].follows() && s.Servers[1].follows()
+	a, b := s.Servers[0], s.Servers[1]
+	return a.follows() && b.follows() && !a.Says.FailingOver && !b.Says.FailingOver
 }
 
 // Action is what to tell a server.
@@ -207,10 +215,20 @@ func (s Seen) silent() Step {
 	return s.hindered("no server of Redis answers the operator")
 }
 
+// tookOver is whether the server in that place has taken the other one's, so that nobody has more than it, though its name is not in the stashes yet. The other
+// one is at its end: it follows, it is silent, or it has come back from its file. One that goes on with its line has not been replaced.
+func (s Seen) tookOver(place int) bool {
+	here, there := s.Servers[place], s.Servers[other(place)]
+	return here.takesWrites() && here.Says.Took != "" && there.UID != "" && here.Says.Primary == there.UID &&
+		(!there.takesWrites() || there.Says.Line != here.Says.Took)
+}
+
 // besideSilent is whether the server that answers has all stashes, though the other one, which exists, may have some.
 func (s Seen) besideSilent(answers int) (int, Step) {
 	here, silent := s.Servers[answers], s.Servers[other(answers)]
 	switch {
+	case s.tookOver(answers):
+		return answers, Step{}
 	case here.crowned() && s.Serves == answers:
 		return answers, Step{}
 	case silent.Broken != "" && silent.Outdated && !silent.Stopping && !here.hasCopy():
@@ -223,13 +241,19 @@ func (s Seen) besideSilent(answers int) (int, Step) {
 
 // ofBoth is the holder of two servers that both answer.
 func (s Seen) ofBoth() (int, Step) {
-	for _, place := range []int{s.Serves, other(s.Serves)} {
-		if s.Servers[place].crowned() {
-			return place, Step{}
+	for _, is := range []func(int) bool{s.tookOver, func(place int) bool { return s.Servers[place].crowned() }} {
+		for _, place := range []int{s.Serves, other(s.Serves)} {
+			if is(place) {
+				return place, Step{}
+			}
 		}
 	}
 	for place, server := range s.Servers {
-		if server.Says.FailingOver && s.Servers[other(place)].hasCopy() {
+		heir := s.Servers[other(place)]
+		switch {
+		case server.Says.FailingOver && server.follows() && heir.takesWrites():
+			return other(place), Step{} // it has had every write, and has started anew since
+		case server.Says.FailingOver && heir.hasCopy():
 			return -1, s.wait("pod %s hands its stashes over", server.Pod)
 		}
 	}
@@ -248,7 +272,7 @@ func (s Seen) ofBoth() (int, Step) {
 func (s Seen) from(holder int) Step {
 	has, beside := s.Servers[holder], s.Servers[other(holder)]
 	switch {
-	case has.Says.FailingOver && (beside.UID == "" || beside.Says != nil && !beside.hasCopy()):
+	case has.Says.FailingOver && (beside.UID == "" || beside.Broken != "" || beside.Says != nil && !beside.hasCopy()):
 		return s.tell(Abort, holder)
 	case has.Says.FailingOver:
 		return s.wait("pod %s hands its stashes over", has.Pod)
@@ -309,6 +333,8 @@ func (s Seen) unfit(heir int, has Server) string {
 		return next.Broken
 	case !next.Ready, next.Says == nil:
 		return fmt.Sprintf("pod %s is not ready", next.Pod)
+	case next.Says.FileFails:
+		return fmt.Sprintf("pod %s cannot write what it has to its file (aof_last_bgrewrite_status), and would be empty after a crash: its log says why", next.Pod)
 	case next.Says.Max > 0 && (has.Says.Max == 0 || next.Says.Max < has.Says.Max) && has.Says.Used > next.Says.Max:
 		return fmt.Sprintf("the stashes take %d bytes, and a server with the new spec.redis.managed.memory may use %d: the old one serves on until memory is raised", has.Says.Used, next.Says.Max)
 	}

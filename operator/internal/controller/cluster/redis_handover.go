@@ -424,8 +424,15 @@ func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) e
 	if err != nil {
 		return err
 	}
-	if says, err := r.Redis.Look(ctx, redisLoginTo(pod.Status.PodIP, access)); err == nil {
+	login := redisLoginTo(pod.Status.PodIP, access)
+	if says, err := r.Redis.Look(ctx, login); err == nil {
 		stashes = says.Stashes
+		// A command of a hand-over can reach the server long after that, and then it follows a pod that is gone and stores nothing.
+		if says.Follows != "" && !says.FailingOver {
+			if err := r.Redis.Promote(ctx, login); err != nil {
+				return err
+			}
+		}
 	}
 	r.redisAccesses.asked.Store(fleet, redisCount{pod: pod.UID, at: p.seen.now, stashes: stashes})
 	p.redisServes(pod.Name, pod.UID, stashes)

@@ -225,6 +225,22 @@ func TestALostRedisIsTold(t *testing.T) {
 	redisServes(t, cluster, after, 0)
 }
 
+// A command of a hand-over that reached a server late would have it follow a pod that is gone, and store nothing.
+func TestARedisAtRestTakesWrites(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
+	redisRevision(t, cluster, "a")
+	pod, address := redisPod(t, cluster, 0, "a")
+	redisServes(t, cluster, pod, 0)
+	suite.Must(t, redisServers.tell(address, func(says *succession.Says) error { says.Follows = "10.9.9.9"; return nil }))
+	later(t, cluster, 2*countRedis)
+	suite.Eventually(t, func() error {
+		if says := redisServers.says(address); says.Follows != "" {
+			return fmt.Errorf("the server says %+v", says)
+		}
+		return nil
+	})
+}
+
 // Its stashes are in the pod's folder, also while its container restarts.
 func TestNoEvictionWhileRedisRestarts(t *testing.T) {
 	cluster := newCluster(t, suite.Namespace(t, api), managedRedisFleet)
