@@ -25,15 +25,15 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 		knee int32
 	}{
 		"requests": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 25s}, {rate: 20, duration: 25s}]}\nthresholds: {" + patient + "}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 20s}, {rate: 20, duration: 20s}]}\nthresholds: {" + patient + "}",
 			duration: "request", says: "requests got a good answer", runs: 2, least: 250,
 		},
 		"rooms": {
-			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 30s}]}\nthresholds: {minCollections: 1, " + patient + "}",
+			spec:     "scenario: Rooms\nrooms: {size: 10, speakers: 2, every: 1s-2s}\nmatrix: {runs: [{users: 40, ramp: 5s, duration: 25s}]}\nthresholds: {minCollections: 1, " + patient + "}",
 			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
 		},
 		"knee": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, duration: 25s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}\nthresholds: {" + patient + "}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, duration: 20s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}\nthresholds: {" + patient + "}",
 			duration: "request", says: "carries ≥ ", runs: 2, least: 50, knee: 15,
 		},
 	} {

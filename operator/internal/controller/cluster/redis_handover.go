@@ -427,16 +427,22 @@ func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) e
 	login := redisLoginTo(pod.Status.PodIP, access)
 	if says, err := r.Redis.Look(ctx, login); err == nil {
 		stashes = says.Stashes
-		// A command of a hand-over can reach the server long after that, and then it follows a pod that is gone and stores nothing.
-		if says.Follows != "" && !says.FailingOver {
-			if err := r.Redis.Promote(ctx, login); err != nil {
-				return err
-			}
+		if err := r.rouse(ctx, login, says); err != nil {
+			return err
 		}
 	}
 	r.redisAccesses.asked.Store(fleet, redisCount{pod: pod.UID, at: p.seen.now, stashes: stashes})
 	p.redisServes(pod.Name, pod.UID, stashes)
 	return nil
+}
+
+// rouse has the one server take writes again. A command of a hand-over can reach it long after that, and then it follows a pod that is gone and stores
+// nothing.
+func (r *Reconciler) rouse(ctx context.Context, login redisadmin.Login, says succession.Says) error {
+	if says.Follows == "" || says.FailingOver {
+		return nil
+	}
+	return r.Redis.Promote(ctx, login)
 }
 
 // redisServes notes for the status which server has the stashes.
