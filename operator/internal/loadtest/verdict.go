@@ -289,7 +289,7 @@ func tooManyRestarts(limits v1alpha1.BenchmarkThresholds, fleet Fleet) []string 
 	return []string{fmt.Sprintf("maxRestarts: %d of the fleet's pods restarted during the run (%s), at most %d may", len(fleet.Restarted), strings.Join(fleet.Restarted, ", "), most)}
 }
 
-// blame judges a run that did not measure what it should have. If pods of the fleet crashed, that is why, and no other test would tell more.
+// blame judges a run that did not measure what it should have. If pods of the fleet crashed, that is why, and another run would say no more.
 func blame(crashed, missing []string, limits v1alpha1.BenchmarkThresholds, result Result) Judgement {
 	judged := Errored(strings.Join(missing, " "))
 	if len(crashed) > 0 && clientBound(limits, result) == "" {

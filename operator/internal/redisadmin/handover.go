@@ -75,10 +75,11 @@ func readInfo(text string) succession.Says {
 	seen.Line = fields["master_replid"]
 	if fields["role"] == "slave" {
 		seen.Follows = fields["master_host"]
-		// Before the file has been written anew, it is what the server had when it started.
-		writes := fields["aof_rewrite_in_progress"] == "1" || fields["aof_rewrite_scheduled"] == "1"
-		seen.FileFails = fields["aof_last_bgrewrite_status"] == "err" && !writes
-		seen.InSync = fields["master_link_status"] == "up" && !writes && !seen.FileFails
+		seen.InSync = fields["master_link_status"] == "up"
+		// Until its file has been written anew, which is tried again when it fails, it is what the server had when it started.
+		writing := fields["aof_rewrite_in_progress"] == "1" || fields["aof_rewrite_scheduled"] == "1"
+		seen.Filed = seen.InSync && !writing
+		seen.FileFails = fields["aof_last_bgrewrite_status"] == "err" && writing || fields["aof_last_write_status"] == "err"
 	} else if took := fields["master_replid2"]; strings.Trim(took, "0") != "" {
 		seen.Took = took
 	}

@@ -128,6 +128,18 @@ func (s *realServer) look(t *testing.T) succession.Says {
 	return seen
 }
 
+// inSync waits until the server has all that the one has that it follows, in its file too.
+func (s *realServer) inSync(t *testing.T) (seen succession.Says) {
+	t.Helper()
+	eventually(t, func() error {
+		if seen = s.look(t); !seen.InSync || !seen.Filed {
+			return fmt.Errorf("the new server says %+v", seen)
+		}
+		return nil
+	})
+	return seen
+}
+
 func (s *realServer) setPrimary(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, func() error { return New().SetPrimary(t.Context(), s.Login, name) })
@@ -234,12 +246,9 @@ func handOver(t *testing.T, old, fresh *realServer) {
 		return nil
 	})
 	fresh.follow(t, old)
-	eventually(t, func() error {
-		if seen := fresh.look(t); !seen.InSync || seen.Primary != "old" {
-			return fmt.Errorf("the new server says %+v", seen)
-		}
-		return nil
-	})
+	if seen := fresh.inSync(t); seen.Primary != "old" {
+		t.Errorf("the new server says %+v", seen)
+	}
 	line := old.look(t).Line
 	fresh.follow(t, old)
 	if seen := fresh.look(t); !seen.InSync {
@@ -299,12 +308,9 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
 	old.setPrimary(t, "old")
 	fresh.follow(t, old)
-	eventually(t, func() error {
-		if seen := fresh.look(t); !seen.InSync || seen.Stashes != 1 {
-			return fmt.Errorf("the new server says %+v", seen)
-		}
-		return nil
-	})
+	if seen := fresh.inSync(t); seen.Stashes != 1 {
+		t.Errorf("the new server says %+v", seen)
+	}
 	old.stop()
 	old.files = t.TempDir()
 	old.start(t)
@@ -382,12 +388,7 @@ func TestPrimaryDoesNotEnd(t *testing.T) {
 func TestFailOverIsGivenUp(t *testing.T) {
 	old, fresh := startServer(t, testAccess()), startServer(t, testAccess())
 	fresh.follow(t, old)
-	eventually(t, func() error {
-		if seen := fresh.look(t); !seen.InSync {
-			return fmt.Errorf("the new server says %+v", seen)
-		}
-		return nil
-	})
+	fresh.inSync(t)
 	must(t, fresh.process.Signal(syscall.SIGSTOP))
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
 	if err := New().FailOver(t.Context(), old.Login); err == nil || !strings.Contains(err.Error(), "has taken writes again") {
@@ -445,12 +446,7 @@ func TestAServerThatReadsItsFile(t *testing.T) {
 	}
 	server.setPrimary(t, "old")
 	other.follow(t, server)
-	eventually(t, func() error {
-		if seen := other.look(t); !seen.InSync {
-			return fmt.Errorf("the new server says %+v", seen)
-		}
-		return nil
-	})
+	other.inSync(t)
 	eventually(t, func() error { return New().Promote(t.Context(), other.Login) })
 	if seen := other.look(t); seen.Took != server.look(t).Line {
 		t.Errorf("promoted, it says %+v", seen)
@@ -476,11 +472,15 @@ func TestAServerThatReadsItsFile(t *testing.T) {
 func TestWhatAFollowerHas(t *testing.T) {
 	const follows = "role:slave\r\nmaster_host:10.0.0.1\r\nmaster_link_status:up\r\n"
 	for text, want := range map[string]succession.Says{
-		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n":  {Follows: "10.0.0.1", InSync: true},
-		"aof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n":  {Follows: "10.0.0.1"},
-		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:err\r\n": {Follows: "10.0.0.1"},
-		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n": {Follows: "10.0.0.1", FileFails: true},
+		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n": {Filed: true},
+		"aof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\n": {},
+		// What fails is to be tried again.
+		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:err\r\n": {FileFails: true},
+		// A file that has grown was to be written anew, and is whole as it is.
+		"aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err\r\n": {Filed: true},
+		"aof_last_write_status:err\r\n": {Filed: true, FileFails: true},
 	} {
+		want.Follows, want.InSync = "10.0.0.1", true
 		if got := readInfo(follows + text); got != want {
 			t.Errorf("of %q it is read that %+v, want %+v", text, got, want)
 		}

@@ -40,6 +40,7 @@ type simServer struct {
 	admits        bool // others may copy it, until it starts anew
 	heir          int  // the UID of the pod that it hands over to; 0: none
 	handed        int  // how far: 1 it refuses writes and follows, 2 the heir has taken over
+	late          int  // the heir of a fail-over that has not reached the server yet; 0: none
 	line, took    int  // of writes
 	data          map[int]bool
 }
@@ -178,7 +179,7 @@ func (m *model) handOver(server *simServer) {
 			return
 		}
 		if heir.follows != server.uid {
-			server.heir, server.handed, server.follows = 0, 0, 0
+			m.giveUp(server)
 			return
 		}
 		heir.follows, heir.inSync, heir.took, heir.line = 0, false, heir.line, m.newLine()
@@ -187,6 +188,14 @@ func (m *model) handOver(server *simServer) {
 	case 2:
 		server.heir, server.handed = 0, 0
 	}
+}
+
+// giveUp ends a fail-over before anybody has taken over.
+func (m *model) giveUp(server *simServer) {
+	if server.handed > 0 {
+		server.follows, server.took, server.line = 0, server.line, m.newLine()
+	}
+	server.heir, server.handed = 0, 0
 }
 
 // write is one write of a client: of one that connects anew for each, or of one that does only when its connection was closed.
@@ -210,8 +219,17 @@ func (m *model) write() {
 func (m *model) between() {
 	for m.rng.IntN(3) > 0 {
 		m.write()
-		if server := m.pods[m.rng.IntN(2)]; server.answers() && server.heir != 0 {
+		server := m.pods[m.rng.IntN(2)]
+		switch {
+		case !server.answers():
+		case server.heir != 0:
 			m.handOver(server)
+		case server.late != 0 && m.rng.IntN(4) == 0:
+			heir := m.server(server.late)
+			server.late = 0
+			if m.begins(server, heir) {
+				m.logf("a late fail-over of pod %d to %d", server.uid, heir.uid)
+			}
 		}
 	}
 }
@@ -252,7 +270,7 @@ func (m *model) says(uid int) *Says {
 	if !live.answers() {
 		return nil
 	}
-	says := &Says{Primary: live.primary, InSync: live.inSync, FailingOver: live.heir != 0, Line: fmt.Sprint(live.line)}
+	says := &Says{Primary: live.primary, InSync: live.inSync, Filed: live.inSync, FailingOver: live.heir != 0, Line: fmt.Sprint(live.line)}
 	if live.follows != 0 {
 		says.Follows = host(live.follows)
 	} else if live.took != 0 {
@@ -267,6 +285,9 @@ func (m *model) operate() {
 	var step Step
 	for range 4 {
 		seen := m.see()
+		if AtRest(seen) && seen.Exists {
+			m.rouse(seen)
+		}
 		step = Next(seen)
 		if step.Tell == Nothing {
 			break
@@ -305,6 +326,20 @@ func (m *model) operate() {
 	}
 }
 
+// rouse has the one server take writes again that a late command has made a copy of a pod that is gone.
+func (m *model) rouse(seen Seen) {
+	says := seen.Servers[seen.Only].Says
+	if says == nil || says.Follows == "" {
+		return
+	}
+	action := Promote
+	if says.FailingOver {
+		action = Abort
+	}
+	m.logf("the one server is to take writes: %s", action)
+	m.tell(Step{Tell: action, On: seen.Only}, seen)
+}
+
 // tell does what a server is told, as the real ones do it. It returns whether that went well.
 func (m *model) tell(step Step, seen Seen) bool {
 	var uid int
@@ -341,21 +376,30 @@ func (m *model) tell(step Step, seen Seen) bool {
 		}
 		server.follows, server.inSync = 0, false
 	case Abort:
-		if server.handed > 0 {
-			server.follows = 0
-		}
-		server.heir, server.handed = 0, 0
+		m.giveUp(server)
 	case Nothing:
 	}
 	return true
 }
 
-// failOver begins a hand-over, and sees it end, or not. Who has seen it sends the clients away.
-func (m *model) failOver(server, heir *simServer) bool {
+// begins is whether the server can begin a hand-over, and does.
+func (m *model) begins(server, heir *simServer) bool {
 	if server.heir != 0 || server.follows != 0 || !heir.answers() || heir.follows != server.uid || !heir.inSync {
 		return false
 	}
 	server.heir = heir.uid
+	return true
+}
+
+// failOver begins a hand-over, and sees it end, or not. Who has seen it sends the clients away.
+func (m *model) failOver(server, heir *simServer) bool {
+	if m.rng.IntN(8) == 0 {
+		server.late = heir.uid
+		return false
+	}
+	if !m.begins(server, heir) {
+		return false
+	}
 	for range m.rng.IntN(6) {
 		m.handOver(server)
 	}
@@ -371,7 +415,9 @@ func (m *model) failOver(server, heir *simServer) bool {
 // fault is one thing that nobody asked for.
 func (m *model) fault(kind faults) {
 	pod := m.pods[m.rng.IntN(2)]
-	if pod == nil || kind == crashes && pod == m.pods[m.serves] && m.moves() {
+	// Nor while the Service has just been led elsewhere, and a cache may not have heard of it.
+	justMoved := m.step-m.movedAt < 5
+	if pod == nil || kind == crashes && (justMoved || pod == m.pods[m.serves] && m.moves()) {
 		return
 	}
 	if kind == stalls {
@@ -386,7 +432,7 @@ func (m *model) fault(kind faults) {
 		return
 	}
 	m.logf("the server of pod %d crashes", pod.uid)
-	pod.starts, pod.follows, pod.inSync, pod.admits, pod.heir, pod.handed = 1+m.rng.IntN(3), 0, false, false, 0, 0
+	pod.starts, pod.follows, pod.inSync, pod.admits, pod.heir, pod.handed, pod.late = 1+m.rng.IntN(3), 0, false, false, 0, 0, 0
 	pod.line, pod.took = m.newLine(), 0
 	if m.connected == pod.uid {
 		m.connected = 0

@@ -41,15 +41,14 @@ type Says struct {
 	Primary string
 	// Follows is the host that it copies from. Empty for one that takes writes.
 	Follows string
-	// InSync is whether it has got everything that the other one had when it joined, gets every write since, and has all of it in its file, too: one that
-	// crashes begins with that.
+	// InSync is whether it has got everything that the other one had when it joined, and gets every write since.
 	InSync bool
-	// FileFails is whether it could not write that file.
-	FileFails bool
+	// Filed is whether it has all of that in its file, too: one that crashes begins with what is there. FileFails is whether it could not write it.
+	Filed, FileFails bool
 	// FailingOver is whether it is about to let its replica take over.
 	FailingOver bool
-	// Line is what the server calls its line of writes: a replica has its primary's. One that takes over begins another one, and so does one that starts. Took
-	// is the line that it has gone on with. Empty: it has taken nobody's place since it started.
+	// Line is what the server calls its line of writes (master_replid): a replica has its primary's. A replica that takes writes again, in its primary's place or
+	// because it is told to, begins another one, and so does a server that starts. Took is the line that it has gone on with (master_replid2). Empty: none since it started.
 	Line, Took string
 	// Stashes is how many it has.
 	Stashes int64
@@ -72,12 +71,15 @@ type Seen struct {
 	Moved time.Duration
 }
 
-// Contradicts is whether both servers say that they follow the other one, and neither that it is about to hand over. They are asked one after the other. So
-// the first one may have taken over since it was asked, in a hand-over whose end no operator has seen, and must be asked again: taken for one that lacks what it
-// has stored since, it would lose that.
+// Contradicts is whether what the servers say cannot be at once: they are asked one after the other, first that in place 0. A hand-over whose end no operator has
+// seen can end in between. Then both say that they follow the other one, and neither that it is about to hand over; or both take writes, the second one in the place
+// of the first. By that, what one of them has stored since would be thrown away, so the first one must be asked again.
 func (s Seen) Contradicts() bool {
 	a, b := s.Servers[0], s.Servers[1]
-	return a.follows() && b.follows() && !a.Says.FailingOver && !b.Says.FailingOver
+	if a.follows() && b.follows() {
+		return !a.Says.FailingOver && !b.Says.FailingOver
+	}
+	return a.takesWrites() && b.takesWrites() && b.Says.Took != "" && b.Says.Took == a.Says.Line
 }
 
 // Action is what to tell a server.
@@ -216,14 +218,15 @@ func (s Seen) silent() Step {
 }
 
 // tookOver is whether the server in that place has taken the other one's, so that nobody has more than it, though its name is not in the stashes yet. The other
-// one is at its end: it follows, it is silent, or it has come back from its file. One that goes on with its line has not been replaced.
+// one is at its end: it follows, it is silent, or it has come back from its file. One that goes on with that line, as after a hand-over that it has given up, has not
+// been replaced.
 func (s Seen) tookOver(place int) bool {
 	here, there := s.Servers[place], s.Servers[other(place)]
 	return here.takesWrites() && here.Says.Took != "" && there.UID != "" && here.Says.Primary == there.UID &&
-		(!there.takesWrites() || there.Says.Line != here.Says.Took)
+		(!there.takesWrites() || there.Says.Line != here.Says.Took && there.Says.Took != here.Says.Took)
 }
 
-// besideSilent is whether the server that answers has all stashes, though the other one, which exists, may have some.
+// besideSilent is the holder when one server answers, and the other one, which exists, may have stashes too.
 func (s Seen) besideSilent(answers int) (int, Step) {
 	here, silent := s.Servers[answers], s.Servers[other(answers)]
 	switch {
@@ -254,7 +257,7 @@ func (s Seen) ofBoth() (int, Step) {
 		case server.Says.FailingOver && server.follows() && heir.takesWrites():
 			return other(place), Step{} // it has had every write, and has started anew since
 		case server.Says.FailingOver && heir.hasCopy():
-			return -1, s.wait("pod %s hands its stashes over", server.Pod)
+			return -1, s.hindered("pod %s hands its stashes over", server.Pod)
 		}
 	}
 	ranked := []func(Server) bool{Server.takesWrites, Server.lastNamed, Server.hasCopy}
@@ -275,7 +278,7 @@ func (s Seen) from(holder int) Step {
 	case has.Says.FailingOver && (beside.UID == "" || beside.Broken != "" || beside.Says != nil && !beside.hasCopy()):
 		return s.tell(Abort, holder)
 	case has.Says.FailingOver:
-		return s.wait("pod %s hands its stashes over", has.Pod)
+		return s.hindered("pod %s hands its stashes over", has.Pod)
 	case has.Says.Follows != "":
 		return s.tell(Promote, holder)
 	case !has.crowned():
@@ -305,7 +308,7 @@ func (s Seen) handOver(from int) Step {
 		return step
 	}
 	switch {
-	case next.Says.Follows != has.Host || !next.Says.InSync:
+	case next.Says.Follows != has.Host, !next.Says.InSync, !next.Says.Filed && s.Serves == from: // once the Service has moved, its file was whole, and only grows
 		step := s.tell(Follow, heir)
 		step.Serves, step.Waits = from, fmt.Sprintf("pod %s copies the stashes of %s", next.Pod, has.Pod)
 		return step
@@ -334,7 +337,7 @@ func (s Seen) unfit(heir int, has Server) string {
 	case !next.Ready, next.Says == nil:
 		return fmt.Sprintf("pod %s is not ready", next.Pod)
 	case next.Says.FileFails:
-		return fmt.Sprintf("pod %s cannot write what it has to its file (aof_last_bgrewrite_status), and would be empty after a crash: its log says why", next.Pod)
+		return fmt.Sprintf("pod %s cannot write its file, and would lose what it has in a crash: its log says why", next.Pod)
 	case next.Says.Max > 0 && (has.Says.Max == 0 || next.Says.Max < has.Says.Max) && has.Says.Used > next.Says.Max:
 		return fmt.Sprintf("the stashes take %d bytes, and a server with the new spec.redis.managed.memory may use %d: the old one serves on until memory is raised", has.Says.Used, next.Says.Max)
 	}

@@ -23,7 +23,7 @@ func changed(server Server, change func(*Server)) Server {
 
 func TestNext(t *testing.T) {
 	own := Says{Primary: "old", Stashes: 3}
-	copying, inSync := Says{Follows: "10.0.0.1"}, Says{Primary: "old", Follows: "10.0.0.1", InSync: true}
+	copying, inSync := Says{Follows: "10.0.0.1"}, Says{Primary: "old", Follows: "10.0.0.1", InSync: true, Filed: true}
 	silent := func(s *Server) { s.Says, s.Ready = nil, false }
 	broken := func(s *Server) { s.Says, s.Ready, s.Broken = nil, false, "the image cannot be had" }
 	both := func(serves int, zero, one Server) Seen {
@@ -55,7 +55,7 @@ func TestNext(t *testing.T) {
 		"the Service is led": {func() Seen { s := both(1, old(own), heir(inSync)); s.Moved = time.Minute; return s }(),
 			Step{Both: true, Serves: 1, Tell: FailOver}},
 		"the copy is torn":                               {both(1, old(own), heir(Says{Primary: "old", Follows: "10.0.0.1"})), waits(Step{Both: true, Tell: Follow, On: 1})},
-		"it is handing over":                             {both(1, old(Says{Primary: "old", Follows: "10.0.0.2", FailingOver: true}), heir(inSync)), waits(Step{Both: true, Serves: 1})},
+		"it is handing over":                             {both(1, old(Says{Primary: "old", Follows: "10.0.0.2", FailingOver: true}), heir(inSync)), hinders(Step{Both: true, Serves: 1})},
 		"it hands to nobody":                             {both(1, old(Says{Primary: "old", FailingOver: true}), Server{}), Step{Both: true, Serves: 1, Tell: Abort}},
 		"it has handed over":                             {both(1, old(Says{Primary: "old", Follows: "10.0.0.2", InSync: true}), heir(Says{Primary: "old"})), Step{Both: true, Serves: 1, Tell: Crown, On: 1}},
 		"the old one is silent after it handed over":     {both(1, changed(old(own), silent), heir(Says{Primary: "old", Line: "b", Took: "a"})), Step{Both: true, Serves: 1, Tell: Crown, On: 1}},
@@ -64,6 +64,10 @@ func TestNext(t *testing.T) {
 		"the heir started anew as it was to take over":   {both(1, old(Says{Primary: "old", Follows: "10.0.0.2", FailingOver: true}), heir(Says{Primary: "old"})), Step{Both: true, Serves: 1, Tell: Crown, On: 1}},
 		"the heir does not start any more": {both(1, old(Says{Primary: "old", Follows: "10.0.0.2", FailingOver: true}), changed(heir(Says{}), broken)),
 			Step{Both: true, Serves: 1, Tell: Abort}},
+		"a new server writes its file": {both(0, old(own), heir(Says{Primary: "old", Follows: "10.0.0.1", InSync: true})), waits(Step{Both: true, Tell: Follow, On: 1})},
+		"it writes its file anew":      {both(1, old(own), heir(Says{Primary: "old", Follows: "10.0.0.1", InSync: true})), waits(Step{Both: true, Serves: 1})},
+		"it has given a hand-over up": {both(1, old(Says{Primary: "old", Line: "c", Took: "a"}), heir(Says{Primary: "old", Line: "b", Took: "a"})),
+			waits(Step{Both: true, Tell: Follow, On: 1})},
 		"the heir cannot write its file":           {both(0, old(own), heir(Says{Primary: "old", Follows: "10.0.0.1", FileFails: true})), hinders(Step{Both: true})},
 		"the heir has a name":                      {both(1, old(Says{Primary: "heir", Follows: "10.0.0.2", InSync: true}), heir(Says{Primary: "heir"})), there},
 		"the old one crashed after it handed over": {both(1, old(Says{Primary: "old"}), heir(Says{Primary: "heir"})), there},

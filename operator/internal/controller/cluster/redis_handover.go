@@ -304,7 +304,7 @@ func (r *Reconciler) succeed(
 	return step, nil
 }
 
-// askRedis asks the servers about themselves. It is an error when this operator may not ask: that says nothing of them.
+// askRedis asks the servers about themselves, the first one twice when what they say cannot be at once. It is an error when this operator may not ask: that says nothing of them.
 func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) error {
 	ask := func(place int) error {
 		server := &seen.Servers[place]
@@ -326,7 +326,7 @@ func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *suc
 			// Both Secrets were lost, and nobody will ever log in to it again.
 			server.Broken = "pod " + server.Pod + " refuses the operator's password"
 		case waited[server.UID] > soon:
-			server.Broken = podTrouble(pods[place])
+			server.Broken = serverTrouble(pods[place])
 		}
 		return nil
 	}
@@ -436,13 +436,32 @@ func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) e
 	return nil
 }
 
-// rouse has the one server take writes again. A command of a hand-over can reach it long after that, and then it follows a pod that is gone and stores
-// nothing.
-func (r *Reconciler) rouse(ctx context.Context, login redisadmin.Login, says succession.Says) error {
-	if says.Follows == "" || says.FailingOver {
-		return nil
+// serverTrouble is why the server of a pod does not run. If only another container has trouble, it runs: it may be reading its file, or be slow.
+func serverTrouble(pod *corev1.Pod) string {
+	server := *pod
+	server.Status.ContainerStatuses = nil
+	if status := containerStatus(pod.Status.ContainerStatuses, redis.ServerContainer); status != nil {
+		server.Status.ContainerStatuses = []corev1.ContainerStatus{*status}
 	}
-	return r.Redis.Promote(ctx, login)
+	return podTrouble(&server)
+}
+
+// rouse has the one server take writes again. A command of a hand-over can reach it long after that, and then it follows a pod that is gone, or waits for it, and
+// stores nothing. If it cannot be told now, the next minute's look does it. It is an error when this operator may not.
+func (r *Reconciler) rouse(ctx context.Context, login redisadmin.Login, says succession.Says) error {
+	var err error
+	switch {
+	case says.Follows == "":
+		return nil
+	case says.FailingOver:
+		err = r.Redis.Abort(ctx, login)
+	default:
+		err = r.Redis.Promote(ctx, login)
+	}
+	if errors.Is(err, fencing.ErrExpired) {
+		return err
+	}
+	return nil
 }
 
 // redisServes notes for the status which server has the stashes.

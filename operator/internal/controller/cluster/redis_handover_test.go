@@ -231,14 +231,26 @@ func TestARedisAtRestTakesWrites(t *testing.T) {
 	redisRevision(t, cluster, "a")
 	pod, address := redisPod(t, cluster, 0, "a")
 	redisServes(t, cluster, pod, 0)
-	suite.Must(t, redisServers.tell(address, func(says *succession.Says) error { says.Follows = "10.9.9.9"; return nil }))
-	later(t, cluster, 2*countRedis)
-	suite.Eventually(t, func() error {
-		if says := redisServers.says(address); says.Follows != "" {
-			return fmt.Errorf("the server says %+v", says)
-		}
-		return nil
-	})
+	for _, late := range []succession.Says{{Follows: "10.9.9.9"}, {Follows: "10.9.9.9", FailingOver: true}} {
+		suite.Must(t, redisServers.tell(address, func(says *succession.Says) error { *says = late; return nil }))
+		suite.Eventually(t, func() error {
+			later(t, cluster, 2*countRedis)
+			if says := redisServers.says(address); says.Follows != "" {
+				return fmt.Errorf("the server says %+v", says)
+			}
+			return nil
+		})
+	}
+}
+
+// A pod is made anew because its server does not run, not because its exporter does not.
+func TestTroubleOfAServer(t *testing.T) {
+	if serverTrouble(&corev1.Pod{Status: waitingIn(redis.ServerContainer, "ImagePullBackOff", "")}) == "" {
+		t.Error("the server has no image, and no trouble")
+	}
+	if got := serverTrouble(&corev1.Pod{Status: waitingIn("exporter", "ImagePullBackOff", "")}); got != "" {
+		t.Errorf("the server's trouble is %q", got)
+	}
 }
 
 // Its stashes are in the pod's folder, also while its container restarts.

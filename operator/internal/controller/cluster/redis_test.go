@@ -89,7 +89,7 @@ func (t *toldToRedis) Follow(_ context.Context, login, primary redisadmin.Login,
 	from := t.says(primary.Address)
 	return t.tell(login.Address, func(server *succession.Says) error {
 		host, _, err := net.SplitHostPort(primary.Address)
-		*server = succession.Says{Primary: from.Primary, Stashes: from.Stashes, Follows: host, InSync: true}
+		*server = succession.Says{Primary: from.Primary, Stashes: from.Stashes, Follows: host, InSync: true, Filed: true}
 		return err
 	})
 }
@@ -109,12 +109,21 @@ func (t *toldToRedis) FailOver(_ context.Context, login redisadmin.Login) error 
 	return errors.New("nobody follows")
 }
 
-func (t *toldToRedis) Abort(context.Context, redisadmin.Login) error {
-	return errors.New("nothing to abort")
+func (t *toldToRedis) Abort(_ context.Context, login redisadmin.Login) error {
+	return t.tell(login.Address, func(server *succession.Says) error {
+		if !server.FailingOver {
+			return errors.New("nothing to abort")
+		}
+		server.FailingOver, server.Follows = false, ""
+		return nil
+	})
 }
 
 func (t *toldToRedis) Promote(_ context.Context, login redisadmin.Login) error {
 	return t.tell(login.Address, func(server *succession.Says) error {
+		if server.FailingOver {
+			return errors.New("it is failing over")
+		}
 		server.Follows = ""
 		return nil
 	})

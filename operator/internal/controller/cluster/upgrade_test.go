@@ -107,12 +107,13 @@ func (o release) fleetOfOthers(t *testing.T, change func(*v1alpha1.LiveStashClus
 	return cluster
 }
 
-// isKnown waits until the operators' cache has the object as it is.
+// isKnown waits until the operators' cache has the object as it is, or another one of its name.
 func isKnown(t *testing.T, object, seen client.Object) {
 	t.Helper()
 	cache := underTest.Client.(leaves).Client
 	suite.Eventually(t, func() error {
-		if err := cache.Get(t.Context(), client.ObjectKeyFromObject(object), seen); err != nil {
+		err := cache.Get(t.Context(), client.ObjectKeyFromObject(object), seen)
+		if err != nil || seen.GetUID() != object.GetUID() {
 			return err
 		}
 		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), object.GetResourceVersion())
