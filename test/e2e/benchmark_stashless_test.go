@@ -25,7 +25,7 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 		knee int32
 	}{
 		"requests": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 20s}, {rate: 20, duration: 20s}]}\nthresholds: {" + patient + "}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{connections: 4, duration: 30s}, {rate: 20, duration: 30s}]}\nthresholds: {" + patient + "}",
 			duration: "request", says: "requests got a good answer", runs: 2, least: 250,
 		},
 		"rooms": {
@@ -33,7 +33,7 @@ func TestBenchmarkOfRequestsAndRooms(t *testing.T) {
 			duration: "delivery", says: "messages reached their whole room", runs: 1, least: 40, heard: 10,
 		},
 		"knee": {
-			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, duration: 20s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}\nthresholds: {" + patient + "}",
+			spec:     "scenario: Requests\nmatrix: {runs: [{rate: 5, duration: 30s}], seek: {steps: 2, factor: \"3\", while: {p95: 20s}}}\nthresholds: {" + patient + "}",
 			duration: "request", says: "carries ≥ ", runs: 2, least: 50, knee: 15,
 		},
 	} {

@@ -177,7 +177,7 @@ func (s space) ended(name, verdict, message string) benchmarked {
 func TestBenchmarkOfAllAdapters(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, "benchmark")
-	s.benchmark("small", ownFleet(2)+"parallelism: 2\nmatrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 20s}]}")
+	s.benchmark("small", ownFleet(2)+"parallelism: 2\nmatrix: {runs: [{users: 50, ttl: 10s, ramp: 3s, duration: 30s}]}")
 	now := s.finished("small", 12*time.Minute)
 	if now.Verdict != "Passed" || now.Progress != "5/5" {
 		t.Fatalf("it ended with %+v", now)

@@ -88,6 +88,9 @@ func readInfo(text string) succession.Says {
 	return seen
 }
 
+// Loading is whether a server reads its file, and says nothing else until it has: it has started anew.
+func Loading(err error) bool { return redis.IsLoadingError(err) }
+
 // Refused is whether a server has refused the operator's login.
 func Refused(err error) bool { return redis.IsAuthError(err) }
 

@@ -458,7 +458,7 @@ func TestAServerThatReadsItsFile(t *testing.T) {
 		if err == nil {
 			t.Fatal("it speaks for itself before it has read its file")
 		}
-		if !strings.Contains(err.Error(), "LOADING") {
+		if !Loading(err) {
 			return err
 		}
 		return nil

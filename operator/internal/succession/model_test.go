@@ -31,8 +31,9 @@ const (
 // simServer is a pod and the server in it.
 type simServer struct {
 	uid, template int
-	starts        int // steps until it has read its file
-	stalled       int // steps until it goes on
+	starts        int  // steps until it has read its file
+	stalled       int  // steps until it goes on
+	reads         bool // it has crashed: when it starts, it has a file to read
 	stopping      bool
 	primary       string
 	follows       int // the UID of the pod whose address it copies from; 0: none
@@ -256,6 +257,8 @@ func (m *model) see() Seen {
 		}
 		seen.Servers[place] = Server{Pod: fmt.Sprint("shop-redis-", place), UID: name(pod.uid), Host: host(pod.uid), Outdated: pod.template != was.template, Ready: pod.starts == 0, Stopping: pod.stopping}
 		seen.Servers[place].Says = m.says(pod.uid)
+		live := m.server(pod.uid)
+		seen.Servers[place].Reads = live != nil && live.reads && live.starts > 0 && live.stalled == 0
 		m.between()
 	}
 	if seen.Contradicts() {
@@ -433,7 +436,7 @@ func (m *model) fault(kind faults) {
 	}
 	m.logf("the server of pod %d crashes", pod.uid)
 	pod.starts, pod.follows, pod.inSync, pod.admits, pod.heir, pod.handed, pod.late = 1+m.rng.IntN(3), 0, false, false, 0, 0, 0
-	pod.line, pod.took = m.newLine(), 0
+	pod.line, pod.took, pod.reads = m.newLine(), 0, true
 	if m.connected == pod.uid {
 		m.connected = 0
 	}

@@ -30,6 +30,8 @@ type Server struct {
 	Stopping bool
 	// Broken says why the server has not run for so long that nobody waits for it. Empty: it has not turned out so.
 	Broken string
+	// Reads is whether the server has started anew and still reads its file, so that it says nothing yet.
+	Reads bool
 	// Says is what the server says of itself. Nil: nothing.
 	Says *Says
 }
@@ -232,7 +234,7 @@ func (s Seen) besideSilent(answers int) (int, Step) {
 	switch {
 	case s.tookOver(answers):
 		return answers, Step{}
-	case here.crowned() && s.Serves == answers:
+	case here.crowned() && (s.Serves == answers || silent.Reads): // one that has started anew takes nobody's place, and must not be served from
 		return answers, Step{}
 	case silent.Broken != "" && silent.Outdated && !silent.Stopping && !here.hasCopy():
 		return -1, s.remake(other(answers))
@@ -337,7 +339,7 @@ func (s Seen) unfit(heir int, has Server) string {
 	case !next.Ready, next.Says == nil:
 		return fmt.Sprintf("pod %s is not ready", next.Pod)
 	case next.Says.FileFails:
-		return fmt.Sprintf("pod %s cannot write its file, and would lose what it has in a crash: its log says why", next.Pod)
+		return fmt.Sprintf("pod %s cannot write its file, and would lose what it has in a crash: its log says why. It tries again within an hour, and a new one at once: delete the pod", next.Pod)
 	case next.Says.Max > 0 && (has.Says.Max == 0 || next.Says.Max < has.Says.Max) && has.Says.Used > next.Says.Max:
 		return fmt.Sprintf("the stashes take %d bytes, and a server with the new spec.redis.managed.memory may use %d: the old one serves on until memory is raised", has.Says.Used, next.Says.Max)
 	}

@@ -308,7 +308,7 @@ func (r *Reconciler) succeed(
 func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *succession.Seen, pods [2]*corev1.Pod, waited map[string]time.Duration) error {
 	ask := func(place int) error {
 		server := &seen.Servers[place]
-		server.Says, server.Broken = nil, ""
+		server.Says, server.Broken, server.Reads = nil, "", false
 		if pods[place] == nil {
 			return nil
 		}
@@ -322,6 +322,8 @@ func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *suc
 			return err
 		case err == nil:
 			server.Says = &says
+		case redisadmin.Loading(err):
+			server.Reads = true
 		case redisadmin.Refused(err) && waited[succeeding] > soon:
 			// Both Secrets were lost, and nobody will ever log in to it again.
 			server.Broken = "pod " + server.Pod + " refuses the operator's password"
