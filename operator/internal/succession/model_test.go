@@ -332,15 +332,11 @@ func (m *model) operate() {
 // rouse has the one server take writes again that a late command has made a copy of a pod that is gone.
 func (m *model) rouse(seen Seen) {
 	says := seen.Servers[seen.Only].Says
-	if says == nil || says.Follows == "" {
+	if says == nil || says.Rouse() == Nothing {
 		return
 	}
-	action := Promote
-	if says.FailingOver {
-		action = Abort
-	}
-	m.logf("the one server is to take writes: %s", action)
-	m.tell(Step{Tell: action, On: seen.Only}, seen)
+	m.logf("the one server is to take writes: %s", says.Rouse())
+	m.tell(Step{Tell: says.Rouse(), On: seen.Only}, seen)
 }
 
 // tell does what a server is told, as the real ones do it. It returns whether that went well.

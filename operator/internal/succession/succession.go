@@ -103,6 +103,18 @@ const (
 	Promote Action = "Promote"
 )
 
+// Rouse is what to tell the one server that is to take writes. A command of a hand-over can reach it long after that, and then it follows a pod that is gone, or
+// waits for it, and stores nothing.
+func (s Says) Rouse() Action {
+	switch {
+	case s.Follows == "":
+		return Nothing
+	case s.FailingOver:
+		return Abort
+	}
+	return Promote
+}
+
 // Step is what to do next.
 type Step struct {
 	// Tell is what to tell the server in place On. When that is done, look again.
@@ -246,12 +258,8 @@ func (s Seen) besideSilent(answers int) (int, Step) {
 
 // ofBoth is the holder of two servers that both answer.
 func (s Seen) ofBoth() (int, Step) {
-	for _, is := range []func(int) bool{s.tookOver, func(place int) bool { return s.Servers[place].crowned() }} {
-		for _, place := range []int{s.Serves, other(s.Serves)} {
-			if is(place) {
-				return place, Step{}
-			}
-		}
+	if place, is := s.first(s.tookOver, s.of(Server.crowned)); is {
+		return place, Step{}
 	}
 	for place, server := range s.Servers {
 		heir := s.Servers[other(place)]
@@ -262,15 +270,25 @@ func (s Seen) ofBoth() (int, Step) {
 			return -1, s.hindered("pod %s hands its stashes over", server.Pod)
 		}
 	}
-	ranked := []func(Server) bool{Server.takesWrites, Server.lastNamed, Server.hasCopy}
-	for _, has := range ranked {
+	place, _ := s.first(s.of(Server.takesWrites), s.of(Server.lastNamed), s.of(Server.hasCopy))
+	return place, Step{} // if neither has any, where the Service leads
+}
+
+// first is the place for which the first of the rules holds that holds for any, and of two places that to which the Service leads, as it is when none holds.
+func (s Seen) first(rules ...func(place int) bool) (place int, holds bool) {
+	for _, rule := range rules {
 		for _, place := range []int{s.Serves, other(s.Serves)} {
-			if has(s.Servers[place]) {
-				return place, Step{}
+			if rule(place) {
+				return place, true
 			}
 		}
 	}
-	return s.Serves, Step{} // neither has any
+	return s.Serves, false
+}
+
+// of is a rule about the server in a place.
+func (s Seen) of(is func(Server) bool) func(place int) bool {
+	return func(place int) bool { return is(s.Servers[place]) }
 }
 
 // from is the next step when it is certain which server has all stashes.

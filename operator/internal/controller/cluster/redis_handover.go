@@ -103,7 +103,7 @@ func (r *Reconciler) handOverRedis(ctx context.Context, p *pass) error {
 		rested := r.redisWaits.since(key, []string{resting}, p.seen.now)[resting]
 		p.redisMoves = seen.Exists && (rested < restash || !seen.Settled)
 		p.place(succession.Next(seen))
-		return r.countRedis(ctx, p, pods[seen.Only])
+		return r.countRedis(ctx, p, seen, pods[seen.Only])
 	}
 
 	p.DueIn(lookAtRollout)
@@ -343,6 +343,16 @@ func (r *Reconciler) askRedis(ctx context.Context, access redisAccess, seen *suc
 	return nil
 }
 
+// serverTrouble is why the server of a pod does not run. If only another container has trouble, it runs: it may be reading its file, or be slow.
+func serverTrouble(pod *corev1.Pod) string {
+	server := *pod
+	server.Status.ContainerStatuses = nil
+	if status := containerStatus(pod.Status.ContainerStatuses, redis.ServerContainer); status != nil {
+		server.Status.ContainerStatuses = []corev1.ContainerStatus{*status}
+	}
+	return podTrouble(&server)
+}
+
 // tellServer does the one thing that a step has to tell.
 func (r *Reconciler) tellServer(ctx context.Context, p *pass, access redisAccess, seen succession.Seen, step succession.Step) error {
 	server, beside := seen.Servers[step.On], seen.Servers[1-step.On]
@@ -404,8 +414,8 @@ func (r *Reconciler) remakeRedis(ctx context.Context, pods [2]*corev1.Pod, step 
 	return nil
 }
 
-// countRedis asks the one server how many stashes it has, and notices when it is another one that nobody has asked for.
-func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) error {
+// countRedis asks the one server how many stashes it has, rouses it, and notices when it is another one that nobody has asked for.
+func (r *Reconciler) countRedis(ctx context.Context, p *pass, seen succession.Seen, pod *corev1.Pod) error {
 	if p.redis == nil || pod == nil || !podReady(pod) || !pod.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -426,43 +436,15 @@ func (r *Reconciler) countRedis(ctx context.Context, p *pass, pod *corev1.Pod) e
 	if err != nil {
 		return err
 	}
-	login := redisLoginTo(pod.Status.PodIP, access)
-	if says, err := r.Redis.Look(ctx, login); err == nil {
+	if says, err := r.Redis.Look(ctx, redisLoginTo(pod.Status.PodIP, access)); err == nil {
 		stashes = says.Stashes
-		if err := r.rouse(ctx, login, says); err != nil {
+		// One that cannot be told now is told after the next look.
+		if err := r.tellServer(ctx, p, access, seen, succession.Step{Tell: says.Rouse(), On: seen.Only}); errors.Is(err, fencing.ErrExpired) {
 			return err
 		}
 	}
 	r.redisAccesses.asked.Store(fleet, redisCount{pod: pod.UID, at: p.seen.now, stashes: stashes})
 	p.redisServes(pod.Name, pod.UID, stashes)
-	return nil
-}
-
-// serverTrouble is why the server of a pod does not run. If only another container has trouble, it runs: it may be reading its file, or be slow.
-func serverTrouble(pod *corev1.Pod) string {
-	server := *pod
-	server.Status.ContainerStatuses = nil
-	if status := containerStatus(pod.Status.ContainerStatuses, redis.ServerContainer); status != nil {
-		server.Status.ContainerStatuses = []corev1.ContainerStatus{*status}
-	}
-	return podTrouble(&server)
-}
-
-// rouse has the one server take writes again. A command of a hand-over can reach it long after that, and then it follows a pod that is gone, or waits for it, and
-// stores nothing. If it cannot be told now, the next minute's look does it. It is an error when this operator may not.
-func (r *Reconciler) rouse(ctx context.Context, login redisadmin.Login, says succession.Says) error {
-	var err error
-	switch {
-	case says.Follows == "":
-		return nil
-	case says.FailingOver:
-		err = r.Redis.Abort(ctx, login)
-	default:
-		err = r.Redis.Promote(ctx, login)
-	}
-	if errors.Is(err, fencing.ErrExpired) {
-		return err
-	}
 	return nil
 }
 
