@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,9 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
@@ -119,6 +125,57 @@ func (r *Reconciler) fleetsOf(ctx context.Context, object client.Object) []ctrl.
 	return requests
 }
 
+// crowded are the LiveStashClusters of which a node has two pods or more. When another node comes or goes, it may be that they are not
+// spread any more, or are again.
+type crowded struct {
+	mutex  sync.Mutex
+	fleets map[types.NamespacedName]bool
+}
+
+// note notes whether it is one of them.
+func (c *crowded) note(fleet types.NamespacedName, is bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if !is {
+		delete(c.fleets, fleet)
+		return
+	}
+	if c.fleets == nil {
+		c.fleets = map[types.NamespacedName]bool{}
+	}
+	c.fleets[fleet] = true
+}
+
+func (c *crowded) requests() []ctrl.Request {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	requests := make([]ctrl.Request, 0, len(c.fleets))
+	for fleet := range c.fleets {
+		requests = append(requests, ctrl.Request{NamespacedName: fleet})
+	}
+	return requests
+}
+
+// nodeTakesPods has the crowded LiveStashClusters look again when a node has changed: after all others, because nobody waits for it.
+func (r *Reconciler) nodeTakesPods() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	look := func(q queue) {
+		requests := r.crowded.requests()
+		if behind, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
+			behind.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, requests...)
+			return
+		}
+		for _, request := range requests {
+			q.Add(request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { look(q) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { look(q) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { look(q) },
+	}
+}
+
 // placement is where pods are that should be elsewhere.
 type placement struct {
 	// emptied is why nodes on which the fleet has pods are to be emptied, by the nodes' names.
@@ -130,8 +187,15 @@ type placement struct {
 }
 
 // observeNodes looks for pods on nodes that are to be emptied. It asks the cache only.
-func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error {
-	if !r.SeesNodes || len(seen.members) == 0 {
+func (r *Reconciler) observeNodes(ctx context.Context, c *v1alpha1.LiveStashCluster, seen *observation) error {
+	if !r.SeesNodes {
+		return nil
+	}
+	perNode := seen.perNode()
+	_, most := fullest(perNode)
+	// Before the nodes are looked at: of one that comes afterwards this LiveStashCluster is told.
+	r.crowded.note(client.ObjectKeyFromObject(c), most > 1)
+	if len(perNode) == 0 {
 		return nil
 	}
 	nodes, template := &corev1.NodeList{}, &seen.statefulSet.Spec.Template.Spec
@@ -147,8 +211,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 			seen.emptied[node.Name] = whyEmptied(node)
 		}
 	}
-	perNode := seen.perNode()
-	if _, most := fullest(perNode); len(seen.emptied) == 0 && most < 2 {
+	if len(seen.emptied) == 0 && most < 2 {
 		return nil
 	}
 	all := &corev1.NodeList{}

@@ -75,7 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.LiveStashCluster) 
 		return seen, err
 	}
 	seen.versions = versions
-	if err := r.observeNodes(ctx, &seen); err != nil {
+	if err := r.observeNodes(ctx, c, &seen); err != nil {
 		return seen, err
 	}
 	if err := r.observeBefore(ctx, c, &seen); err != nil {

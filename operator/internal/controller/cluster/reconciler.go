@@ -99,6 +99,8 @@ type Reconciler struct {
 	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
 	turns  turns
+	// crowded are those to look at when a node has changed, because their pods may be spread otherwise.
+	crowded crowded
 	// mistakes are those of users, for the log.
 	mistakes reconcile.Mistakes
 }
@@ -260,6 +262,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.drains.take(cluster, time.Time{}, "")
 	r.returns.forget(cluster)
 	r.turns.end(cluster)
+	r.crowded.note(cluster, false)
 	r.redisWaits.since(cluster, nil, time.Time{})
 	r.redisAbsent.since(cluster, nil, time.Time{})
 	r.redisAccesses.forget(cluster)

@@ -211,7 +211,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		if err := indexNodes(mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
-		fleets = fleets.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.fleetsOf), builder.WithPredicates(nodeNewsChanged()))
+		fleets = fleets.
+			Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.fleetsOf), builder.WithPredicates(nodeNewsChanged())).
+			Watches(&corev1.Node{}, r.nodeTakesPods(), builder.WithPredicates(nodeNewsChanged()))
 	}
 	if r.News != nil {
 		fleets = fleets.WatchesRawSource(source.Channel(r.News, &handler.EnqueueRequestForObject{}))
