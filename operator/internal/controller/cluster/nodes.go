@@ -248,18 +248,23 @@ func fullest(perNode map[string]int) (name string, pods int) {
 	return name, pods
 }
 
-// notSpread is what is wrong when the fullest node has two pods more than another one that would take some. Kubernetes looks at the spread
-// when it places a pod, and never again.
+// notSpread is what is wrong when the fullest node has two pods more than another one that would take some: the emptiest of these is told
+// of, the first by name. Kubernetes looks at the spread when it places a pod, and never again.
 func (o *observation) notSpread(perNode map[string]int, nodes []corev1.Node) string {
-	name, most := fullest(perNode)
+	full, most := fullest(perNode)
+	empty, least := "", most-1
 	for i := range nodes {
-		node := &nodes[i]
-		if n := perNode[node.Name]; n+1 < most && takes(node, &o.statefulSet.Spec.Template.Spec) {
-			return fmt.Sprintf("%d of %d pods are on %s and %d on %s, so that one lost machine takes more of them than it must: "+
-				"a rollout spreads them, and so does kubectl livestash restart, if %[5]s has room", most, len(o.members), name, n, node.Name)
+		name := nodes[i].Name
+		better := perNode[name] < least || perNode[name] == least && empty != "" && name < empty
+		if better && takes(&nodes[i], &o.statefulSet.Spec.Template.Spec) {
+			empty, least = name, perNode[name]
 		}
 	}
-	return ""
+	if empty == "" {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods are on %s and %d on %s, so that one lost machine takes more of them than it must: "+
+		"a rollout spreads them, and so does kubectl livestash restart, if %[5]s has room", most, len(o.members), full, least, empty)
 }
 
 // comesBack is whether a pod would, to the node that it has left, and be taken off it again, for ever.

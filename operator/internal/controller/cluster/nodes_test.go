@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -151,6 +153,29 @@ func TestPodsThatAreNotSpreadAreToldOf(t *testing.T) {
 	notSpread()
 	suite.Must(t, api.Delete(t.Context(), other))
 	placedAgain(t, cluster)
+}
+
+// The cache lists nodes in another order each time. The sentence stays the same, or each look at the fleet would write the status.
+func TestOneNodeIsToldOfWhenPodsAreNotSpread(t *testing.T) {
+	var nodes []corev1.Node
+	for _, name := range []string{"full", "c", "a", "b", "d", "two"} {
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		nodes = append(nodes, node)
+	}
+	nodes[2].Status.Conditions[0].Status = corev1.ConditionUnknown // a
+	perNode := map[string]int{"full": 4, "c": 1, "a": 1, "b": 1, "d": 1, "two": 2}
+	seen := &observation{statefulSet: &appsv1.StatefulSet{}}
+	for range len(nodes) {
+		nodes = append(nodes[1:], nodes[0])
+		if told := seen.notSpread(perNode, nodes); !strings.Contains(told, "4 of 0 pods are on full and 1 on b,") {
+			t.Errorf("with %s first: %s", nodes[0].Name, told)
+		}
+	}
+	perNode["full"] = 2
+	if told := seen.notSpread(perNode, nodes); told != "" {
+		t.Errorf("with one pod more: %s", told)
+	}
 }
 
 // Without another node that would take them, pods stay where they are, and it is said. One is enough.
