@@ -193,7 +193,7 @@ func (r *Reconciler) renewCertificates(ctx context.Context, c *v1alpha1.LiveStas
 		return nil, err
 	}
 	if before.UID != "" && isNew {
-		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateRenewed, "Generate",
+		r.Recorder.Eventf(c, secretOf(c, secret.Name), corev1.EventTypeNormal, v1alpha1.ReasonCertificateRenewed, "Generate",
 			"Renewed the %s in Secret %s: new connections use it within minutes, open ones stay, no pod restarts", found.leaf, secret.Name)
 	}
 	return render.Merged(before.Annotations, secret.Annotations), nil
@@ -237,19 +237,20 @@ func (r *Reconciler) tellAuthority(ctx context.Context, c *v1alpha1.LiveStashClu
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("looking up the StatefulSet: %w", err)
 	}
+	about := secretOf(c, found.authorityName)
 	noCost := found.users + " go over to it within half an hour, and no connection is cut"
 	switch {
 	case ptr.Deref(set.Spec.Replicas, 0) == 0:
-		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityGenerated, "Generate",
+		r.Recorder.Eventf(c, about, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityGenerated, "Generate",
 			"Generated Secret %s, the certificate authority of %s alone", found.authorityName, found.whose)
 	case wasDue:
-		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
+		r.Recorder.Eventf(c, about, corev1.EventTypeNormal, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
 			"Replaced the certificate authority in Secret %s before its end: %s", found.authorityName, noCost)
 	case found.secret != nil:
-		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
+		r.Recorder.Eventf(c, about, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
 			"Secret %s was gone or unreadable, and a new certificate authority was generated: %s", found.authorityName, noCost)
 	default:
-		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
+		r.Recorder.Eventf(c, about, corev1.EventTypeWarning, v1alpha1.ReasonCertificateAuthorityReplaced, "Generate",
 			"Secrets %s and %s were gone and were generated anew: for some minutes, until %s has read the new certificate, %s; open connections stay",
 			found.authorityName, found.leafName, found.every, found.trouble)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 	"github.com/livestash-dev/livestash/operator/internal/render/fleet"
+	"github.com/livestash-dev/livestash/operator/internal/render/redis"
 	"github.com/livestash-dev/livestash/operator/internal/render/tls"
 	"github.com/livestash-dev/livestash/operator/internal/store"
 )
@@ -53,7 +54,7 @@ func (r *Reconciler) applyChildren(ctx context.Context, p *pass) error {
 		if object.GetKind() != "StatefulSet" {
 			continue
 		}
-		r.tellGivenUp(p.cluster, p.givenUp[object.GetName()])
+		r.tellGivenUp(p.cluster, object, p.givenUp[object.GetName()])
 		if object.GetName() != p.cluster.Name {
 			continue
 		}
@@ -117,7 +118,8 @@ func (r *Reconciler) removeUnwanted(ctx context.Context, p *pass) error {
 	if err := r.removeOperatedRedis(ctx, p); err != nil {
 		return err
 	}
-	r.tellGivenUp(p.cluster, p.volumeGivenUp)
+	volume := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: redis.DataName(p.cluster)}}
+	r.tellGivenUp(p.cluster, volume, p.volumeGivenUp)
 	applier, of := r.applier(), client.MatchingLabels{render.ClusterLabel: p.cluster.Name}
 	if err := applier.Prune(ctx, p.cluster, of, prunedKinds, p.objects); err != nil {
 		return err

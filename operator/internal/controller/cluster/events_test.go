@@ -6,10 +6,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/reconcile"
 )
 
@@ -93,5 +96,28 @@ func TestShortened(t *testing.T) {
 		if got := reconcile.Shortened(text, reconcile.MostNote); len(got) > 1024 || len(got) < 1023 || !utf8.ValidString(got) {
 			t.Errorf("a note of %d bytes: %q", len(got), got)
 		}
+	}
+}
+
+// What one pass tells of several pods, or Secrets, is told of each. Kubernetes' client takes two events for the same that differ by their
+// text alone, and drops the second text.
+func TestEachIsToldOf(t *testing.T) {
+	cluster := newCluster(t, suite.Namespace(t, api), nil)
+	reconciled(t, cluster)
+	underTest.tellDrained(cluster, []drained{{pod: "shop-0"}, {pod: "shop-1"}})
+	for _, secret := range []string{"shop-secrets", "shop-cookie-2"} {
+		suite.Must(t, underTest.tellGenerated(t.Context(), cluster, secret))
+	}
+	underTest.tellGivenUp(cluster, &appsv1.StatefulSet{ObjectMeta: cluster.ObjectMeta}, "the stashes")
+	underTest.tellGivenUp(cluster, &corev1.PersistentVolumeClaim{ObjectMeta: cluster.ObjectMeta}, "the volume")
+	for says, reason := range map[string]string{
+		"shop-0 had":    v1alpha1.ReasonPodDrained,
+		"shop-1 had":    v1alpha1.ReasonPodDrained,
+		"shop-secrets":  v1alpha1.ReasonSecretRegenerated,
+		"shop-cookie-2": v1alpha1.ReasonSecretRegenerated,
+		"the stashes":   v1alpha1.ReasonStashesLost,
+		"the volume":    v1alpha1.ReasonStashesLost,
+	} {
+		toldInEvent(t, cluster, reason, says)
 	}
 }

@@ -205,7 +205,8 @@ func outlivesStashes(c *v1alpha1.LiveStashCluster) string {
 		"whose last stash is older, and those whose tab is hidden for longer: set ttl to as long as users may be away, at least to spec.drain.keepFor, which is %s", ttl, c.Spec.Adapter, keepFor)
 }
 
-// tellDrained makes an event of each pod that said how its drain ended.
+// tellDrained makes an event of each pod that said how its drain ended. They name the pod: of several events that differ by their text
+// alone, Kubernetes' client counts the others, and only the first one's text is told.
 func (r *Reconciler) tellDrained(c *v1alpha1.LiveStashCluster, reports []drained) {
 	for _, d := range reports {
 		kind, rest := corev1.EventTypeNormal, ""
@@ -216,7 +217,8 @@ func (r *Reconciler) tellDrained(c *v1alpha1.LiveStashCluster, reports []drained
 			kind, rest = corev1.EventTypeWarning, fmt.Sprintf(", %d of them from another version of the application, whose "+
 				"pages may refuse them (LiveStash's option version)%s", d.report.OtherVersion, rest)
 		}
-		r.Recorder.Eventf(c, nil, kind, v1alpha1.ReasonPodDrained, "Drain", "%s had %d stashes: %d sockets closed, %d stashes handed over%s",
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: d.pod}}
+		r.Recorder.Eventf(c, pod, kind, v1alpha1.ReasonPodDrained, "Drain", "%s had %d stashes: %d sockets closed, %d stashes handed over%s",
 			d.pod, d.report.SessionsBefore, d.report.SocketsClosed, d.report.HandedOff, rest)
 	}
 }

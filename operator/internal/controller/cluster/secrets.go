@@ -162,14 +162,20 @@ func (r *Reconciler) tellGenerated(ctx context.Context, c *v1alpha1.LiveStashClu
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
+	about := secretOf(c, secret)
 	if err == nil {
-		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonSecretRegenerated, "Generate",
+		r.Recorder.Eventf(c, about, corev1.EventTypeWarning, v1alpha1.ReasonSecretRegenerated, "Generate",
 			"Secret %s was gone and was generated anew: every pod is replaced, and sessions and stashes signed with the old values are lost", secret)
 		return nil
 	}
-	r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonSecretGenerated, "Generate",
+	r.Recorder.Eventf(c, about, corev1.EventTypeNormal, v1alpha1.ReasonSecretGenerated, "Generate",
 		"Generated Secret %s: who loses it loses every session, so back it up", secret)
 	return nil
+}
+
+// secretOf is a Secret that an event is about. Kubernetes' client takes events for the same that differ by their text alone.
+func secretOf(c *v1alpha1.LiveStashCluster, name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
 }
 
 // secretValue reads one key of a user's Secret.

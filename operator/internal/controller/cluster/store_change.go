@@ -195,10 +195,10 @@ func (r *Reconciler) volumeLeft(ctx context.Context, c *v1alpha1.LiveStashCluste
 	return fmt.Sprintf("the volume of the PersistentVolumeClaim %s with all that is on it", volume.Name), nil
 }
 
-// tellGivenUp says what is left behind, or deleted, at the moment at which it is. Empty: nothing.
-func (r *Reconciler) tellGivenUp(c *v1alpha1.LiveStashCluster, what string) {
+// tellGivenUp says what is left behind, or deleted, with an object at the moment at which it is. Empty: nothing.
+func (r *Reconciler) tellGivenUp(c *v1alpha1.LiveStashCluster, with client.Object, what string) {
 	if what != "" {
-		r.Recorder.Eventf(c, nil, corev1.EventTypeWarning, v1alpha1.ReasonStashesLost, "ChangeStore",
+		r.Recorder.Eventf(c, with, corev1.EventTypeWarning, v1alpha1.ReasonStashesLost, "ChangeStore",
 			"the store changes, and spec.acceptLossOf is %s: given up are %s", c.Spec.AcceptLossOf, what)
 	}
 }
