@@ -160,6 +160,7 @@ func (p *pass) tellCookie(before *v1alpha1.CookieStatus) *v1alpha1.CookieStatus 
 	}
 	if now.RotationStarted != nil && now.RotationFinished == nil && now.Previous == nil && hasRolledOut(p.seen.statefulSet) {
 		now.RotationFinished = ptr.To(seconds(p.seen.now))
+		p.DueIn(settleCookie) // the next rotation may wait for that, and a status that is written brings no pass
 	}
 	return now
 }

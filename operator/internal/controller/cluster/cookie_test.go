@@ -154,6 +154,7 @@ func isRotated(t *testing.T, cluster *v1alpha1.LiveStashCluster, revision string
 		}
 		return nil
 	})
+	isKnown(t, cluster, &v1alpha1.LiveStashCluster{})
 }
 
 func TestCookieRotates(t *testing.T) {
@@ -337,6 +338,14 @@ func TestRotationIsOverWhenNoPodHasTheOldCookie(t *testing.T) {
 		said := p.tellCookie(before)
 		if (said.RotationFinished != nil) != test.over || (said.Previous != nil) != test.previous || !said.Made.Equal(&test.made) {
 			t.Errorf("%s: the status says %+v", name, said)
+		}
+		// The next rotation may be held for that, and nothing else brings a pass to a fleet at rest.
+		want := time.Duration(0)
+		if test.over {
+			want = settleCookie
+		}
+		if next, err := p.End(nil, func(error) error { return nil }); next.RequeueAfter != want || err != nil {
+			t.Errorf("%s: is looked at in %s, want %s (%v)", name, next.RequeueAfter, want, err)
 		}
 	}
 }
