@@ -159,6 +159,7 @@ func TestPodsThatAreLeftAreTakenBack(t *testing.T) {
 		pod := fleetPod(t, cluster, number, "a")
 		pod.OwnerReferences = nil
 		suite.Must(t, api.Update(t.Context(), pod))
+		isKnown(t, pod, &corev1.Pod{})
 	}
 	suite.Must(t, api.Delete(t.Context(), set))
 	suite.Eventually(t, func() error {

@@ -43,6 +43,7 @@ func fleetPodOn(t *testing.T, cluster *v1alpha1.LiveStashCluster, ordinal int, r
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
 	pod.Spec.NodeName = node
 	suite.Must(t, api.Create(t.Context(), pod))
+	isKnown(t, pod, &corev1.Pod{}) // that a pod is made rouses nobody
 	return pod
 }
 
@@ -56,6 +57,7 @@ func hasAddress(t *testing.T, pod *corev1.Pod, status agentclient.Status) {
 	agents.say(address, status)
 	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
 	suite.Must(t, api.Status().Update(t.Context(), pod))
+	isKnown(t, pod, &corev1.Pod{})
 }
 
 // serves makes a pod ready, whose agent says that.

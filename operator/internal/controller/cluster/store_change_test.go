@@ -232,6 +232,7 @@ func TestAnotherAdapterWithoutAgents(t *testing.T) {
 	pod := fleetPod(t, cluster, 0, "a")
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	suite.Must(t, api.Status().Update(t.Context(), pod))
+	isKnown(t, pod, &corev1.Pod{})
 	acted(t, cluster, "a", "a")
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Adapter = v1alpha1.AdapterMnesia })
 	held(t, cluster, "the stashes that the pods hold in memory (adapter ETS), which no agent has counted")
