@@ -38,9 +38,10 @@ const (
 // agent that gave up, or an image that is no BEAM, never makes a serving pod unready; and an agent that is slow, in a pod
 // that must not serve, never makes it ready.
 type readiness struct {
-	settings  Settings
-	logger    *log.Logger
-	startTime time.Duration
+	settings Settings
+	logger   *log.Logger
+	// startTime is agentStartTime, patience is askTime: tests have their own.
+	startTime, patience time.Duration
 
 	mu       sync.Mutex
 	last     answer
@@ -61,7 +62,7 @@ const (
 )
 
 func newReadiness(settings Settings, logger *log.Logger) *readiness {
-	return &readiness{settings: settings, logger: logger, startTime: agentStartTime}
+	return &readiness{settings: settings, logger: logger, startTime: agentStartTime, patience: askTime}
 }
 
 // ask finds one answer at a time, and who waited for it shares it.
@@ -102,7 +103,7 @@ func (r *readiness) decide() answer {
 
 // agentsWord is what the agent says, or while it says nothing, what it has said last. It is an error when there is no agent.
 func (r *readiness) agentsWord() (answer, error) {
-	word, err := askAgent(r.settings.AgentPort)
+	word, err := askAgent(r.settings.AgentPort, r.patience)
 	switch {
 	case err == nil:
 		r.word, r.heard = word, time.Now()
@@ -123,8 +124,8 @@ var errSilent = errors.New("the agent is there but does not answer: the node is 
 // askAgent asks over the agent's own socket, and where there is none, over its port. It is errSilent when nothing is answered
 // there in time, and another error when nobody listens, or somebody who is not the agent. On the port, which may be anybody's,
 // silence is not the agent's.
-func askAgent(agentPort int) (answer, error) {
-	deadline := time.Now().Add(askTime)
+func askAgent(agentPort int, patience time.Duration) (answer, error) {
+	deadline := time.Now().Add(patience)
 	conn, err := dialAgent(agentPort, deadline)
 	if isAbsent(err) {
 		return askAgentPort(agentPort, deadline)
@@ -169,7 +170,7 @@ func (r *readiness) askApplication(withoutAgent bool) error {
 	port, path := r.settings.AppPort, r.settings.ReadinessPath
 	switch {
 	case path != "":
-		reply, err := get(port, path, time.Now().Add(askTime))
+		reply, err := get(port, path, time.Now().Add(r.patience))
 		if err != nil {
 			return fmt.Errorf("the application does not answer %s: %w", path, err)
 		}
@@ -177,7 +178,7 @@ func (r *readiness) askApplication(withoutAgent bool) error {
 			return fmt.Errorf("the application answered %d to %s on port %d", reply.status, path, port)
 		}
 	case withoutAgent:
-		conn, err := dial(port, time.Now().Add(askTime))
+		conn, err := dial(port, time.Now().Add(r.patience))
 		if err != nil {
 			return fmt.Errorf("neither the application nor the agent answers: %w", err)
 		}

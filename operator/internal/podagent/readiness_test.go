@@ -94,6 +94,13 @@ func agentSays(status, text string) func(net.Conn) {
 	return says("HTTP/1.1 " + status + "\r\nlivestash-agent: 0.1.0\r\nContent-Length: 8\r\n\r\n" + text)
 }
 
+// patient decides about an agent that has had its time to start, and waits longer for each answer than a busy machine takes.
+func patient(settings Settings) *readiness {
+	r := newReadiness(settings, quiet)
+	r.startTime, r.patience = 0, 20*time.Second
+	return r
+}
+
 func TestReadiness(t *testing.T) {
 	const (
 		agentReady = iota
@@ -132,8 +139,10 @@ func TestReadiness(t *testing.T) {
 				agentPort = server(t, agent.handle)
 			}
 			for appOpen, appPort := range map[bool]int{true: server(t, hangs), false: shut(t)} {
-				r := newReadiness(Settings{AgentPort: agentPort, AppPort: appPort}, quiet)
-				r.startTime = 0
+				r := patient(Settings{AgentPort: agentPort, AppPort: appPort})
+				if name == "hangs" {
+					r.patience = askTime
+				}
 				want := statusUnavailable
 				if agent.verdict == agentReady || agent.verdict == nobody && appOpen {
 					want = statusOK
@@ -172,14 +181,16 @@ func TestSilentAgent(t *testing.T) {
 				t.Parallel()
 				var now atomic.Pointer[func(net.Conn)]
 				agentPort, _ := agentSocket(t, func(conn net.Conn) { (*now.Load())(conn) })
-				r := newReadiness(Settings{AgentPort: agentPort, AppPort: server(t, hangs)}, quiet)
-				r.startTime = 0
+				r := patient(Settings{AgentPort: agentPort, AppPort: server(t, hangs)})
 				if c.before != nil {
 					now.Store(&c.before)
 					r.decide()
 					r.heard = r.heard.Add(-c.since)
 				}
 				now.Store(&silent)
+				if silence == "hangs" {
+					r.patience = askTime
+				}
 				if got := r.decide(); got.status != c.want.status || !strings.HasPrefix(got.text, c.want.text) {
 					t.Errorf("got %v, want %v", got, c.want)
 				}
@@ -194,8 +205,7 @@ func TestAgentIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for appOpen, appPort := range map[bool]int{true: server(t, hangs), false: shut(t)} {
 				agentPort, end := agentSocket(t, agentSays(said, "my words"))
-				r := newReadiness(Settings{AgentPort: agentPort, AppPort: appPort}, quiet)
-				r.startTime = 0
+				r := patient(Settings{AgentPort: agentPort, AppPort: appPort})
 				if got := r.decide(); got.text != "my words" {
 					t.Fatalf("got %v, want the agent's words", got)
 				}
@@ -211,8 +221,7 @@ func TestAgentIsGone(t *testing.T) {
 // TestSocketOfSomebodyElse: who answers there without being the agent does not decide.
 func TestSocketOfSomebodyElse(t *testing.T) {
 	agentPort, _ := agentSocket(t, says("HTTP/1.1 503 No\r\n\r\n"))
-	r := newReadiness(Settings{AgentPort: agentPort, AppPort: server(t, hangs)}, quiet)
-	r.startTime = 0
+	r := patient(Settings{AgentPort: agentPort, AppPort: server(t, hangs)})
 	if got := r.decide(); got.status != statusOK {
 		t.Errorf("got %v, want ready by the application's port", got)
 	}
@@ -227,8 +236,7 @@ func TestCrowdOnTheAgentsPort(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	go serveAll(listener, agentSays("503 Service Unavailable", "draining"))
-	r := newReadiness(Settings{AgentPort: agentPort, AppPort: server(t, hangs)}, quiet)
-	r.startTime = 0
+	r := patient(Settings{AgentPort: agentPort, AppPort: server(t, hangs)})
 	if got := r.decide(); got != (answer{statusUnavailable, "draining"}) {
 		t.Errorf("got %v, want the agent's word", got)
 	}
@@ -242,7 +250,7 @@ func TestReasonIsPassedOn(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			agent := server(t, says("HTTP/1.1 503 No\r\nlivestash-agent: 1\r\n\r\n"+c.body))
-			r := newReadiness(Settings{AgentPort: agent, AppPort: shut(t)}, quiet)
+			r := patient(Settings{AgentPort: agent, AppPort: shut(t)})
 			if got := r.ask().text; got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -272,8 +280,10 @@ func TestReadinessPath(t *testing.T) {
 			t.Parallel()
 			appPort := server(t, c.app)
 			for who, agentPort := range map[string]int{"with an agent": server(t, agentSays("200 OK", "ready ok")), "without": shut(t)} {
-				r := newReadiness(Settings{AgentPort: agentPort, AppPort: appPort, ReadinessPath: "/up?deep=1"}, quiet)
-				r.startTime = 0
+				r := patient(Settings{AgentPort: agentPort, AppPort: appPort, ReadinessPath: "/up?deep=1"})
+				if name == "hangs" {
+					r.patience = askTime
+				}
 				if got := r.ask(); got.status != c.want {
 					t.Errorf("%s: got %v, want %s", who, got, c.want)
 				}
@@ -283,7 +293,7 @@ func TestReadinessPath(t *testing.T) {
 	t.Run("agent not ready", func(t *testing.T) {
 		var asked atomic.Bool
 		app := server(t, func(net.Conn) { asked.Store(true) })
-		r := newReadiness(Settings{AgentPort: server(t, agentSays("503 No", "draining")), AppPort: app, ReadinessPath: "/"}, quiet)
+		r := patient(Settings{AgentPort: server(t, agentSays("503 No", "draining")), AppPort: app, ReadinessPath: "/"})
 		if got := r.ask(); got != (answer{statusUnavailable, "draining"}) || asked.Load() {
 			t.Errorf("got %v (application asked: %v), want the agent's word alone", got, asked.Load())
 		}
@@ -308,7 +318,7 @@ func TestAgentMayStartLast(t *testing.T) {
 		}),
 		ReadinessPath: "/",
 	}, quiet)
-	r.startTime = time.Hour
+	r.startTime, r.patience = time.Hour, 20*time.Second
 	step := func(what, want string) {
 		t.Helper()
 		if got := r.decide(); got.status != want {
@@ -331,10 +341,10 @@ func TestAgentMayStartLast(t *testing.T) {
 
 func TestOneQuestionForACrowd(t *testing.T) {
 	var asked atomic.Int32
-	r := newReadiness(Settings{AppPort: shut(t), AgentPort: server(t, func(c net.Conn) {
+	r := patient(Settings{AppPort: shut(t), AgentPort: server(t, func(c net.Conn) {
 		asked.Add(1)
 		agentSays("200 OK", "ready ok")(c)
-	})}, quiet)
+	})})
 	var crowd sync.WaitGroup
 	const many = 1000
 	started := time.Now()

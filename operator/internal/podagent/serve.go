@@ -52,7 +52,7 @@ func Serve(ctx context.Context, dir string, settings Settings, logger *log.Logge
 // awaitAgentsEnd returns when no agent is there. The kubelet ends this program when that takes longer than the pod has.
 func awaitAgentsEnd(port int) {
 	for {
-		if _, err := askAgent(port); err != nil && !errors.Is(err, errSilent) {
+		if _, err := askAgent(port, askTime); err != nil && !errors.Is(err, errSilent) {
 			return
 		}
 		time.Sleep(endPause)

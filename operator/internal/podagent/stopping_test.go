@@ -41,8 +41,8 @@ func TestServeKeepsTheWordOfTheHook(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, dir, settings, log.New(io.Discard, "", 0)) }()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if reply, err := get(settings.ProbePort, "/readyz", time.Now().Add(time.Second)); err == nil && reply.status == 200 {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if reply, err := get(settings.ProbePort, "/readyz", time.Now().Add(10*time.Second)); err == nil && reply.status == 200 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -86,8 +86,8 @@ func TestServeAnswersWhileTheAgentIsThere(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, t.TempDir(), settings, log.New(io.Discard, "", 0)) }()
 	stop()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		reply, err := get(settings.ProbePort, "/readyz", time.Now().Add(time.Second))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		reply, err := get(settings.ProbePort, "/readyz", time.Now().Add(10*time.Second))
 		if err == nil && reply.status == 200 {
 			break
 		}

@@ -186,11 +186,11 @@ func TestAwaitStore(t *testing.T) {
 	go func() { done <- AwaitStore(t.Context(), settings, log.New(io.Discard, "", 0)) }()
 
 	status := func() (agentclient.Status, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		return agentclient.New().Status(ctx, "127.0.0.1", int32(settings.AgentPort))
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		got, err := status()
 		if err == nil && strings.Contains(got.Store.Reason, "refuses the user or the password") {

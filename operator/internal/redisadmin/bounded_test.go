@@ -48,7 +48,7 @@ func TestServersThatAnnounceTooMuch(t *testing.T) {
 		"=70368744177664\r\n", "+" + strings.Repeat("x", 1<<20) + "\r\n", "*1\r\n*1\r\n$70368744177664\r\n",
 		strings.Repeat("*1\r\n", 1<<20), strings.Repeat("*1048576\r\n", 1<<10),
 	} {
-		if _, err := New().Look(t.Context(), says(t, answer)); err == nil {
+		if _, err := patient().Look(t.Context(), says(t, answer)); err == nil {
 			t.Errorf("%.30q is taken", answer)
 		}
 	}

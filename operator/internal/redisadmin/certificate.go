@@ -15,12 +15,12 @@ import (
 )
 
 // dial connects to a server, over TLS if the login says how to check its certificate.
-func dial(ctx context.Context, network, address string, login Login) (net.Conn, error) {
-	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
+func dial(ctx context.Context, network, address string, login Login, patience time.Duration) (net.Conn, error) {
+	connection, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, network, address)
 	if err != nil || login.Authorities == "" {
 		return connection, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(login.Authorities))
@@ -38,12 +38,12 @@ func dial(ctx context.Context, network, address string, login Login) (net.Conn, 
 // Renew has a server read its certificate again, unless it shows that one already, and returns whether it does. file is the certificate
 // in the server's pod, want is that certificate in PEM. Connections that are open stay open.
 func (c Client) Renew(ctx context.Context, login Login, file string, want []byte) (bool, error) {
-	shows, err := showsCertificate(ctx, login, want)
+	shows, err := c.showsCertificate(ctx, login, want)
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		// Nobody has renewed it in time. It is still that server, and has another one in its pod.
 		login.at = invalid.Cert.NotAfter
-		shows, err = showsCertificate(ctx, login, want)
+		shows, err = c.showsCertificate(ctx, login, want)
 	}
 	if shows || err != nil {
 		return shows, err
@@ -56,15 +56,15 @@ func (c Client) Renew(ctx context.Context, login Login, file string, want []byte
 		return false, err
 	}
 	login.at = time.Time{}
-	shows, err = showsCertificate(ctx, login, want)
+	shows, err = c.showsCertificate(ctx, login, want)
 	if errors.As(err, &invalid) {
 		return false, nil // the kubelet has not brought the other one yet
 	}
 	return shows, err
 }
 
-func showsCertificate(ctx context.Context, login Login, want []byte) (bool, error) {
-	connection, err := dial(ctx, "tcp", login.Address, login)
+func (c Client) showsCertificate(ctx context.Context, login Login, want []byte) (bool, error) {
+	connection, err := dial(ctx, "tcp", login.Address, login, c.patience)
 	if err != nil {
 		return false, fmt.Errorf("looking at the certificate of Redis at %s: %w", login.Address, unquoted(err))
 	}

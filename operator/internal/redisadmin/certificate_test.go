@@ -78,11 +78,11 @@ func TestTLSIsChecked(t *testing.T) {
 	} {
 		login := server.Login
 		change(&login)
-		_, err := New().Look(t.Context(), login)
+		_, err := patient().Look(t.Context(), login)
 		if err == nil || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if shows, err := New().Renew(t.Context(), login, server.files+"/tls.crt", leaf.Certificate); shows || err == nil {
+		if shows, err := patient().Renew(t.Context(), login, server.files+"/tls.crt", leaf.Certificate); shows || err == nil {
 			t.Errorf("%s: it is told to renew its certificate", name)
 		}
 	}
@@ -101,19 +101,19 @@ func TestRenew(t *testing.T) {
 			if made.Before(time.Now().Add(-pki.LeafLife)) {
 				first = signed(t, authority, made)
 				server.put(t, first)
-				must(t, New().ask(t.Context(), server.Login, "", func(c *redis.Client) error { return c.ConfigSet(t.Context(), "tls-cert-file", file).Err() }))
+				must(t, patient().ask(t.Context(), server.Login, "", func(c *redis.Client) error { return c.ConfigSet(t.Context(), "tls-cert-file", file).Err() }))
 			}
 
-			if shows, err := New().Renew(t.Context(), server.Login, file, second.Certificate); shows || err != nil {
+			if shows, err := patient().Renew(t.Context(), server.Login, file, second.Certificate); shows || err != nil {
 				t.Errorf("before the kubelet has brought it, the server shows it: %t, %v", shows, err)
 			}
 			server.put(t, second)
 			for range 2 {
-				if shows, err := New().Renew(t.Context(), server.Login, file, second.Certificate); !shows || err != nil {
+				if shows, err := patient().Renew(t.Context(), server.Login, file, second.Certificate); !shows || err != nil {
 					t.Errorf("the server shows it: %t, %v", shows, err)
 				}
 			}
-			must(t, New().ask(t.Context(), server.Login, "", func(c *redis.Client) error {
+			must(t, patient().ask(t.Context(), server.Login, "", func(c *redis.Client) error {
 				must(t, c.Do(t.Context(), "ACL", "SETUSER", server.User, "+config|get").Err())
 				files, err := c.ConfigGet(t.Context(), "tls-*-file").Result()
 				if files["tls-cert-file"] != file || files["tls-ca-cert-file"] != server.files+"/ca.crt" {
@@ -145,7 +145,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 				go func() { _ = connection.(*tls.Conn).Handshake() }()
 			}
 		}()
-		connection, err := dial(t.Context(), "tcp", listener.Addr().String(), Login{Authorities: string(leaf.Authorities), Host: redisHost})
+		connection, err := dial(t.Context(), "tcp", listener.Addr().String(), Login{Authorities: string(leaf.Authorities), Host: redisHost}, time.Minute)
 		if (err == nil) != taken {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}
@@ -163,7 +163,7 @@ func TestSilentTLS(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	login := Login{Address: listener.Addr().String(), Authorities: string(signed(t, newAuthority(t), time.Now()).Authorities), Host: redisHost}
 	started := time.Now()
-	if _, err := dial(context.Background(), "tcp", login.Address, login); err == nil || time.Since(started) > 5*timeout {
+	if _, err := dial(context.Background(), "tcp", login.Address, login, timeout); err == nil || time.Since(started) > 10*timeout {
 		t.Errorf("after %s: %v", time.Since(started), err)
 	}
 }
@@ -206,16 +206,16 @@ func TestLookingAtCertificates(t *testing.T) {
 		}
 	}
 	login := Login{Address: address, Authorities: string(leaf.Authorities), Host: redisHost}
-	if shows, err := New().Renew(t.Context(), login, "tls.crt", leaf.Certificate); !shows || err != nil {
+	if shows, err := patient().Renew(t.Context(), login, "tls.crt", leaf.Certificate); !shows || err != nil {
 		t.Errorf("the server shows it: %t, %v", shows, err)
 	}
 	isClosed()
-	if shows, err := showsCertificate(t.Context(), login, []byte("no certificate")); shows || err != nil {
+	if shows, err := patient().showsCertificate(t.Context(), login, []byte("no certificate")); shows || err != nil {
 		t.Errorf("it shows what is no certificate: %t, %v", shows, err)
 	}
 	isClosed()
 	login.Authorities = string(other.Authorities)
-	if shows, err := New().Renew(t.Context(), login, "tls.crt", leaf.Certificate); shows || err == nil {
+	if shows, err := patient().Renew(t.Context(), login, "tls.crt", leaf.Certificate); shows || err == nil {
 		t.Errorf("of another authority: %t, %v", shows, err)
 	}
 	isClosed()
@@ -243,8 +243,8 @@ func TestCertificatesAreNotQuoted(t *testing.T) {
 	} {
 		address, _ := shows(t, certificate)
 		login := Login{Address: address, User: "operator", Authorities: authorities, Host: redisHost}
-		_, looking := New().Look(t.Context(), login)
-		_, renewing := New().Renew(t.Context(), login, "tls.crt", nil)
+		_, looking := patient().Look(t.Context(), login)
+		_, renewing := patient().Renew(t.Context(), login, "tls.crt", nil)
 		for _, err := range []error{looking, renewing} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), mark) {
 				t.Errorf("got %v, want that it says %q, and no name", err, want)

@@ -107,7 +107,7 @@ func (s *realServer) fleet(t *testing.T) *redis.Client {
 func (s *realServer) as(t *testing.T, user, password string) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dial(ctx, network, address, s.Login)
+			return dial(ctx, network, address, s.Login, time.Minute)
 		},
 		Addr: s.Address, Username: user, Password: password, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
 		DisableIdentity: true, Protocol: 2, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
@@ -122,7 +122,7 @@ func (s *realServer) look(t *testing.T) succession.Says {
 	t.Helper()
 	var seen succession.Says
 	eventually(t, func() (err error) {
-		seen, err = New().Look(t.Context(), s.Login)
+		seen, err = patient().Look(t.Context(), s.Login)
 		return err
 	})
 	return seen
@@ -142,12 +142,12 @@ func (s *realServer) inSync(t *testing.T) (seen succession.Says) {
 
 func (s *realServer) setPrimary(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, func() error { return New().SetPrimary(t.Context(), s.Login, name) })
+	eventually(t, func() error { return patient().SetPrimary(t.Context(), s.Login, name) })
 }
 
 func (s *realServer) follow(t *testing.T, primary *realServer) {
 	t.Helper()
-	eventually(t, func() error { return New().Follow(t.Context(), s.Login, primary.Login, "s3cret") })
+	eventually(t, func() error { return patient().Follow(t.Context(), s.Login, primary.Login, "s3cret") })
 }
 
 // lost is how many of the keys the server says that it does not have.
@@ -164,6 +164,13 @@ func (s *realServer) lost(t *testing.T, keys []string) int {
 		})
 	}
 	return lost
+}
+
+// patient is a client that waits longer than a busy machine keeps a server waiting.
+func patient() Client {
+	client := New()
+	client.patience = 30 * time.Second
+	return client
 }
 
 func must(t *testing.T, err error) {
@@ -254,11 +261,11 @@ func handOver(t *testing.T, old, fresh *realServer) {
 	if seen := fresh.look(t); !seen.InSync {
 		t.Errorf("told again to follow, it says %+v", seen)
 	}
-	idle, err := dial(t.Context(), "tcp", old.Address, old.Login)
+	idle, err := dial(t.Context(), "tcp", old.Address, old.Login, time.Minute)
 	must(t, err)
 	defer func() { _ = idle.Close() }()
 	w.address.Store(fresh)
-	eventually(t, func() error { return New().FailOver(t.Context(), old.Login) }) // on a busy machine it may be given up
+	eventually(t, func() error { return patient().FailOver(t.Context(), old.Login) }) // on a busy machine it may be given up
 	// Whose connection stays would go on storing where nothing is taken any more.
 	must(t, idle.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -320,7 +327,7 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	eventually(t, func() error { return New().Promote(t.Context(), fresh.Login) })
+	eventually(t, func() error { return patient().Promote(t.Context(), fresh.Login) })
 	must(t, fresh.fleet(t).Set(t.Context(), "live_stash:b", 1, time.Hour).Err())
 	if seen := fresh.look(t); seen.Stashes != 2 || seen.Follows != "" {
 		t.Errorf("promoted, it says %+v", seen)
@@ -330,7 +337,7 @@ func TestNobodyCopiesAnEmptyServer(t *testing.T) {
 // Nobody takes the place of a server that nobody follows, and a server that is told so goes on.
 func TestNoHandOverToNobody(t *testing.T) {
 	old := startServer(t, testAccess())
-	if err := New().FailOver(t.Context(), old.Login); err == nil || !strings.Contains(err.Error(), old.Address) {
+	if err := patient().FailOver(t.Context(), old.Login); err == nil || !strings.Contains(err.Error(), old.Address) {
 		t.Errorf("failing over says %v", err)
 	}
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
@@ -370,7 +377,7 @@ func TestRightsOfAHandOver(t *testing.T) {
 func TestPrimaryDoesNotEnd(t *testing.T) {
 	server := startServer(t, testAccess())
 	server.setPrimary(t, "old")
-	must(t, New().ask(t.Context(), server.Login, "", func(client *redis.Client) error {
+	must(t, patient().ask(t.Context(), server.Login, "", func(client *redis.Client) error {
 		ends, err := client.Do(t.Context(), "ACL", "SETUSER", server.User, "+ttl").Text()
 		if err == nil {
 			var left int64
@@ -391,16 +398,16 @@ func TestFailOverIsGivenUp(t *testing.T) {
 	fresh.inSync(t)
 	must(t, fresh.process.Signal(syscall.SIGSTOP))
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:a", 1, time.Hour).Err())
-	if err := New().FailOver(t.Context(), old.Login); err == nil || !strings.Contains(err.Error(), "has taken writes again") {
+	if err := patient().FailOver(t.Context(), old.Login); err == nil || !strings.Contains(err.Error(), "has taken writes again") {
 		t.Errorf("failing over says %v", err)
 	}
 	must(t, old.fleet(t).Set(t.Context(), "live_stash:b", 1, time.Hour).Err())
 
-	must(t, New().ask(t.Context(), old.Login, "", func(client *redis.Client) error { return client.Do(t.Context(), "FAILOVER").Err() }))
+	must(t, patient().ask(t.Context(), old.Login, "", func(client *redis.Client) error { return client.Do(t.Context(), "FAILOVER").Err() }))
 	if !old.look(t).FailingOver {
 		t.Error("the server does not say that it waits for the other one")
 	}
-	must(t, New().Abort(t.Context(), old.Login))
+	must(t, patient().Abort(t.Context(), old.Login))
 	if seen := old.look(t); seen.FailingOver || seen.Follows != "" {
 		t.Errorf("told to give up, the server says %+v", seen)
 	}
@@ -419,7 +426,7 @@ func TestFailOverWithoutAnEnd(t *testing.T) {
 		}
 		return "+OK\r\n"
 	})
-	if err := New().FailOver(t.Context(), Login{Address: address, User: "operator"}); err == nil || !strings.Contains(err.Error(), "not done") {
+	if err := patient().FailOver(t.Context(), Login{Address: address, User: "operator"}); err == nil || !strings.Contains(err.Error(), "not done") {
 		t.Errorf("failing over says %v", err)
 	}
 }
@@ -429,7 +436,7 @@ func TestNobodyFollowsWhoDoesNotAnswer(t *testing.T) {
 	fresh := startServer(t, testAccess())
 	gone := fresh.Login
 	gone.Address = "127.0.0.1:1"
-	if err := New().Follow(t.Context(), fresh.Login, gone, "s3cret"); err == nil || !strings.Contains(err.Error(), gone.Address) {
+	if err := patient().Follow(t.Context(), fresh.Login, gone, "s3cret"); err == nil || !strings.Contains(err.Error(), gone.Address) {
 		t.Errorf("following says %v", err)
 	}
 	if seen := fresh.look(t); seen.Follows != "" {
@@ -447,14 +454,14 @@ func TestAServerThatReadsItsFile(t *testing.T) {
 	server.setPrimary(t, "old")
 	other.follow(t, server)
 	other.inSync(t)
-	eventually(t, func() error { return New().Promote(t.Context(), other.Login) })
+	eventually(t, func() error { return patient().Promote(t.Context(), other.Login) })
 	if seen := other.look(t); seen.Took != server.look(t).Line {
 		t.Errorf("promoted, it says %+v", seen)
 	}
 	other.stop()
-	other.begin(t, "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+	other.begin(t, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
 	eventually(t, func() error {
-		_, err := New().Look(t.Context(), other.Login)
+		_, err := patient().Look(t.Context(), other.Login)
 		if err == nil {
 			t.Fatal("it speaks for itself before it has read its file")
 		}

@@ -31,12 +31,14 @@ type Login struct {
 type Client struct {
 	// MayTell is an error while no server may be told anything, as fencing.ErrExpired. Nil: servers may always be told.
 	MayTell func() error
+	// patience is timeout: tests have their own.
+	patience time.Duration
 }
 
 // New is a client. The library's own log is turned off, because whatever it would say is in the errors.
 func New() Client {
 	redis.SetLogger(silence{})
-	return Client{}
+	return Client{patience: timeout}
 }
 
 type silence struct{}
@@ -48,7 +50,7 @@ func (c Client) connect(login Login) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: login.Address,
 		Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
-			connection, err := dial(ctx, network, address, login)
+			connection, err := dial(ctx, network, address, login, c.patience)
 			if err != nil {
 				return nil, err
 			}
@@ -56,9 +58,9 @@ func (c Client) connect(login Login) *redis.Client {
 		},
 		Username:        login.User,
 		Password:        login.Password,
-		DialTimeout:     timeout,
-		ReadTimeout:     timeout,
-		WriteTimeout:    timeout,
+		DialTimeout:     c.patience,
+		ReadTimeout:     c.patience,
+		WriteTimeout:    c.patience,
 		MaxRetries:      -1,
 		DialerRetries:   1,
 		PoolSize:        1,

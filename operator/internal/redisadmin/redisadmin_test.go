@@ -91,7 +91,7 @@ func TestSilentServersAreAskedOnce(t *testing.T) {
 		}
 	}()
 	started := time.Now()
-	if _, err := New().Look(t.Context(), Login{Address: listener.Addr().String(), User: "operator"}); err == nil || time.Since(started) > 5*timeout {
+	if _, err := New().Look(t.Context(), Login{Address: listener.Addr().String(), User: "operator"}); err == nil || time.Since(started) > 10*timeout {
 		t.Errorf("after %s: %v", time.Since(started), err)
 	}
 	if came.Load() != 1 {
@@ -106,7 +106,7 @@ func TestSetPasswords(t *testing.T) {
 		}
 		return "+OK\r\n"
 	})
-	err := New().SetPasswords(t.Context(), Login{Address: address, User: "operator", Password: "s3cret"}, "livestash", []string{"aa", "bb"})
+	err := patient().SetPasswords(t.Context(), Login{Address: address, User: "operator", Password: "s3cret"}, "livestash", []string{"aa", "bb"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestSetPasswordsFails(t *testing.T) {
 		"nobody there":   {Address: "127.0.0.1:1", User: "operator", Password: "s3cret"},
 		"unknown a host": {Address: "redis.invalid:6379", User: "operator", Password: "s3cret"},
 	} {
-		err := New().SetPasswords(t.Context(), login, "livestash", []string{"aa"})
+		err := patient().SetPasswords(t.Context(), login, "livestash", []string{"aa"})
 		if err == nil || !strings.Contains(err.Error(), login.Address) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want an error with the address and without the password", name, err)
 		}
@@ -160,8 +160,8 @@ func TestErrorsRepeatNoPassword(t *testing.T) {
 			})
 			login := Login{Address: address, User: "operator", Password: "0perat0r"}
 			for doing, err := range map[string]error{
-				"following":         New().Follow(t.Context(), login, login, "s3cret-s3cret-s3cret-s3cret-s3cret"),
-				"setting passwords": New().SetPasswords(t.Context(), login, "livestash", []string{"s3cret"}),
+				"following":         patient().Follow(t.Context(), login, login, "s3cret-s3cret-s3cret-s3cret-s3cret"),
+				"setting passwords": patient().SetPasswords(t.Context(), login, "livestash", []string{"s3cret"}),
 			} {
 				if err == nil {
 					if loginToo || name != "as what it has done" {
@@ -186,7 +186,7 @@ func TestCodesAreTold(t *testing.T) {
 		return "-NOPERM User operator has no permissions to run the 'acl|setuser' command\r\n"
 	})
 	want := "setting the passwords of user livestash in Redis at " + address + ": it answers NOPERM: see its log"
-	if err := New().SetPasswords(t.Context(), Login{Address: address, User: "operator"}, "livestash", nil); err == nil || err.Error() != want {
+	if err := patient().SetPasswords(t.Context(), Login{Address: address, User: "operator"}, "livestash", nil); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -212,11 +212,11 @@ func TestNoRefusalIsLost(t *testing.T) {
 			return "+OK\r\n"
 		})
 		login, told := Login{Address: address, User: "operator"}, 0
-		_, looking := New().Look(t.Context(), login)
-		_, renewing := New().Renew(t.Context(), login, "tls.crt", nil)
+		_, looking := patient().Look(t.Context(), login)
+		_, renewing := patient().Renew(t.Context(), login, "tls.crt", nil)
 		for _, err := range []error{
-			looking, renewing, New().SetPrimary(t.Context(), login, "old"), New().Follow(t.Context(), login, login, "s3cret"), New().FailOver(t.Context(), login),
-			New().Abort(t.Context(), login), New().Promote(t.Context(), login), New().SetPasswords(t.Context(), login, "livestash", nil),
+			looking, renewing, patient().SetPrimary(t.Context(), login, "old"), patient().Follow(t.Context(), login, login, "s3cret"), patient().FailOver(t.Context(), login),
+			patient().Abort(t.Context(), login), patient().Promote(t.Context(), login), patient().SetPasswords(t.Context(), login, "livestash", nil),
 		} {
 			if err != nil && strings.Contains(err.Error(), "READONLY") {
 				told++
@@ -235,7 +235,7 @@ func TestWhoNoLongerLeadsTellsNothing(t *testing.T) {
 		lines.Add(1)
 		return "+OK\r\n"
 	})}
-	admin := New()
+	admin := patient()
 	admin.MayTell = func() error { return fencing.ErrExpired }
 	_, looking := admin.Look(t.Context(), login)
 	_, renewing := admin.Renew(t.Context(), login, "tls.crt", nil)
@@ -265,7 +265,7 @@ func TestWhoNoLongerLeadsTellsNothingMore(t *testing.T) {
 			lines.Add(1)
 			return "+OK\r\n"
 		})}
-		admin := New()
+		admin := patient()
 		admin.MayTell = func() error {
 			if lines.Load() >= told {
 				return fencing.ErrExpired
@@ -319,7 +319,7 @@ func TestLook(t *testing.T) {
 			}
 			return "+OK\r\n"
 		})
-		says, err := New().Look(t.Context(), Login{Address: address, User: "operator"})
+		says, err := patient().Look(t.Context(), Login{Address: address, User: "operator"})
 		if diff := cmp.Diff(test.want, says); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
@@ -331,7 +331,7 @@ func TestRefused(t *testing.T) {
 	real := startServer(t, testAccess())
 	login := real.Login
 	login.Password = "another"
-	if _, err := New().Look(t.Context(), login); !Refused(err) {
+	if _, err := patient().Look(t.Context(), login); !Refused(err) {
 		t.Errorf("it says %v", err)
 	}
 	for _, address := range []string{"127.0.0.1:1", says(t, "").Address} {

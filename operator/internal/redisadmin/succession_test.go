@@ -27,7 +27,7 @@ func (p *places) make(place int) {
 
 // pass is one of an operator that may die after anything it does.
 func (p *places) pass() {
-	admin := New()
+	admin := patient()
 	var step succession.Step
 	for range 4 {
 		for place, server := range p.servers {

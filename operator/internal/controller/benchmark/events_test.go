@@ -93,10 +93,13 @@ func (p *played) serves() {
 	serves(p.t, p.fleet)
 }
 
-// later lets time pass.
-func (p *played) later(d time.Duration) {
+// until lets time pass, until a second after that moment of the run.
+func (p *played) until(at time.Duration) {
 	p.t.Helper()
-	operatorTime.Ahead.Add(int64(d))
+	refresh(p.t, p.b)
+	if left := p.b.Status.Runs[0].LoadStartedAt.Add(at + time.Second).Sub(operatorTime.Now()); left > 0 {
+		operatorTime.Ahead.Add(int64(left))
+	}
 	p.pokes++
 	changeSpec(p.t, p.b, func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.TTLSecondsAfterFinished = ptr.To(3600 + p.pokes) })
 }
@@ -155,7 +158,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("the runners are not told of the events: %s", spec)
 	}
 
-	p.later(11 * time.Second)
+	p.until(10 * time.Second)
 	p.begun(0)
 	suite.Eventually(t, func() error {
 		refresh(t, p.fleet)
@@ -171,7 +174,7 @@ func TestEvents(t *testing.T) {
 	impostor := p.pod("a-pod-of-nobody", false)
 	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.b.Namespace, Name: p.fleet.Name + "-0"}}
 	refresh(t, old)
-	p.later(10*time.Minute - 11*time.Second)
+	p.until(10 * time.Minute)
 	if deleted := p.begun(1); deleted.Pod != old.Name || deleted.PodUID != old.UID {
 		t.Errorf("the pod to delete is %+v", deleted)
 	}
@@ -187,7 +190,7 @@ func TestEvents(t *testing.T) {
 	refresh(t, impostor)
 	refresh(t, again)
 
-	p.later(10 * time.Minute)
+	p.until(20 * time.Minute)
 	suite.Eventually(t, func() error {
 		refresh(t, p.fleet)
 		if p.fleet.DesiredReplicas() != 3 {
@@ -220,35 +223,35 @@ func TestEventsThatGoWrong(t *testing.T) {
 		says    string
 	}{
 		"the operator was away": {
-			eventAt(v1alpha1.EventRollout, 10*time.Second), func(p *played) { p.later(5 * time.Minute) }, "Rollout at 10s would have begun 4m5",
+			eventAt(v1alpha1.EventRollout, 10*time.Second), func(p *played) { p.until(4*time.Minute + 15*time.Second) }, "Rollout at 10s would have begun 4m",
 		},
 		"the fleet is not whole again": {
 			eventAt(v1alpha1.EventRollout, 10*time.Second), func(p *played) {
-				p.later(11 * time.Second)
+				p.until(10 * time.Second)
 				p.begun(0)
-				p.later(9 * time.Minute)
+				p.until(9 * time.Minute)
 			},
 			"Rollout at 10s was not over within 8m0s: ",
 		},
 		"the pod does not come back": {
 			eventAt(v1alpha1.EventDeletePod, 10*time.Second), func(p *played) {
-				p.later(11 * time.Second)
+				p.until(10 * time.Second)
 				p.begun(0)
-				p.later(9 * time.Minute)
+				p.until(9 * time.Minute)
 			},
 			"DeletePod at 10s was not over within 8m0s: ",
 		},
 		"as many pods as there are": {
-			eventAt(v1alpha1.EventScale, 10*time.Second, replicas(2)), func(p *played) { p.later(11 * time.Second) },
+			eventAt(v1alpha1.EventScale, 10*time.Second, replicas(2)), func(p *played) { p.until(10 * time.Second) },
 			"Scale at 10s changes nothing, because the fleet has 2 pods already",
 		},
 		"the image that is there": {
-			eventAt(v1alpha1.EventRollout, 10*time.Second, func(event *v1alpha1.BenchmarkEvent) { event.Image = fleetImage }), func(p *played) { p.later(11 * time.Second) },
+			eventAt(v1alpha1.EventRollout, 10*time.Second, func(event *v1alpha1.BenchmarkEvent) { event.Image = fleetImage }), func(p *played) { p.until(10 * time.Second) },
 			"Rollout at 10s changes nothing, because the fleet has the image " + fleetImage + " already",
 		},
 		"the run is over first": {
 			eventAt(v1alpha1.EventRollout, 10*time.Second), func(p *played) {
-				p.later(11 * time.Second)
+				p.until(10 * time.Second)
 				p.begun(0)
 				if row := p.ends(); row.Recovered != "1.0000" {
 					p.t.Errorf("what the runners counted is not told: %+v", row)

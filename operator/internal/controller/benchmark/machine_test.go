@@ -40,7 +40,7 @@ func TestReportTellsNoKernel(t *testing.T) {
 	suite.Must(t, api.Status().Update(t.Context(), node))
 	b := newBenchmark(t, suite.Namespace(t, api), "machine", func(spec *v1alpha1.LiveStashBenchmarkSpec) { spec.Suspend = true })
 	suite.Must(t, api.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "runner", Labels: map[string]string{runner.TestLabel: "machine-01"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: "runner", Labels: map[string]string{runner.TestLabel: "machine-01"}, Finalizers: []string{"example.com/kept-from-the-collector"}},
 		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "k6", Image: "k6"}}},
 	}))
 
