@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,28 @@ import (
 
 // generatedValue is what the StatefulSet notes of a value that the operator made.
 const generatedValue = "generated"
+
+// finishRotation has a fleet go on with the cookie that it is changing to, when the spec asks for yet another one and not every pod has that
+// one yet: pods with the third one would know nothing of those with the first.
+func (r *Reconciler) finishRotation(_ context.Context, p *pass) error {
+	before := p.seen.statefulSet.Annotations[fleet.CookieAnnotation]
+	has, previous := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
+	wanted := fleet.CookieRef(p.cluster)
+	backOrThere := has == nil || *has == wanted || previous != nil && *previous == wanted
+	if before == "" || backOrThere || !p.hasPods() || !p.cluster.AgentEnabled() || !p.changes(*has) {
+		return nil
+	}
+	_, source := cookieNote(p)
+	p.postpone(cookieHeld(true, "the Erlang cookie is to be %s, and not every pod has the one before it yet, which is in the key %s of Secret %s: it is changed again when all have",
+		source, has.Key, has.Name))
+	fleet.SetCookie(p.cluster, *has, strings.HasPrefix(before, generatedValue))
+	return nil
+}
+
+// changes is whether there are pods with another cookie than that one.
+func (p *pass) changes(cookie v1alpha1.SecretKeyReference) bool {
+	return slices.ContainsFunc(p.seen.members, func(m member) bool { return !hasCookie(m, cookie) })
+}
 
 // holdCookie lets a fleet that runs change its cookie in that way, and refuses any other.
 func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
@@ -49,9 +72,6 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 			"all stashes (adapter %s). Nothing is changed until you put the old cookie back, set spec.agent.enabled to true, or, if the stashes may go, set spec.replicas to 0 until the pods are gone",
 			source, p.cluster.Spec.Adapter)
 	case previous != nil && *previous == wanted: // the way back
-	case slices.ContainsFunc(p.seen.members, func(m member) bool { return !hasCookie(m, *has) }):
-		return cookieHeld(true, "the Erlang cookie is to be %s, and not every pod has the one before it yet, which is in the key %s of Secret %s: it is changed again when all have",
-			source, has.Key, has.Name)
 	case p.rotates():
 		return cookieHeld(true, "the Erlang cookie is to be %s, and agents have not yet gone over to the one before it: it is changed again in a minute", source)
 	default:

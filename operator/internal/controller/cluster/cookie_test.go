@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -218,6 +219,39 @@ func TestCookieRotates(t *testing.T) {
 	}
 }
 
+// Who asks for yet another cookie in mid-rotation waits until every pod has the one before it. The operator sees to that, and to all else.
+func TestARotationIsFinishedBeforeTheNext(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, nil)
+	generation := func(number int32) {
+		changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To(number) })
+	}
+	generation(2)
+	becomes(t, cluster, "shop-cookie-2/cookie after shop-secrets/cookie")
+	acted(t, cluster, "a", "b")
+	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
+	acted(t, cluster, "a", "b")
+	stops(t, cluster, "shop-1")
+	generation(3)
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "not every pod has the one before it yet, which is in the key cookie of Secret shop-cookie-2")
+	second := replaced(t, cluster, pods[1])
+	looks(t, cluster, "while shop-1 starts")
+	serves(t, second, wellAmong(2, "shop-1"))
+	acted(t, cluster, "a", "b")
+	stops(t, cluster, "shop-0")
+	if got := cookies(t, cluster); got != "shop-cookie-2/cookie after shop-secrets/cookie" {
+		t.Errorf("the template has the cookies %s", got)
+	}
+	if err := get(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-cookie-3"}}); !apierrors.IsNotFound(err) {
+		t.Errorf("the next cookie is made before it is wanted: %v", err)
+	}
+	serves(t, replaced(t, cluster, pods[0]), wellAmong(2, "shop-0"))
+	isRotated(t, cluster, "b")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "in a minute")
+	later(t, cluster, 2*time.Minute)
+	becomes(t, cluster, "shop-cookie-3/cookie after shop-cookie-2/cookie")
+	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionTrue, v1alpha1.ReasonReconciled)
+}
+
 // Of two pods that boot at the same moment with the new cookie, each might find the other alone.
 func TestFleetGrowsOneByOneWhileItsCookieChanges(t *testing.T) {
 	cluster, pods := fleetAtRest(t, 3, func(spec *v1alpha1.LiveStashClusterSpec) {
@@ -310,6 +344,56 @@ func rotating(now time.Time, cookies ...string) *pass {
 		p.seen.members = append(p.seen.members, member{Pod: &corev1.Pod{Spec: withCookie(cookie)}})
 	}
 	return p
+}
+
+// Whatever cookie is asked for in mid-rotation, the pass wants the one that pods are being given, and says so.
+func TestARotationIsFinished(t *testing.T) {
+	own := v1alpha1.SecretKeyReference{Name: "own", Key: "next"}
+	for name, test := range map[string]struct {
+		has, previous v1alpha1.SecretKeyReference
+		pods          []string
+		note          string
+		change        func(*v1alpha1.LiveStashClusterSpec)
+		finishes      bool
+	}{
+		"another generation":              {has: generatedIn("shop-cookie-2"), previous: generatedIn("shop-secrets"), note: "generated/shop-cookie-2", finishes: true},
+		"another generation, all have it": {has: generatedIn("shop-cookie-2"), previous: generatedIn("shop-secrets"), pods: []string{"shop-cookie-2"}, note: "generated/shop-cookie-2"},
+		"from the first to another":       {has: generatedIn("shop-secrets"), previous: own, note: "generated", finishes: true},
+		"from the user's own":             {has: own, previous: generatedIn("shop-secrets"), note: "1a2b", finishes: true},
+		"the way back":                    {has: own, previous: generatedIn("shop-cookie-3"), note: "1a2b"},
+		"of an operator that noted none":  {has: own, previous: generatedIn("shop-secrets")},
+		"without agents": {
+			has: own, previous: generatedIn("shop-secrets"), note: "1a2b", change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Agent.Enabled = ptr.To(false) },
+		},
+		"stopped": {
+			has: own, previous: generatedIn("shop-secrets"), note: "1a2b", change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](0) },
+		},
+	} {
+		if test.pods == nil {
+			test.pods = []string{"shop-cookie-1"}
+		}
+		p := rotating(time.Now(), test.pods...)
+		p.cluster.Spec.Clustering.CookieGeneration, p.cluster.Spec.Agent.Enabled = ptr.To[int32](3), ptr.To(true)
+		if test.change != nil {
+			test.change(&p.cluster.Spec)
+		}
+		p.seen.statefulSet.Annotations = map[string]string{fleet.CookieAnnotation: test.note}
+		p.seen.statefulSet.Spec.Template.Spec.Containers = []corev1.Container{{
+			Name: fleet.AppContainer, Env: []corev1.EnvVar{fromOwn("RELEASE_COOKIE", test.has), fromOwn("LIVESTASH_PREVIOUS_COOKIE", test.previous)},
+		}}
+		before := p.cluster.DeepCopy()
+		suite.Must(t, underTest.finishRotation(t.Context(), p))
+		switch {
+		case !test.finishes && (p.unfinished != nil || !cmp.Equal(before.Spec, p.cluster.Spec)):
+			t.Errorf("%s: the pass wants %+v, and says %v", name, p.cluster.Spec.Clustering, p.unfinished)
+		case test.finishes && (p.unfinished == nil || fleet.CookieRef(p.cluster) != test.has):
+			t.Errorf("%s: the pass wants the cookie of %+v, and says %v", name, fleet.CookieRef(p.cluster), p.unfinished)
+		}
+	}
+}
+
+func generatedIn(secret string) v1alpha1.SecretKeyReference {
+	return v1alpha1.SecretKeyReference{Name: secret, Key: "cookie"}
 }
 
 // That a rotation is over is a promise: from then on the cookie of before opens nothing. So no pod may have it, nor be made with it any more.

@@ -175,6 +175,7 @@ func (p *pass) postpone(err error) {
 func (r *Reconciler) steps() []reconcile.Step[*pass] {
 	return []reconcile.Step[*pass]{
 		{Name: "check paused", Run: r.checkPaused},
+		{Name: "finish a rotation", Run: r.finishRotation},
 		{Name: "watch what is named", Run: r.watchNamed},
 		{Name: "resolve secrets", Run: r.resolveSecrets},
 		{Name: "hold the cookie", Run: r.holdCookie},

@@ -44,7 +44,7 @@ func (p *pass) generatedInUse() map[string][]string {
 	}
 	pods := &p.seen.statefulSet.Spec.Template.Spec
 	has, _ := fleet.CookiesOf(pods)
-	rotating := has != nil && slices.ContainsFunc(p.seen.members, func(m member) bool { return !hasCookie(m, *has) })
+	rotating := has != nil && p.changes(*has)
 	return fleet.GeneratedIn(p.cluster, pods, rotating)
 }
 

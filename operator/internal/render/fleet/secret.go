@@ -3,6 +3,7 @@ package fleet
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,6 +140,19 @@ func SecretRefs(c *v1alpha1.LiveStashCluster) []v1alpha1.SecretKeyReference {
 // CookieRef is where the Erlang cookie is that the fleet wants.
 func CookieRef(c *v1alpha1.LiveStashCluster) v1alpha1.SecretKeyReference {
 	return ownOrGenerated(c.Spec.Clustering.Cookie, CookieSecretName(c), cookieKey)
+}
+
+// SetCookie has the spec ask for the cookie that is there: one of the user's, or a generated one.
+func SetCookie(c *v1alpha1.LiveStashCluster, ref v1alpha1.SecretKeyReference, generated bool) {
+	clustering := &c.Spec.Clustering
+	clustering.Cookie, clustering.CookieGeneration = nil, nil
+	if !generated {
+		clustering.Cookie = &v1alpha1.SecretSource{SecretRef: &ref}
+		return
+	}
+	if number, err := strconv.ParseInt(strings.TrimPrefix(ref.Name, c.Name+"-cookie-"), 10, 32); err == nil {
+		clustering.CookieGeneration = ptr.To(int32(number))
+	}
 }
 
 // CookiesOf are where the cookie of pods is, and the one that they know besides, of pods that have not been replaced yet. Each is nil
