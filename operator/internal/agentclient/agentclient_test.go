@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -279,16 +280,27 @@ func answerAll(conn net.Conn) {
 	}
 }
 
-func TestConnectionIsKept(t *testing.T) {
-	accepted, ip, port := counting(t, func(_ int32, conn net.Conn) { answerAll(conn) })
-	client := New()
-	for range 3 {
-		if _, err := client.Status(t.Context(), ip, port); err != nil {
-			t.Fatal(err)
+// connections is how many one client needs for three questions. On a busy machine it may be one more: net/http does not keep a connection
+// whose request took its goroutine 50 ms to report. So the fewest of some tries count.
+func connections(t *testing.T, handle func(number int32, conn net.Conn)) int32 {
+	t.Helper()
+	fewest := int32(math.MaxInt32)
+	for range 10 {
+		accepted, ip, port := counting(t, handle)
+		client := New()
+		for range 3 {
+			if _, err := client.Status(t.Context(), ip, port); err != nil {
+				t.Error(err)
+			}
 		}
+		fewest = min(fewest, accepted.Load())
 	}
-	if accepted.Load() != 1 {
-		t.Errorf("%d connections for three questions, want 1", accepted.Load())
+	return fewest
+}
+
+func TestConnectionIsKept(t *testing.T) {
+	if needed := connections(t, func(_ int32, conn net.Conn) { answerAll(conn) }); needed != 1 {
+		t.Errorf("%d connections for three questions, want 1", needed)
 	}
 }
 
@@ -302,7 +314,7 @@ func TestConnectionClosedMeanwhile(t *testing.T) {
 	}
 	for name, leave := range cases {
 		t.Run(name, func(t *testing.T) {
-			accepted, ip, port := counting(t, func(number int32, conn net.Conn) {
+			needed := connections(t, func(number int32, conn net.Conn) {
 				if number > 1 {
 					answerAll(conn)
 					return
@@ -311,14 +323,8 @@ func TestConnectionClosedMeanwhile(t *testing.T) {
 				_, _ = io.WriteString(conn, good)
 				leave(conn)
 			})
-			client := New()
-			for range 3 {
-				if _, err := client.Status(t.Context(), ip, port); err != nil {
-					t.Error(err)
-				}
-			}
-			if accepted.Load() != 2 {
-				t.Errorf("%d connections, want 2", accepted.Load())
+			if needed != 2 {
+				t.Errorf("%d connections, want 2", needed)
 			}
 		})
 	}

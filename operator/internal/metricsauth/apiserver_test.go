@@ -8,11 +8,13 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -30,9 +32,11 @@ func TestAPIServersWord(t *testing.T) {
 	admin, err := kubernetes.NewForConfig(config)
 	suite.Must(t, err)
 
+	rights, err := client.New(config, client.Options{})
+	suite.Must(t, err)
 	reader, other, operator := account(t, admin, "reader"), account(t, admin, "other"), account(t, admin, "operator")
-	grant(t, admin, "reader", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
-	grant(t, admin, "operator",
+	grant(t, rights, "reader", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
+	grant(t, rights, "operator",
 		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
 
@@ -50,9 +54,9 @@ func TestAPIServersWord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own := rest.AnonymousClientConfig(config)
 			own.BearerToken = test.filtering
-			client, err := rest.HTTPClientFor(own)
+			asks, err := rest.HTTPClientFor(own)
 			suite.Must(t, err)
-			filter, err := Filter(own, client)
+			filter, err := Filter(own, asks)
 			suite.Must(t, err)
 			handler, err := filter(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			suite.Must(t, err)
@@ -79,15 +83,13 @@ func account(t *testing.T, admin kubernetes.Interface, name string) string {
 }
 
 // grant gives the account rights.
-func grant(t *testing.T, admin kubernetes.Interface, name string, rules ...rbacv1.PolicyRule) {
+func grant(t *testing.T, admin client.Client, name string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
-	_, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
-	suite.Must(t, err)
-	_, err = admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	suite.Must(t, admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}))
+	suite.Must(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: name}},
-	}, metav1.CreateOptions{})
-	suite.Must(t, err)
+	}))
+	suite.MayDo(t, admin, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + metav1.NamespaceDefault + ":" + name}, "", rules)
 }

@@ -57,7 +57,9 @@ func TestProxy(t *testing.T) {
 	suite.Must(t, api.Update(t.Context(), pod))
 	readyPod(t, pod)
 	targetSays(t, b, metav1.ConditionTrue, "all pods of the proxy front-01-ets-proxy are ready")
-	if _, told := jobOf(t, b); told["BASE_URLS"] != "http://front-01-ets-proxy."+b.Namespace+".svc.cluster.local:8080" {
+	job, told := jobOf(t, b)
+	hasSeen(t, operator.tests, job)
+	if told["BASE_URLS"] != "http://front-01-ets-proxy."+b.Namespace+".svc.cluster.local:8080" {
 		t.Errorf("k6 is told BASE_URLS=%s", told["BASE_URLS"])
 	}
 

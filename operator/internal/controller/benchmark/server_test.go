@@ -163,7 +163,8 @@ func TestServersOfOthers(t *testing.T) {
 	set := serverOf(t, b)
 	pod := serverPod(t, set, set.Name+"-0")
 	readyPod(t, pod)
-	jobOf(t, b)
+	job, _ := jobOf(t, b)
+	hasSeen(t, operator.tests, job)
 	suite.Must(t, api.Delete(t.Context(), set))
 	suite.Must(t, api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || !strings.Contains(row.Message, "The server gone-01-chat was deleted while the run went on") {

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -141,6 +142,8 @@ type running struct {
 	stopped chan error
 	// tests is its cache of TestRuns and of what they make.
 	tests client.Reader
+	// known is its cache of everything else.
+	known client.Reader
 }
 
 func (r *running) stop() error {
@@ -189,12 +192,12 @@ func startOperator() (*running, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{cancel: cancel, stopped: make(chan error), tests: tests}
+	r := &running{cancel: cancel, stopped: make(chan error), tests: tests, known: mgr.GetClient()}
 	go func() { r.stopped <- mgr.Start(ctx) }()
 	return r, nil
 }
 
-// hasSeen waits until the operator's cache has an object as the test has it.
+// hasSeen waits until the operator's cache has an object as the test has it, or as it is since then.
 func hasSeen[T client.Object](t *testing.T, from client.Reader, object T) {
 	t.Helper()
 	suite.Eventually(t, func() error {
@@ -203,7 +206,11 @@ func hasSeen[T client.Object](t *testing.T, from client.Reader, object T) {
 			return errors.New("a copy is of another kind")
 		}
 		err := from.Get(t.Context(), client.ObjectKeyFromObject(object), cached)
-		if err == nil && cached.GetResourceVersion() != object.GetResourceVersion() {
+		if err != nil {
+			return err
+		}
+		order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), object.GetResourceVersion())
+		if err == nil && order < 0 {
 			err = fmt.Errorf("the operator sees %s %s, not %s", object.GetName(), cached.GetResourceVersion(), object.GetResourceVersion())
 		}
 		return err

@@ -73,6 +73,7 @@ func TestTargetThatIsScaled(t *testing.T) {
 	refresh(t, shop)
 	shop.Spec.Replicas = ptr.To[int32](2)
 	suite.Must(t, api.Update(t.Context(), shop))
+	hasSeen(t, operator.known, shop)
 	for i := range 2 {
 		endPod(t, newPod(t, b, fmt.Sprintf("%s-%d", run.GetName(), i+1)), 0, reportOf(b, i, 80, 0))
 	}

@@ -398,7 +398,7 @@ func TestAFleetsTroubleIsTold(t *testing.T) {
 // eventSays waits longer than it takes until the agents of a fleet at rest are asked again.
 func eventSays(t *testing.T, namespace, reason, says string) {
 	t.Helper()
-	suite.EventuallyWithin(t, 50*time.Second, func() error {
+	suite.EventuallyWithin(t, 2*time.Minute, func() error {
 		events := &eventsv1.EventList{}
 		if err := api.List(t.Context(), events, client.InNamespace(namespace)); err != nil {
 			return err

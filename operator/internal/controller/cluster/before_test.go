@@ -224,10 +224,11 @@ func TestCommandThatCannotBegin(t *testing.T) {
 	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
 
 	// Without a command there is nothing to wait for, and no Job.
+	job = jobFor(t, cluster, second)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
 		spec.Rollout.Before, spec.Image = nil, "ghcr.io/acme/shop:3"
 	})
-	collected(t, jobFor(t, cluster, second))
+	collected(t, job)
 	suite.Eventually(t, func() error {
 		if image := imageOf(t, cluster); image != "ghcr.io/acme/shop:3" {
 			return fmt.Errorf("the template has %s", image)

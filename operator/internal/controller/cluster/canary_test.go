@@ -332,9 +332,11 @@ func TestCanaryGoesBack(t *testing.T) {
 	condition(t, cluster, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonRolledBack)
 
 	// The status is lost, and nothing is tried again.
-	suite.Must(t, get(t, cluster))
-	cluster.Status = v1alpha1.LiveStashClusterStatus{}
-	suite.Must(t, api.Status().Update(t.Context(), cluster))
+	suite.Eventually(t, func() error {
+		suite.Must(t, get(t, cluster))
+		cluster.Status = v1alpha1.LiveStashClusterStatus{}
+		return api.Status().Update(t.Context(), cluster) // the operator may have written it meanwhile
+	})
 	suite.Eventually(t, func() error {
 		seen := &v1alpha1.LiveStashCluster{}
 		suite.Must(t, get(t, cluster))

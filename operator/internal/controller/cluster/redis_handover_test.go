@@ -111,9 +111,12 @@ func TestRedisHandsOver(t *testing.T) {
 		t.Errorf("the stashes are of %q before they are copied, want %s", primary, before.UID)
 	}
 
+	resume := operatorTime.Stop() // until both have been looked at, between one step and the next
 	heir, heirAddress := redisPod(t, cluster, 1, "b")
 	redisPlaced(t, cluster, 2, 0, "shop-redis-1")
-	if says := redisServers.says(heirAddress); says.Follows != before.Status.PodIP {
+	says := redisServers.says(heirAddress)
+	resume()
+	if says.Follows != before.Status.PodIP {
 		t.Errorf("the Service leads to a server that says %+v", says)
 	}
 	later(t, cluster, 3*time.Second)

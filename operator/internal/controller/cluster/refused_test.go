@@ -35,7 +35,9 @@ func TestARefusedPodIsTold(t *testing.T) {
 		"of a new fleet": {
 			refuse: func(t *testing.T, cluster *v1alpha1.LiveStashCluster, words string) {
 				set := fleetSet(t, cluster)
-				suite.Must(t, setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: set.Generation}))
+				suite.Eventually(t, func() error {
+					return setStatus(t, cluster, appsv1.StatefulSetStatus{ObservedGeneration: set.Generation})
+				})
 				refuses(t, "StatefulSet", set, words)
 			},
 			words: `create Pod shop-0 in StatefulSet shop failed error: pods "shop-0" is forbidden: error looking up service account web/own: serviceaccount "own" not found`,
@@ -43,9 +45,12 @@ func TestARefusedPodIsTold(t *testing.T) {
 		"of Redis": {
 			spec: managedRedisFleet,
 			refuse: func(t *testing.T, cluster *v1alpha1.LiveStashCluster, words string) {
-				set := await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
-				set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation}
-				suite.Must(t, api.Status().Update(t.Context(), set))
+				set := &appsv1.StatefulSet{}
+				suite.Eventually(t, func() error {
+					set = await(t, cluster.Namespace, "shop-redis", &appsv1.StatefulSet{})
+					set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation}
+					return api.Status().Update(t.Context(), set)
+				})
 				refuses(t, "StatefulSet", set, words)
 				serves(t, fleetPod(t, cluster, 0, "a"), wellAmong(2, "shop-0"))
 				serves(t, fleetPod(t, cluster, 1, "a"), wellAmong(2, "shop-1"))

@@ -159,8 +159,8 @@ func TestReturnsOfANewFleet(t *testing.T) {
 		status.Returns = agentclient.Returns{Recovered: recovered, NotRecovered: not}
 		serves(t, second, status)
 		acted(t, cluster, "a", "b")
-		suite.Eventually(t, func() error {
-			later(t, cluster, 0) // of counters alone the operator hears once a minute
+		// Of counters alone the operator hears once a minute.
+		suite.EventuallyWithin(t, 3*time.Minute, func() error {
 			suite.Must(t, get(t, cluster))
 			if told := cluster.Status.Rollouts; len(told) != 1 || told[0].NotRecovered != not {
 				return fmt.Errorf("the rollouts are %+v, want one with %d returns that were not recovered", told, not)

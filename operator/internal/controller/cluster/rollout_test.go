@@ -405,7 +405,7 @@ func TestWhyAPodIsNotMade(t *testing.T) {
 			failed("exceeded quota: of another time", metav1.NewTime(time.Now().Add(-time.Hour)))
 			takes(t, cluster, pods)
 			failed("exceeded quota: old", metav1.NewTime(time.Now().Add(-time.Second)))
-			failed(`create Pod shop-1 failed: pods "shop-1" is forbidden: exceeded quota: small`, metav1.Now())
+			failed(`create Pod shop-1 failed: pods "shop-1" is forbidden: exceeded quota: small`, metav1.NewTime(time.Now().Add(5*time.Second)))
 			conditionSays(t, cluster, v1alpha1.ConditionProgressing, v1alpha1.ReasonPodNotMade, `pods "shop-1" is forbidden: exceeded quota: small`)
 			conditionSays(t, cluster, v1alpha1.ConditionStalled, v1alpha1.ReasonPodNotMade, `pods "shop-1" is forbidden: exceeded quota: small`)
 

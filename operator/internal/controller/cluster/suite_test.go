@@ -172,6 +172,20 @@ func requestsAtRest(t *testing.T) int64 {
 	return asked
 }
 
+// costsNothing checks that what is done costs the operator no request, once it has written what there was to write: some of it waits for a
+// quarter of a minute.
+func costsNothing(t *testing.T, what string, do func()) {
+	t.Helper()
+	suite.Eventually(t, func() error {
+		before := requestsAtRest(t)
+		do()
+		if asked := requests.Load() - before; asked > 0 {
+			return fmt.Errorf("%s: %d requests", what, asked)
+		}
+		return nil
+	})
+}
+
 type lockedList struct {
 	mutex sync.Mutex
 	list  []string

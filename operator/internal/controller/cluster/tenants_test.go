@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -95,7 +96,7 @@ func forbiddenTo(t *testing.T, mallory client.Client, shop *v1alpha1.LiveStashCl
 	other := &v1alpha1.LiveStashCluster{ObjectMeta: named("other"), Spec: shop.Spec}
 	own := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hers, Name: "own"}, Spec: *shop.Spec.DeepCopy()}
 	suite.Must(t, mallory.Create(t.Context(), own))
-	t.Cleanup(func() { _ = api.Delete(t.Context(), own) })
+	t.Cleanup(func() { _ = api.Delete(context.Background(), own) })
 	changed := own.DeepCopy()
 	changed.Status.Redis = &v1alpha1.RedisStatus{}
 	secret := &corev1.Secret{ObjectMeta: named("shop-secrets")}

@@ -49,20 +49,29 @@ func fleetObjects(t *testing.T, namespace string) []client.Object {
 func deleted(t *testing.T, cluster *v1alpha1.LiveStashCluster) (left []string) {
 	t.Helper()
 	suite.Must(t, api.Delete(t.Context(), cluster))
-	for _, object := range fleetObjects(t, cluster.Namespace) {
-		name := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
-		if len(object.GetOwnerReferences()) == 0 {
-			left = append(left, name)
-			continue
+	suite.Eventually(t, func() error {
+		left = nil
+		var collected []string // a pass that was under way may make some of them again
+		for _, object := range fleetObjects(t, cluster.Namespace) {
+			name := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+			if len(object.GetOwnerReferences()) == 0 {
+				left = append(left, name)
+				continue
+			}
+			if owner := object.GetOwnerReferences()[0]; owner.UID != cluster.UID {
+				t.Errorf("%s is owned by %+v", name, owner)
+			}
+			collected = append(collected, name)
+			suite.Must(t, client.IgnoreNotFound(api.Delete(t.Context(), object, client.GracePeriodSeconds(0))))
+			without := object.DeepCopyObject().(client.Object)
+			without.SetFinalizers(nil)
+			suite.Must(t, client.IgnoreNotFound(api.Patch(t.Context(), without, client.MergeFrom(object))))
 		}
-		if owner := object.GetOwnerReferences()[0]; owner.UID != cluster.UID {
-			t.Errorf("%s is owned by %+v", name, owner)
+		if len(collected) > 0 {
+			return fmt.Errorf("there were %v", collected)
 		}
-		suite.Must(t, api.Delete(t.Context(), object, client.GracePeriodSeconds(0)))
-		without := object.DeepCopyObject().(client.Object)
-		without.SetFinalizers(nil)
-		suite.Must(t, client.IgnoreNotFound(api.Patch(t.Context(), without, client.MergeFrom(object))))
-	}
+		return nil
+	})
 	return left
 }
 
@@ -137,14 +146,14 @@ func TestWhatIsRetained(t *testing.T) {
 // rests checks that the operator has nothing more to write.
 func rests(t *testing.T, cluster *v1alpha1.LiveStashCluster) {
 	t.Helper()
-	looks(t, cluster, "with whenDeleted "+string(cluster.Spec.WhenDeleted))
-	before := len(written.of(cluster.Namespace))
-	for range 3 {
-		later(t, cluster, 0)
-	}
-	if now := written.of(cluster.Namespace); len(now) != before {
-		t.Errorf("with whenDeleted %s the operator writes again and again: %v", cluster.Spec.WhenDeleted, now[before:])
-	}
+	suite.Eventually(t, func() error {
+		before := len(written.of(cluster.Namespace))
+		looks(t, cluster, "with whenDeleted "+string(cluster.Spec.WhenDeleted))
+		if now := written.of(cluster.Namespace); len(now) != before {
+			return fmt.Errorf("with whenDeleted %s the operator writes again and again: %v", cluster.Spec.WhenDeleted, now[before:])
+		}
+		return nil
+	})
 }
 
 // values are what no session goes on without, by the UIDs of what they are in.

@@ -126,7 +126,7 @@ func live(ctx context.Context, api *rest.Config, scheme *runtime.Scheme, l *life
 	mgr, err := ctrl.NewManager(api, manager.Options{
 		Scheme: scheme, Cache: cluster.CacheOptions(), Metrics: server.Options{BindAddress: "0"},
 		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
-		GracefulShutdownTimeout: ptr.To(10 * time.Second),
+		GracefulShutdownTimeout: ptr.To(time.Minute),
 	})
 	if err != nil {
 		return err
@@ -372,7 +372,7 @@ func (p *played) roll(ctx context.Context, shop *v1alpha1.LiveStashCluster, imag
 // rolledOut waits until pods may have that image: its command has succeeded, and the StatefulSet would give it to them.
 func (p *played) rolledOut(ctx context.Context, image string) {
 	p.t.Helper()
-	suite.Eventually(p.t, func() error {
+	suite.EventuallyWithin(p.t, 5*time.Minute, func() error { // the operator begins anew again and again
 		p.mutex.Lock()
 		succeeded := p.successes[image]
 		p.mutex.Unlock()

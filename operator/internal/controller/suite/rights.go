@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,7 +81,7 @@ func Tenant(t *testing.T, admin *rest.Config, scheme *runtime.Scheme, namespace 
 	t.Helper()
 	api, err := client.New(admin, client.Options{})
 	Must(t, err)
-	name := "tenant of " + namespace
+	tenant := "tenant of " + namespace
 	roles := []string{"system:aggregate-to-edit", "system:aggregate-to-view"}
 	for _, file := range []string{"livestashcluster_edit_role.yaml", "livestashcluster_view_role.yaml"} {
 		role, err := readRole(file)
@@ -89,14 +91,46 @@ func Tenant(t *testing.T, admin *rest.Config, scheme *runtime.Scheme, namespace 
 	}
 	for i, role := range roles {
 		Must(t, api.Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("tenant-%d", i)}, RoleRef: reference(role), Subjects: []rbacv1.Subject{user(name)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("tenant-%d", i)}, RoleRef: reference(role), Subjects: []rbacv1.Subject{user(tenant)},
 		}))
 	}
+	for _, name := range roles {
+		role := &rbacv1.ClusterRole{}
+		Must(t, api.Get(t.Context(), client.ObjectKey{Name: name}, role))
+		MayDo(t, api, authorizationv1.SubjectAccessReviewSpec{User: tenant}, namespace, role.Rules)
+	}
 	own := rest.CopyConfig(admin)
-	own.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
-	tenant, err := client.New(own, client.Options{Scheme: scheme})
+	own.Impersonate = rest.ImpersonationConfig{UserName: tenant, Groups: []string{"system:authenticated"}}
+	hers, err := client.New(own, client.Options{Scheme: scheme})
 	Must(t, err)
-	return tenant
+	return hers
+}
+
+// MayDo waits until the API server knows that somebody may do what the rules say, the first of each rule: it hears of roles and bindings
+// a moment after they are made.
+func MayDo(t *testing.T, admin client.Client, who authorizationv1.SubjectAccessReviewSpec, namespace string, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	for _, rule := range rules {
+		review := &authorizationv1.SubjectAccessReview{Spec: who}
+		if len(rule.NonResourceURLs) > 0 {
+			review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
+		} else {
+			resource, part, _ := strings.Cut(rule.Resources[0], "/")
+			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Group: rule.APIGroups[0], Resource: resource, Subresource: part, Verb: rule.Verbs[0],
+			}
+		}
+		Eventually(t, func() error {
+			asked := review.DeepCopy()
+			if err := admin.Create(t.Context(), asked); err != nil {
+				return err
+			}
+			if !asked.Status.Allowed {
+				return fmt.Errorf("%s may not do what %+v allows", who.User, rule)
+			}
+			return nil
+		})
+	}
 }
 
 // readRole is the ClusterRole that is the first document of a file of config/rbac.

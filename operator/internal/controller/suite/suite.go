@@ -12,10 +12,26 @@ import (
 )
 
 // Clock is ahead of the machine's clock by what a test stores in Ahead, in nanoseconds.
-type Clock struct{ Ahead atomic.Int64 }
+type Clock struct {
+	Ahead   atomic.Int64
+	stopped atomic.Pointer[time.Time]
+}
 
 // Now is the time that the operator believes.
-func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.Ahead.Load())) }
+func (c *Clock) Now() time.Time {
+	now := time.Now()
+	if stopped := c.stopped.Load(); stopped != nil {
+		now = *stopped
+	}
+	return now.Add(time.Duration(c.Ahead.Load()))
+}
+
+// Stop stops the clock until resume is called.
+func (c *Clock) Stop() (resume func()) {
+	now := time.Now()
+	c.stopped.Store(&now)
+	return func() { c.stopped.Store(nil) }
+}
 
 // Since is how long ago t was, as the operator believes.
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
