@@ -36,22 +36,17 @@ type keepsake struct {
 // `kubectl delete --cascade=orphan`): of all that, the Secrets, the volume, and what tells how far the fleet has got. A pass must know
 // these before it does anything. The rest is taken back as it is applied. It also does what a change of spec.whenDeleted asks for.
 // Where nothing is to be done it costs no request.
-func (r *Reconciler) takeBack(ctx context.Context, c *v1alpha1.LiveStashCluster) error {
+func (r *Reconciler) takeBack(ctx context.Context, c *v1alpha1.LiveStashCluster, left []keepsake) error {
 	var taken []string
-	for _, k := range keepsakes(c) {
+	var err error
+	for _, k := range left {
 		name := k.kind + " " + k.object.GetName()
-		err := r.Get(ctx, client.ObjectKeyFromObject(k.object), k.object, client.UnsafeDisableDeepCopy)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("looking up %s: %w", name, err)
+		var is bool
+		if is, err = r.takeOne(ctx, c, k); err != nil {
+			err = fmt.Errorf("taking back %s: %w", name, err)
+			break
 		}
-		if err != nil || k.isSettled(c) {
-			continue
-		}
-		was := apply.Owns(c, k.object)
-		if err := r.settleOwner(ctx, c, k); err != nil {
-			return fmt.Errorf("taking back %s: %w", name, err)
-		}
-		if !was {
+		if is {
 			taken = append(taken, name)
 		}
 	}
@@ -59,7 +54,21 @@ func (r *Reconciler) takeBack(ctx context.Context, c *v1alpha1.LiveStashCluster)
 		r.Recorder.Eventf(c, nil, corev1.EventTypeNormal, v1alpha1.ReasonTakenBack, "Reconcile",
 			"took back what an earlier LiveStashCluster of this name had left: %s", strings.Join(taken, ", "))
 	}
-	return nil
+	return err
+}
+
+// takeOne returns whether it was left, and is the fleet's again.
+func (r *Reconciler) takeOne(ctx context.Context, c *v1alpha1.LiveStashCluster, k keepsake) (taken bool, err error) {
+	err = r.Get(ctx, client.ObjectKeyFromObject(k.object), k.object, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if k.isSettled(c) {
+		return false, nil
+	}
+	was := apply.Owns(c, k.object)
+	err = r.settleOwner(ctx, c, k)
+	return err == nil && !was, err
 }
 
 // keepsakes are what takeBack looks for: the objects are empty but for their names.
@@ -83,10 +92,16 @@ func keepsakes(c *v1alpha1.LiveStashCluster) []keepsake {
 	own, lasting := ownSecrets(c), []string{fleet.SecretName(c), fleet.CookieSecretName(c), fleet.SecretKeyBaseSecretName(c), tls.AuthorityName(c)}
 	unwanted := slices.DeleteFunc(slices.Clone(lasting), func(name string) bool { return slices.Contains(own, name) })
 	for _, name := range slices.Concat(own, unwanted) {
-		secret := &metav1.PartialObjectMetadata{TypeMeta: render.SecretType, ObjectMeta: at(name)}
-		all = append(all, keepsake{kind: render.SecretType.Kind, object: secret, outlives: slices.Contains(lasting, name), unwanted: slices.Contains(unwanted, name)})
+		secret := keptSecret(c, name, slices.Contains(lasting, name))
+		secret.unwanted = slices.Contains(unwanted, name)
+		all = append(all, secret)
 	}
 	return all
+}
+
+func keptSecret(c *v1alpha1.LiveStashCluster, name string, outlives bool) keepsake {
+	object := &metav1.PartialObjectMetadata{TypeMeta: render.SecretType, ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
+	return keepsake{kind: render.SecretType.Kind, object: object, outlives: outlives}
 }
 
 // isSettled is whether nothing is to be done about the object: it belongs to the LiveStashCluster as it should, or is somebody else's.

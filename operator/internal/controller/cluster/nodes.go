@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -125,48 +126,52 @@ func (r *Reconciler) fleetsOf(ctx context.Context, object client.Object) []ctrl.
 	return requests
 }
 
-// crowded are the LiveStashClusters of which a node has two pods or more. When another node comes or goes, it may be that they are not
-// spread any more, or are again.
-type crowded struct {
+// stacked are the LiveStashClusters that are to be spread and of which a node has two pods or more. When another node comes or goes, it
+// may be that they are not spread any more, or are again.
+type stacked struct {
 	mutex  sync.Mutex
 	fleets map[types.NamespacedName]bool
 }
 
 // note notes whether it is one of them.
-func (c *crowded) note(fleet types.NamespacedName, is bool) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
+func (s *stacked) note(fleet types.NamespacedName, is bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if !is {
-		delete(c.fleets, fleet)
+		delete(s.fleets, fleet)
 		return
 	}
-	if c.fleets == nil {
-		c.fleets = map[types.NamespacedName]bool{}
+	if s.fleets == nil {
+		s.fleets = map[types.NamespacedName]bool{}
 	}
-	c.fleets[fleet] = true
+	s.fleets[fleet] = true
 }
 
-func (c *crowded) requests() []ctrl.Request {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	requests := make([]ctrl.Request, 0, len(c.fleets))
-	for fleet := range c.fleets {
+func (s *stacked) requests() []ctrl.Request {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	requests := make([]ctrl.Request, 0, len(s.fleets))
+	for fleet := range s.fleets {
 		requests = append(requests, ctrl.Request{NamespacedName: fleet})
 	}
 	return requests
 }
 
-// nodeTakesPods has the crowded LiveStashClusters look again when a node has changed: after all others, because nobody waits for it.
-func (r *Reconciler) nodeTakesPods() handler.EventHandler {
+// lookAtSpread is how long after a node has changed stacked LiveStashClusters look again: machines come and go in dozens, and each
+// change more in that time brings no further pass.
+const lookAtSpread = 5 * time.Second
+
+// rouseStacked has the stacked LiveStashClusters look again when a node has changed: after all others, because nobody waits for it.
+func (r *Reconciler) rouseStacked() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	look := func(q queue) {
-		requests := r.crowded.requests()
+		requests := r.stacked.requests()
 		if behind, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
-			behind.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, requests...)
+			behind.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority), After: lookAtSpread}, requests...)
 			return
 		}
 		for _, request := range requests {
-			q.Add(request)
+			q.AddAfter(request, lookAtSpread)
 		}
 	}
 	return handler.Funcs{
@@ -191,14 +196,16 @@ func (r *Reconciler) observeNodes(ctx context.Context, c *v1alpha1.LiveStashClus
 	if !r.SeesNodes {
 		return nil
 	}
+	template := &seen.statefulSet.Spec.Template.Spec
+	spreads := len(template.TopologySpreadConstraints) > 0
 	perNode := seen.perNode()
 	_, most := fullest(perNode)
 	// Before the nodes are looked at: of one that comes afterwards this LiveStashCluster is told.
-	r.crowded.note(client.ObjectKeyFromObject(c), most > 1)
+	r.stacked.note(client.ObjectKeyFromObject(c), spreads && most > 1)
 	if len(perNode) == 0 {
 		return nil
 	}
-	nodes, template := &corev1.NodeList{}, &seen.statefulSet.Spec.Template.Spec
+	nodes := &corev1.NodeList{}
 	if err := r.List(ctx, nodes, client.MatchingFields{emptiedIndex: "true"}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the nodes that are to be emptied: %w", err)
 	}
@@ -218,7 +225,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, c *v1alpha1.LiveStashClus
 	if err := r.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	if len(template.TopologySpreadConstraints) > 0 {
+	if spreads {
 		seen.uneven = seen.notSpread(perNode, all.Items)
 	}
 	if len(seen.emptied) > 0 && !slices.ContainsFunc(all.Items, func(node corev1.Node) bool { return takes(&node, template) }) {

@@ -99,8 +99,8 @@ type Reconciler struct {
 	// counts are when statuses were last written, turns whose turn it is to be upgraded.
 	counts counts
 	turns  turns
-	// crowded are those to look at when a node has changed, because their pods may be spread otherwise.
-	crowded crowded
+	// stacked are those to look at when a node has changed, because their pods may be spread otherwise.
+	stacked stacked
 	// mistakes are those of users, for the log.
 	mistakes reconcile.Mistakes
 }
@@ -233,7 +233,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.turns.end(req.NamespacedName) // it may be a while until it is gone
 		return ctrl.Result{}, nil
 	}
-	if err := r.takeBack(ctx, cluster); err != nil {
+	if err := r.takeBack(ctx, cluster, keepsakes(cluster)); err != nil {
 		return ctrl.Result{}, err
 	}
 	seen, err := r.observe(ctx, cluster)
@@ -263,7 +263,7 @@ func (r *Reconciler) forget(cluster types.NamespacedName) {
 	r.drains.take(cluster, time.Time{}, "")
 	r.returns.forget(cluster)
 	r.turns.end(cluster)
-	r.crowded.note(cluster, false)
+	r.stacked.note(cluster, false)
 	r.redisWaits.since(cluster, nil, time.Time{})
 	r.redisAbsent.since(cluster, nil, time.Time{})
 	r.redisAccesses.forget(cluster)

@@ -213,7 +213,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, concurrency int) error {
 		}
 		fleets = fleets.
 			Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.fleetsOf), builder.WithPredicates(nodeNewsChanged())).
-			Watches(&corev1.Node{}, r.nodeTakesPods(), builder.WithPredicates(nodeNewsChanged()))
+			Watches(&corev1.Node{}, r.rouseStacked(), builder.WithPredicates(nodeNewsChanged()))
 	}
 	if r.News != nil {
 		fleets = fleets.WatchesRawSource(source.Channel(r.News, &handler.EnqueueRequestForObject{}))
