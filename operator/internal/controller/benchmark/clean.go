@@ -70,8 +70,12 @@ func (r *Reconciler) remove(ctx context.Context, p *pass) (left string, err erro
 	if len(pods) > 0 {
 		left = stopping(pods)
 	}
-	if (p.run.Server != nil || p.benchmark.Spec.Proxy != nil) && left != "" {
-		p.DueIn(time.Second) // nobody tells when what a server is made of is gone
+	switch servers := p.run.Server != nil || p.benchmark.Spec.Proxy != nil; {
+	case left == "":
+	case servers: // nobody tells when a part of a server is gone
+		p.DueIn(time.Second)
+	case len(pods) == 0: // nor when a NetworkPolicy is
+		p.DueIn(lookAgain)
 	}
 	return left, err
 }

@@ -96,6 +96,7 @@ func (r *Reconciler) launch(ctx context.Context, p *pass) error {
 		return r.makeTest(ctx, p)
 	case p.row.Phase == v1alpha1.RunRunning:
 		p.doing = fmt.Sprintf("%s: k6 runs", p.row.Name)
+		p.DueIn(time.Minute) // status.timeLeft is in minutes, and of a target without agents nothing else is looked at
 		return nil
 	}
 	if allReady(p.seen) {

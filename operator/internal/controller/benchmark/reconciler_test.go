@@ -408,6 +408,29 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
+// Whoever deletes a test ends its run. Of what is removed then, nobody tells when the last is gone.
+func TestATestIsDeleted(t *testing.T) {
+	b := newBenchmark(t, suite.Namespace(t, api), "deleted", nil)
+	run := testRunOf(t, b)
+	stage(t, run, "started")
+	reaches(t, b, "running", func(s v1alpha1.LiveStashBenchmarkStatus) bool { return s.Runs[0].Phase == v1alpha1.RunRunning })
+	suite.Must(t, api.Delete(t.Context(), run))
+	if row := finished(t, b); row.Verdict != v1alpha1.VerdictErrored || row.Message != "The test "+row.Runner+" was deleted while it ran." {
+		t.Errorf("the run is %s because %q", row.Verdict, row.Message)
+	}
+}
+
+// While k6 runs, time alone changes what the status says.
+func TestARunIsLookedAtEveryMinute(t *testing.T) {
+	p := &pass{row: &v1alpha1.BenchmarkRunStatus{Name: "01-ets", Phase: v1alpha1.RunRunning}, runner: &runner.Job{}}
+	p.seen.Made = true
+	suite.Must(t, (&Reconciler{}).launch(t.Context(), p))
+	result, err := p.End(nil, func(error) error { return nil })
+	if err != nil || result.RequeueAfter != time.Minute {
+		t.Errorf("the next look is in %s, %v", result.RequeueAfter, err)
+	}
+}
+
 // An operator that starts anew goes on where the last one was.
 func TestRestart(t *testing.T) {
 	b := newBenchmark(t, suite.Namespace(t, api), "restarted", nil)

@@ -45,9 +45,6 @@ const (
 // issuedForAnnotation is cert-manager's, on the Secrets that it makes: for which Certificate.
 const issuedForAnnotation = "cert-manager.io/certificate-name"
 
-// lookAtIssued is how often a Certificate of cert-manager, which is not watched, is looked up.
-const lookAtIssued = time.Hour
-
 // holdTLS lets nobody switch TLS between nodes, or its issuer, while there are pods whose stashes are in them. The API refuses that, and knows
 // only how many pods there are to be: that may have been 0 while the operator was paused.
 func (r *Reconciler) holdTLS(_ context.Context, p *pass) error {
@@ -77,7 +74,7 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if certificate := tls.IssuedCertificate(p.cluster, p.inputs); certificate != nil {
-		p.DueIn(lookAtIssued)
+		p.DueIn(lookAtOthers)
 		return r.ensureIssuedCertificate(ctx, p, certificate)
 	}
 

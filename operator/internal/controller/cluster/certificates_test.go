@@ -311,7 +311,7 @@ func TestCertificateOfCertManager(t *testing.T) {
 	suite.Must(t, api.Delete(t.Context(), certificate))
 	gone := certificate.GetUID()
 	suite.Eventually(t, func() error {
-		later(t, cluster, lookAtIssued)
+		later(t, cluster, lookAtOthers)
 		if err := get(t, certificate); err != nil {
 			return err
 		}

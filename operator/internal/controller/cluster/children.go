@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -162,9 +163,14 @@ func ownSecrets(c *v1alpha1.LiveStashCluster) []string {
 	return append(names, store.For(c).OwnSecrets(c)...)
 }
 
+// lookAtOthers is how often an object of another operator's kind, which is not watched, is looked up. One that
+// somebody has deleted is then made again.
+const lookAtOthers = time.Hour
+
 // ensureOfOthersKind applies an object of another operator's kind, and returns whether it is there. When the kind is not served,
 // which is the problem missing, or the object is refused, that is told when everything else is done.
 func (r *Reconciler) ensureOfOthersKind(ctx context.Context, p *pass, wanted client.Object, missing *reconcile.Problem) (bool, error) {
+	p.DueIn(lookAtOthers)
 	_, err := r.applier().One(ctx, p.cluster, wanted)
 	switch {
 	case meta.IsNoMatchError(err):

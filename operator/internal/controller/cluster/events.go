@@ -34,7 +34,8 @@ func (r *Reconciler) tellTransitions(before, c *v1alpha1.LiveStashCluster) {
 			told = comesOrGoes(*was, now, meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionAvailable))
 		}
 		if told.reason != "" {
-			r.Recorder.Eventf(c, nil, told.eventType, told.reason, "Reconcile", "%s", reconcile.Shortened(told.message, reconcile.MostNote))
+			// The condition is named, because two may have one reason, and Kubernetes' client would take the second event for the first.
+			r.Recorder.Eventf(c, nil, told.eventType, told.reason, now.Type, "%s", reconcile.Shortened(told.message, reconcile.MostNote))
 		}
 	}
 }

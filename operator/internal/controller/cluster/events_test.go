@@ -110,6 +110,12 @@ func TestEachIsToldOf(t *testing.T) {
 	}
 	underTest.tellGivenUp(cluster, &appsv1.StatefulSet{ObjectMeta: cluster.ObjectMeta}, "the stashes")
 	underTest.tellGivenUp(cluster, &corev1.PersistentVolumeClaim{ObjectMeta: cluster.ObjectMeta}, "the volume")
+	paused := cluster.DeepCopy()
+	setConditions(&paused.Status.Conditions, cluster, []metav1.Condition{
+		{Type: v1alpha1.ConditionReconcileSucceeded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPaused, Message: "all of it"},
+		{Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPaused, Message: "shop-1 stays"},
+	})
+	underTest.tellTransitions(cluster, paused)
 	for says, reason := range map[string]string{
 		"shop-0 had":    v1alpha1.ReasonPodDrained,
 		"shop-1 had":    v1alpha1.ReasonPodDrained,
@@ -117,6 +123,8 @@ func TestEachIsToldOf(t *testing.T) {
 		"shop-cookie-2": v1alpha1.ReasonSecretRegenerated,
 		"the stashes":   v1alpha1.ReasonStashesLost,
 		"the volume":    v1alpha1.ReasonStashesLost,
+		"all of it":     v1alpha1.ReasonPaused,
+		"shop-1 stays":  v1alpha1.ReasonPaused,
 	} {
 		toldInEvent(t, cluster, reason, says)
 	}

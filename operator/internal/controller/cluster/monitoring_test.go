@@ -32,6 +32,16 @@ func TestPodMonitor(t *testing.T) {
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Monitoring.PodMonitor.Labels["release"] = "two" })
 	hasLabel(t, cluster, "two")
 
+	comeToRest(t, cluster, usualNode)
+	if again := looksAgain(t, cluster).RequeueAfter; again != lookAtOthers {
+		t.Errorf("a PodMonitor, which is not watched, is looked up in %s, want %s", again, lookAtOthers)
+	}
+	suite.Must(t, api.Delete(t.Context(), podMonitor(cluster)))
+	suite.Eventually(t, func() error {
+		looksAgain(t, cluster)
+		return get(t, podMonitor(cluster))
+	})
+
 	refusedPodMonitor(t)
 
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Monitoring.PodMonitor.Enabled = false })

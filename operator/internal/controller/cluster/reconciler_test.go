@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -387,6 +388,31 @@ func TestPausedClusterIsNotTouched(t *testing.T) {
 	}
 }
 
+// Nothing tells the operator that a pod is unready for a minute now, and a fleet that is not acted on has to say so all the same.
+func TestAPausedFleetTellsWhatItsPodsLack(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, nil)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Paused = true })
+	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonPaused)
+	hasNoImage(t, pods[1])
+	conditionSays(t, cluster, v1alpha1.ConditionProgressing, v1alpha1.ReasonPodFailing, "pod shop-1")
+	if again := looksAgain(t, cluster).RequeueAfter; again <= 0 || again > tellAfter+time.Second {
+		t.Errorf("a pod that does not get on is looked at again in %s, want it within %s", again, tellAfter)
+	}
+	later(t, cluster, soon)
+	conditionSays(t, cluster, v1alpha1.ConditionStalled, v1alpha1.ReasonPodFailing, "pod shop-1")
+}
+
+// hasNoImage plays the kubelet: the image of the pod's application cannot be had.
+func hasNoImage(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	suite.Must(t, get(t, pod))
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "app", Image: "a", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+	}}
+	suite.Must(t, api.Status().Update(t.Context(), pod))
+}
+
 // setStatus plays the StatefulSet controller.
 func setStatus(t *testing.T, cluster *v1alpha1.LiveStashCluster, status appsv1.StatefulSetStatus) error {
 	t.Helper()
@@ -401,12 +427,7 @@ func TestStatusFollowsTheStatefulSetAndScaleWorks(t *testing.T) {
 	condition(t, cluster, v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonAllReady)
 	condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonComplete)
 
-	pod := pods[0]
-	pod.Status.Conditions[0].Status = corev1.ConditionFalse
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "app", Image: "a", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
-	}}
-	suite.Must(t, api.Status().Update(t.Context(), pod))
+	hasNoImage(t, pods[0])
 	acted(t, cluster, "a", "a")
 	message := condition(t, cluster, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonPodFailing)
 	if !strings.Contains(message, "pod shop-0") || !strings.Contains(message, "check spec.image") {

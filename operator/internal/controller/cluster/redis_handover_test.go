@@ -112,6 +112,7 @@ func TestRedisHandsOver(t *testing.T) {
 	}
 
 	resume := operatorTime.Stop() // until both have been looked at, between one step and the next
+	t.Cleanup(resume)
 	heir, heirAddress := redisPod(t, cluster, 1, "b")
 	redisPlaced(t, cluster, 2, 0, "shop-redis-1")
 	says := redisServers.says(heirAddress)

@@ -52,9 +52,6 @@ func (r *Reconciler) planRollout(ctx context.Context, p *pass) error {
 	if p.rolls() || p.unsure || absent > 0 {
 		p.DueIn(lookAtRollout)
 	}
-	if turn := p.seen.turn(); turn > 0 {
-		p.DueIn(turn)
-	}
 	return nil
 }
 

@@ -31,6 +31,9 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass, outcome error) e
 	if again > 0 {
 		p.DueIn(again)
 	}
+	if turn := p.seen.turn(); turn > 0 {
+		p.DueIn(turn)
+	}
 	if wait := r.counts.wait(before, p.cluster, p.seen.now); wait > 0 {
 		p.DueIn(wait)
 		p.cluster.Status = before.Status
