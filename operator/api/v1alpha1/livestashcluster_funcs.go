@@ -75,6 +75,7 @@ const (
 	ReasonSecretInvalid  = "SecretInvalid"
 	ReasonConfigMissing  = "ConfigMissing"
 	ReasonCookieChanged  = "CookieChanged"
+	ReasonCookieWaits    = "CookieWaits"
 	ReasonCookieRotating = "CookieRotating"
 	ReasonCookieRotated  = "CookieRotated"
 

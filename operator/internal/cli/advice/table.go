@@ -45,6 +45,7 @@ var of = map[string]Advice{
 	v1alpha1.ReasonSecretInvalid:         {"Write the value anew as the message asks for. `echo -n`, not `echo`: a line break at the end counts.", runbooks + "LiveStashReconcileFailing.md"},
 	v1alpha1.ReasonConfigMissing:         {"Make the ConfigMap, Secret or key that the message names, or mend the field that names it. Pods that run are left alone.", runbooks + "LiveStashReconcileFailing.md"},
 	v1alpha1.ReasonCookieChanged:         {"Put the old cookie back, and the new one under another key.", docs + "how-to/secrets.md"},
+	v1alpha1.ReasonCookieWaits:           {},
 	v1alpha1.ReasonSecretKeyBaseChanged:  {"It costs every session. Take it back, or set spec.acceptLossOf as the message says.", docs + "how-to/secrets.md#another-secret_key_base"},
 	v1alpha1.ReasonStoreChangeHeld:       {"Set spec.acceptLossOf as the message says, or take the change back.", docs + "how-to/deploys.md#another-store"},
 	v1alpha1.ReasonNameConflict:          {"Rename or delete the object that is in the way.", runbooks + "LiveStashReconcileFailing.md"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -24,21 +25,33 @@ import (
 // generatedValue is what the StatefulSet notes of a value that the operator made.
 const generatedValue = "generated"
 
-// finishRotation has a fleet go on with the cookie that it is changing to, when the spec asks for yet another one and not every pod has that
-// one yet: pods with the third one would know nothing of those with the first.
-func (r *Reconciler) finishRotation(_ context.Context, p *pass) error {
+// finishRotation has a fleet go on with the second cookie when the spec asks for a third one before every pod has the second: pods with the
+// third would know nothing of those with the first.
+func (r *Reconciler) finishRotation(ctx context.Context, p *pass) error {
 	before := p.seen.statefulSet.Annotations[fleet.CookieAnnotation]
 	has, previous := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
 	wanted := fleet.CookieRef(p.cluster)
 	backOrThere := has == nil || *has == wanted || previous != nil && *previous == wanted
-	if before == "" || backOrThere || !p.hasPods() || !p.cluster.AgentEnabled() || !p.changes(*has) {
+	if before == "" || backOrThere || !p.hasPods() || !p.cluster.AgentEnabled() || p.unbegun(previous) || !p.changes(*has) && !p.rotates() {
 		return nil
 	}
 	_, source := cookieNote(p)
-	p.postpone(cookieHeld(true, "the Erlang cookie is to be %s, and not every pod has the one before it yet, which is in the key %s of Secret %s: it is changed again when all have",
-		source, has.Key, has.Name))
-	fleet.SetCookie(p.cluster, *has, strings.HasPrefix(before, generatedValue))
-	return nil
+	p.postpone(&reconcile.Problem{Reason: v1alpha1.ReasonCookieWaits, Watched: true, Message: fmt.Sprintf(
+		"the Erlang cookie is to be %s, and the change to the one before it, which is in the key %s of Secret %s, is not over: the next one begins a minute after it", source, has.Key, has.Name)})
+	generated := strings.HasPrefix(before, generatedValue)
+	fleet.SetCookie(p.cluster, *has, generated)
+	if !generated {
+		return nil
+	}
+	return r.takeBack(ctx, p.cluster, []keepsake{keptSecret(p.cluster, has.Name, true)})
+}
+
+// unbegun is whether nothing has come yet of the rotation from that cookie: every pod has that one, and none is made with another. It may
+// never come to anything, as when its template was rolled back.
+func (p *pass) unbegun(previous *v1alpha1.SecretKeyReference) bool {
+	set := p.seen.statefulSet
+	holds := p.seen.settled() && set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && set.Status.UpdatedReplicas == 0
+	return previous != nil && holds && !p.changes(*previous)
 }
 
 // changes is whether there are pods with another cookie than that one.
@@ -72,8 +85,8 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 			"all stashes (adapter %s). Nothing is changed until you put the old cookie back, set spec.agent.enabled to true, or, if the stashes may go, set spec.replicas to 0 until the pods are gone",
 			source, p.cluster.Spec.Adapter)
 	case previous != nil && *previous == wanted: // the way back
-	case p.rotates():
-		return cookieHeld(true, "the Erlang cookie is to be %s, and agents have not yet gone over to the one before it: it is changed again in a minute", source)
+	case p.unbegun(previous):
+		has = previous
 	default:
 		if err := r.checkPreviousCookie(ctx, p, *has, before); err != nil {
 			return err
@@ -178,7 +191,10 @@ func (p *pass) tellCookie(before *v1alpha1.CookieStatus) *v1alpha1.CookieStatus 
 			now.Previous = other
 		}
 	}
-	if now.RotationStarted != nil && now.RotationFinished == nil && now.Previous == nil && hasRolledOut(p.seen.statefulSet) {
+	set := p.seen.statefulSet
+	// Until the new revision is noted as the current one, a pod that comes back in mode Hold has the old cookie.
+	over := now.Previous == nil && hasRolledOut(set) && set.Status.CurrentRevision == set.Status.UpdateRevision
+	if now.RotationStarted != nil && now.RotationFinished == nil && over {
 		now.RotationFinished = ptr.To(seconds(p.seen.now))
 		p.DueIn(settleCookie) // the next rotation may wait for that, and a status that is written brings no pass
 	}
@@ -199,8 +215,9 @@ func (r *Reconciler) tellRotation(before, now *v1alpha1.LiveStashCluster) {
 		return
 	}
 	if was.SecretRef != is.SecretRef {
+		from := ptr.Deref(is.Previous, was.SecretRef)
 		r.Recorder.Eventf(now, nil, corev1.EventTypeNormal, v1alpha1.ReasonCookieRotating, "Rotate",
-			"Pods are replaced one by one by those with the Erlang cookie of Secret %s, which can talk to those with the one of Secret %s", is.SecretRef.Name, was.SecretRef.Name)
+			"Pods are replaced one by one by those with the Erlang cookie of Secret %s, which can talk to those with the one of Secret %s", is.SecretRef.Name, from.Name)
 	}
 	if was.RotationFinished == nil && is.RotationFinished != nil {
 		r.Recorder.Eventf(now, nil, corev1.EventTypeNormal, v1alpha1.ReasonCookieRotated, "Rotate",

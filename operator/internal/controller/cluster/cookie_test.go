@@ -180,11 +180,11 @@ func TestCookieRotates(t *testing.T) {
 		}
 	}
 	// Two at once would leave pods that know nothing of each other's.
+	acted(t, cluster, "a", "b")
+	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](3) })
-	message := condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCookieChanged)
-	if !strings.Contains(message, "not every pod") {
-		t.Errorf("the condition says %q", message)
-	}
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "which is in the key cookie of Secret shop-cookie-2, is not over")
+	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled)
 	if got := cookies(t, cluster); got != "shop-cookie-2/cookie after shop-secrets/cookie" {
 		t.Errorf("the template has the cookies %s", got)
 	}
@@ -194,7 +194,7 @@ func TestCookieRotates(t *testing.T) {
 	pods = replacedAll(t, cluster, pods, "a", "b")
 	isRotated(t, cluster, "b")
 	toldInEvent(t, cluster, v1alpha1.ReasonCookieRotated, "Every pod has the Erlang cookie of Secret shop-cookie-2")
-	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "in a minute")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "a minute after")
 	later(t, cluster, 2*time.Minute)
 	becomes(t, cluster, "shop-cookie-3/cookie after shop-cookie-2/cookie")
 	replacedAll(t, cluster, pods, "b", "c")
@@ -232,7 +232,7 @@ func TestARotationIsFinishedBeforeTheNext(t *testing.T) {
 	acted(t, cluster, "a", "b")
 	stops(t, cluster, "shop-1")
 	generation(3)
-	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "not every pod has the one before it yet, which is in the key cookie of Secret shop-cookie-2")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "which is in the key cookie of Secret shop-cookie-2, is not over")
 	second := replaced(t, cluster, pods[1])
 	looks(t, cluster, "while shop-1 starts")
 	serves(t, second, wellAmong(2, "shop-1"))
@@ -246,10 +246,22 @@ func TestARotationIsFinishedBeforeTheNext(t *testing.T) {
 	}
 	serves(t, replaced(t, cluster, pods[0]), wellAmong(2, "shop-0"))
 	isRotated(t, cluster, "b")
-	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "in a minute")
+	// What is made unplanned has the second cookie from now on, not the first.
+	hasStrategy(t, cluster, appsv1.RollingUpdateStatefulSetStrategyType, 2)
 	later(t, cluster, 2*time.Minute)
 	becomes(t, cluster, "shop-cookie-3/cookie after shop-cookie-2/cookie")
 	condition(t, cluster, v1alpha1.ConditionReconcileSucceeded, metav1.ConditionTrue, v1alpha1.ReasonReconciled)
+}
+
+// A cookie that no pod has, as after a canary that was rolled back, is not waited for.
+func TestACookieThatNoPodHasIsLeftOut(t *testing.T) {
+	cluster, _ := fleetAtRest(t, 2, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Rollout.Paused = true })
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](2) })
+	becomes(t, cluster, "shop-cookie-2/cookie after shop-secrets/cookie")
+	acted(t, cluster, "a", "b")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](3) })
+	becomes(t, cluster, "shop-cookie-3/cookie after shop-secrets/cookie")
+	toldInEvent(t, cluster, v1alpha1.ReasonCookieRotating, "the Erlang cookie of Secret shop-cookie-3, which can talk to those with the one of Secret shop-secrets")
 }
 
 // Of two pods that boot at the same moment with the new cookie, each might find the other alone.
@@ -348,39 +360,69 @@ func rotating(now time.Time, cookies ...string) *pass {
 
 // Whatever cookie is asked for in mid-rotation, the pass wants the one that pods are being given, and says so.
 func TestARotationIsFinished(t *testing.T) {
-	own := v1alpha1.SecretKeyReference{Name: "own", Key: "next"}
+	own, now := v1alpha1.SecretKeyReference{Name: "own", Key: "next"}, time.Now()
+	ago := func(past time.Duration) *metav1.Time { return ptr.To(metav1.NewTime(now.Add(-past))) }
+	second, first := generatedIn("shop-cookie-2"), generatedIn("shop-secrets")
 	for name, test := range map[string]struct {
 		has, previous v1alpha1.SecretKeyReference
 		pods          []string
 		note          string
-		change        func(*v1alpha1.LiveStashClusterSpec)
+		change        func(*pass)
 		finishes      bool
 	}{
-		"another generation":              {has: generatedIn("shop-cookie-2"), previous: generatedIn("shop-secrets"), note: "generated/shop-cookie-2", finishes: true},
-		"another generation, all have it": {has: generatedIn("shop-cookie-2"), previous: generatedIn("shop-secrets"), pods: []string{"shop-cookie-2"}, note: "generated/shop-cookie-2"},
-		"from the first to another":       {has: generatedIn("shop-secrets"), previous: own, note: "generated", finishes: true},
-		"from the user's own":             {has: own, previous: generatedIn("shop-secrets"), note: "1a2b", finishes: true},
-		"the way back":                    {has: own, previous: generatedIn("shop-cookie-3"), note: "1a2b"},
-		"of an operator that noted none":  {has: own, previous: generatedIn("shop-secrets")},
+		"another generation":        {has: second, previous: first, note: "generated/shop-cookie-2", finishes: true},
+		"from the first to another": {has: first, previous: own, note: "generated", finishes: true},
+		"from the user's own":       {has: own, previous: first, note: "1a2b", finishes: true},
+		"the last pod boots": {
+			has: second, previous: first, pods: []string{"shop-cookie-2"}, note: "generated/shop-cookie-2", finishes: true,
+			change: func(p *pass) { p.cluster.Status.Cookie = &v1alpha1.CookieStatus{RotationStarted: ago(time.Hour)} },
+		},
+		"agents go over": {
+			has: second, previous: first, pods: []string{"shop-cookie-2"}, note: "generated/shop-cookie-2", finishes: true,
+			change: func(p *pass) {
+				p.cluster.Status.Cookie = &v1alpha1.CookieStatus{RotationStarted: ago(time.Hour), RotationFinished: ago(settleCookie / 2)}
+			},
+		},
+		"it is over": {
+			has: second, previous: first, pods: []string{"shop-cookie-2"}, note: "generated/shop-cookie-2",
+			change: func(p *pass) {
+				p.cluster.Status.Cookie = &v1alpha1.CookieStatus{RotationStarted: ago(time.Hour), RotationFinished: ago(2 * settleCookie)}
+			},
+		},
+		"no pod has it": {
+			has: second, previous: first, pods: []string{"shop-secrets"}, note: "generated/shop-cookie-2",
+			change: func(p *pass) { p.seen.statefulSet.Status.UpdatedReplicas = 0 },
+		},
+		"no pod has it yet, but the next one will": {
+			has: second, previous: first, pods: []string{"shop-secrets"}, note: "generated/shop-cookie-2", finishes: true,
+			change: func(p *pass) {
+				p.seen.statefulSet.Status.UpdatedReplicas = 0
+				p.seen.statefulSet.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+			},
+		},
+		"one was just made with it":      {has: second, previous: first, pods: []string{"shop-secrets"}, note: "generated/shop-cookie-2", finishes: true},
+		"the way back":                   {has: own, previous: generatedIn("shop-cookie-3"), note: "1a2b"},
+		"of an operator that noted none": {has: own, previous: first},
 		"without agents": {
-			has: own, previous: generatedIn("shop-secrets"), note: "1a2b", change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Agent.Enabled = ptr.To(false) },
+			has: own, previous: first, note: "1a2b", change: func(p *pass) { p.cluster.Spec.Agent.Enabled = ptr.To(false) },
 		},
 		"stopped": {
-			has: own, previous: generatedIn("shop-secrets"), note: "1a2b", change: func(spec *v1alpha1.LiveStashClusterSpec) { spec.Replicas = ptr.To[int32](0) },
+			has: own, previous: first, note: "1a2b", change: func(p *pass) { p.cluster.Spec.Replicas = ptr.To[int32](0) },
 		},
 	} {
 		if test.pods == nil {
 			test.pods = []string{"shop-cookie-1"}
 		}
-		p := rotating(time.Now(), test.pods...)
+		p := rotating(now, test.pods...)
+		p.cluster.Namespace, p.cluster.Spec.Adapter = "web", v1alpha1.AdapterETS
 		p.cluster.Spec.Clustering.CookieGeneration, p.cluster.Spec.Agent.Enabled = ptr.To[int32](3), ptr.To(true)
-		if test.change != nil {
-			test.change(&p.cluster.Spec)
-		}
-		p.seen.statefulSet.Annotations = map[string]string{fleet.CookieAnnotation: test.note}
+		p.seen.statefulSet.UID, p.seen.statefulSet.Annotations = "set", map[string]string{fleet.CookieAnnotation: test.note}
 		p.seen.statefulSet.Spec.Template.Spec.Containers = []corev1.Container{{
 			Name: fleet.AppContainer, Env: []corev1.EnvVar{fromOwn("RELEASE_COOKIE", test.has), fromOwn("LIVESTASH_PREVIOUS_COOKIE", test.previous)},
 		}}
+		if test.change != nil {
+			test.change(p)
+		}
 		before := p.cluster.DeepCopy()
 		suite.Must(t, underTest.finishRotation(t.Context(), p))
 		switch {
@@ -409,6 +451,10 @@ func TestRotationIsOverWhenNoPodHasTheOldCookie(t *testing.T) {
 		"all are new":    {cookies: []string{"shop-cookie-2", "shop-cookie-2"}, over: true, made: made},
 		"one is old":     {cookies: []string{"shop-cookie-2", "shop-secrets"}, previous: true, made: made},
 		"one is to come": {cookies: []string{"shop-cookie-2"}, change: func(p *pass) { p.seen.statefulSet.Spec.Replicas = ptr.To[int32](2) }, made: made},
+		"its revision is not noted yet": {cookies: []string{"shop-cookie-2"}, made: made, change: func(p *pass) {
+			p.seen.statefulSet.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+			p.seen.statefulSet.Status.CurrentRevision, p.seen.statefulSet.Status.UpdateRevision = "a", "b"
+		}},
 		"the next is made": {cookies: []string{"shop-cookie-2"}, over: true, made: made, change: func(p *pass) {
 			p.cluster.Spec.Clustering.CookieGeneration, p.cookieMade = ptr.To[int32](3), ptr.To(metav1.NewTime(now))
 		}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,10 +12,14 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
+	"github.com/livestash-dev/livestash/operator/internal/apply"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
 	"github.com/livestash-dev/livestash/operator/internal/render"
 )
@@ -87,6 +92,32 @@ func TestWhatWasLeftIsTakenBack(t *testing.T) {
 	t.Cleanup(func() { _ = api.Delete(context.Background(), copied) })
 }
 
+// So does who asks for yet another cookie in the middle of a rotation: the one that pods are being given is not named in the spec any more.
+func TestTheCookieOfARotationIsTakenBack(t *testing.T) {
+	cluster, _ := fleetAtRest(t, 2, nil)
+	generation := func(number int32) func(*v1alpha1.LiveStashClusterSpec) {
+		return func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To(number) }
+	}
+	changeSpec(t, cluster, generation(2))
+	becomes(t, cluster, "shop-cookie-2/cookie after shop-secrets/cookie")
+	acted(t, cluster, "a", "b")
+	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
+	changeSpec(t, cluster, generation(3))
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits)
+	second := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop-cookie-2"}}
+	orphan(t, cluster, append(children(cluster.Namespace), second))
+
+	again := newCluster(t, cluster.Namespace, generation(3))
+	conditionSays(t, again, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits)
+	if got := cookies(t, again); got != "shop-cookie-2/cookie after shop-secrets/cookie" {
+		t.Errorf("the template has the cookies %s", got)
+	}
+	suite.Must(t, get(t, second))
+	if !metav1.IsControlledBy(second, again) {
+		t.Errorf("the owners of Secret shop-cookie-2 are %+v", second.OwnerReferences)
+	}
+}
+
 // A Secret that was restored by hand is taken over by those who say so, and its values are kept.
 func TestARestoredSecretIsTakenOver(t *testing.T) {
 	namespace := suite.Namespace(t, api)
@@ -140,7 +171,7 @@ func TestNothingIsTakenBackForWhatIsGone(t *testing.T) {
 	gone := cluster.DeepCopy()
 	orphan(t, cluster, []client.Object{secret})
 	suite.Eventually(t, func() error {
-		if err := underTest.takeBack(t.Context(), gone); err == nil {
+		if err := underTest.takeBack(t.Context(), gone, keepsakes(gone)); err == nil {
 			return errors.New("nothing was there to be taken back, or it was")
 		}
 		return nil
@@ -169,4 +200,26 @@ func TestPodsThatAreLeftAreTakenBack(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What was taken back is told of, also when something else could not be.
+func TestWhatIsTakenBackIsToldOfInSpiteOfAnError(t *testing.T) {
+	cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "new"}}
+	cluster.Spec.Adapter = v1alpha1.AdapterETS
+	left := metav1.ObjectMeta{Namespace: "web", Name: "shop", Labels: ownLabels(cluster), Annotations: map[string]string{apply.Annotation: "{}"}}
+	secret := &corev1.Secret{ObjectMeta: *left.DeepCopy()}
+	secret.Name = "shop-secrets"
+	refused := errors.New("refused")
+	kubernetes := fake.NewClientBuilder().WithScheme(api.Scheme()).WithObjects(cluster, &corev1.ServiceAccount{ObjectMeta: left}, secret).WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return refused },
+	}).Build()
+	recorder := events.NewFakeRecorder(10)
+	err := (&Reconciler{Client: kubernetes, Live: kubernetes, Recorder: recorder}).takeBack(t.Context(), cluster, keepsakes(cluster))
+	if !errors.Is(err, refused) || !strings.Contains(err.Error(), "Secret shop-secrets") {
+		t.Errorf("the error is %v", err)
+	}
+	close(recorder.Events)
+	if told := <-recorder.Events; !strings.Contains(told, "ServiceAccount shop") {
+		t.Errorf("told of: %q", told)
+	}
 }

@@ -93,8 +93,12 @@ func acted(t *testing.T, cluster *v1alpha1.LiveStashCluster, current, update str
 		if err := api.List(t.Context(), pods, client.InNamespace(cluster.Namespace), client.MatchingLabels(render.SelectorLabels(cluster))); err != nil {
 			return err
 		}
+		noted := current
+		if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType && set.Status.CurrentRevision != "" {
+			noted = set.Status.CurrentRevision // nobody notes another one then
+		}
 		set.Status = appsv1.StatefulSetStatus{
-			ObservedGeneration: set.Generation, CurrentRevision: current, UpdateRevision: update, Replicas: int32(len(pods.Items)),
+			ObservedGeneration: set.Generation, CurrentRevision: noted, UpdateRevision: update, Replicas: int32(len(pods.Items)),
 		}
 		for i := range pods.Items {
 			if podReady(&pods.Items[i]) {

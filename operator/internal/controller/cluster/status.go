@@ -210,8 +210,8 @@ func because(doing, waiting string) string {
 }
 
 // passing are the reasons of problems that most often pass by themselves.
-var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing, v1alpha1.ReasonRedisPasswordWaits, v1alpha1.ReasonRedisCertificateWaits,
-	v1alpha1.ReasonRedisHandOverWaits}
+var passing = []string{v1alpha1.ReasonPaused, v1alpha1.ReasonCertificateMissing, v1alpha1.ReasonCookieWaits, v1alpha1.ReasonRedisPasswordWaits,
+	v1alpha1.ReasonRedisCertificateWaits, v1alpha1.ReasonRedisHandOverWaits}
 
 // stalled says what somebody has to do something about. Without a reason, nothing: what is wrong with a pod may pass, as when a
 // node is being added, and is given a minute for it.
