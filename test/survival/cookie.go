@@ -20,6 +20,7 @@ func cookieEvents() []event {
 		{"cookie", inTurn(rotateCookie)},
 		{"cookie-delete", inTurn(rotateHalf, deleteLowest)},
 		{"cookie-scale-up", inTurn(rotateHalf, scaleTo(6))},
+		{"cookie-cookie", inTurn(rotateHalf, rotateCookie)},
 	}
 	var all []event
 	for _, kind := range kinds {

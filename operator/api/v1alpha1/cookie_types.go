@@ -13,7 +13,7 @@ type CookieStatus struct {
 	Made *metav1.Time `json:"made,omitempty"`
 
 	// previous is the Secret key with the cookie of those pods that have not been replaced yet: it must stay. Unset when every pod has
-	// the one of secretRef.
+	// the one of secretRef, and none is made with another any more.
 	// +optional
 	Previous *SecretKeyReference `json:"previous,omitempty"`
 
@@ -21,7 +21,7 @@ type CookieStatus struct {
 	// +optional
 	RotationStarted *metav1.Time `json:"rotationStarted,omitempty"`
 
-	// rotationFinished is when every pod had it.
+	// rotationFinished is when every pod had it, and none was made with another any more.
 	// +optional
 	RotationFinished *metav1.Time `json:"rotationFinished,omitempty"`
 }

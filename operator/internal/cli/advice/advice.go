@@ -94,5 +94,5 @@ func passes(condition metav1.Condition) bool {
 	case v1alpha1.ConditionProgressing, v1alpha1.ConditionUpToDate:
 		return of[condition.Reason].Do == ""
 	}
-	return false
+	return condition.Reason == v1alpha1.ReasonCookieWaits
 }

@@ -70,12 +70,13 @@ func TestProblems(t *testing.T) {
 		condition("StoreReady", "True", "StoreAnswers"),
 		condition("UpToDate", "False", "TemplateKept"),
 		condition("Available", "False", "TooFewReady"),
+		condition("ReconcileSucceeded", "False", "CookieWaits"),
 	})
 	var told []string
 	for _, problem := range got {
 		told = append(told, problem.Condition+" "+problem.Reason+" "+strconv.FormatBool(problem.Passing))
 	}
-	want := []string{"Available TooFewReady false", "Stalled PodFailing false", "UpToDate TemplateKept true"}
+	want := []string{"Available TooFewReady false", "Stalled PodFailing false", "ReconcileSucceeded CookieWaits true", "UpToDate TemplateKept true"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Error(diff)
 	}

@@ -67,6 +67,9 @@ func ProgressOf(c *v1alpha1.LiveStashCluster) Progress {
 		p.Says = meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled).Message
 	}
 	p.Ended = progressing.Status == metav1.ConditionFalse && !p.Failed
+	if succeeded := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReconcileSucceeded); p.Ended && succeeded != nil && succeeded.Reason == v1alpha1.ReasonCookieWaits {
+		p.Phase, p.Says, p.Ended = succeeded.Reason, succeeded.Message, false // the next rollout begins by itself
+	}
 	return p
 }
 

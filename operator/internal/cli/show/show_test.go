@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -80,6 +81,8 @@ func TestGoldens(t *testing.T) {
 	moving.Status.Conditions = []metav1.Condition{condition("Ready", "False", "RollingOut", ""), condition("Progressing", "True", "RollingOut", "1 of 3 pods have the new template; waiting for shop-2")}
 	paused := fleet()
 	paused.Spec.Rollout.Paused = true
+	waiting := fleet()
+	meta.SetStatusCondition(&waiting.Status.Conditions, condition("ReconcileSucceeded", "False", "CookieWaits", "the change to the one before it is not over"))
 	changed := fleet()
 	changed.Generation = 4
 	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
@@ -90,9 +93,15 @@ func TestGoldens(t *testing.T) {
 		"status-new": func(w io.Writer, p text.Paint) error {
 			return StatusOf(&v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.LiveStashClusterSpec{Image: "shop:1", Adapter: "ETS"}}).Write(w, p, now)
 		},
-		"rollout-well":    func(w io.Writer, p text.Paint) error { return ProgressOf(fleet()).Write(w, p, now) },
-		"rollout-moving":  func(w io.Writer, p text.Paint) error { return ProgressOf(moving).Write(w, p, now) },
-		"rollout-broken":  func(w io.Writer, p text.Paint) error { return ProgressOf(broken()).Write(w, p, now) },
+		"rollout-well":   func(w io.Writer, p text.Paint) error { return ProgressOf(fleet()).Write(w, p, now) },
+		"rollout-moving": func(w io.Writer, p text.Paint) error { return ProgressOf(moving).Write(w, p, now) },
+		"rollout-broken": func(w io.Writer, p text.Paint) error { return ProgressOf(broken()).Write(w, p, now) },
+		"rollout-waiting": func(w io.Writer, p text.Paint) error {
+			if ProgressOf(waiting).Ended {
+				t.Error("a rollout is over, and the next one is still to begin")
+			}
+			return ProgressOf(waiting).Write(w, p, now)
+		},
 		"rollout-changed": func(w io.Writer, p text.Paint) error { return ProgressOf(changed).Write(w, p, now) },
 		"fleets": func(w io.Writer, p text.Paint) error {
 			return Fleets(w, p, []Status{StatusOf(fleet()), StatusOf(broken()), StatusOf(moving)}, true, now)

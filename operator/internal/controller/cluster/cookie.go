@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,8 +37,8 @@ func (r *Reconciler) finishRotation(ctx context.Context, p *pass) error {
 		return nil
 	}
 	_, source := cookieNote(p)
-	p.postpone(&reconcile.Problem{Reason: v1alpha1.ReasonCookieWaits, Watched: true, Message: fmt.Sprintf(
-		"the Erlang cookie is to be %s, and the change to the one before it, which is in the key %s of Secret %s, is not over: the next one begins a minute after it", source, has.Key, has.Name)})
+	p.putOff = &reconcile.Problem{Reason: v1alpha1.ReasonCookieWaits, Watched: true, Message: fmt.Sprintf(
+		"the Erlang cookie is to be %s, and the change to the one before it, which is in the key %s of Secret %s, is not over: the next one begins a minute after it", source, has.Key, has.Name)}
 	generated := strings.HasPrefix(before, generatedValue)
 	fleet.SetCookie(p.cluster, *has, generated)
 	if !generated {
@@ -84,7 +85,7 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 		return cookieHeld(needs, "the Erlang cookie is to be %s, and the pods run with another: without the agent, nodes with two cookies do not talk to each other, so a rollout would lose "+
 			"all stashes (adapter %s). Nothing is changed until you put the old cookie back, set spec.agent.enabled to true, or, if the stashes may go, set spec.replicas to 0 until the pods are gone",
 			source, p.cluster.Spec.Adapter)
-	case previous != nil && *previous == wanted: // the way back
+	case previous != nil && *previous == wanted && p.changes(*has): // the way back: those with the other cookie know this one, until all have the other
 	case p.unbegun(previous):
 		has = previous
 	default:
@@ -122,7 +123,7 @@ func (p *pass) rotates() bool {
 // and nobody else: so until then pods are added one by one.
 func (p *pass) changesCookie() bool {
 	has, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
-	return p.inputs.PreviousCookie != nil && has != nil && (p.rotates() || *has != fleet.CookieRef(p.cluster))
+	return p.inputs.PreviousCookie != nil && has != nil && (p.rotates() || p.changes(*has) || *has != fleet.CookieRef(p.cluster))
 }
 
 // checkPreviousCookie refuses a rotation when the pods' own cookie is no longer where it was: new pods could not be told.
@@ -171,7 +172,8 @@ func digestNote(cookie []byte) string { return render.Digest("cookie " + string(
 
 // tellCookie is what the status says of the cookie, of which it said before. Nil: there are no pods yet.
 func (p *pass) tellCookie(before *v1alpha1.CookieStatus) *v1alpha1.CookieStatus {
-	cookie, _ := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
+	set := p.seen.statefulSet
+	cookie, previous := fleet.CookiesOf(&set.Spec.Template.Spec)
 	if cookie == nil {
 		return nil
 	}
@@ -186,19 +188,31 @@ func (p *pass) tellCookie(before *v1alpha1.CookieStatus) *v1alpha1.CookieStatus 
 	if p.cookieMade != nil && fleet.CookieRef(p.cluster) == *cookie {
 		now.Made = p.cookieMade
 	}
-	for _, m := range p.seen.members {
-		if other, _ := fleet.CookiesOf(&m.Spec); other != nil && *other != *cookie {
-			now.Previous = other
-		}
+	now.Previous = p.otherCookie(*cookie)
+	if now.Previous != nil && now.RotationStarted == nil {
+		now.RotationStarted = ptr.To(seconds(p.seen.now)) // it was begun by a LiveStashCluster that is gone
 	}
-	set := p.seen.statefulSet
+	if now.RotationStarted == nil || now.RotationFinished != nil {
+		return now
+	}
 	// Until the new revision is noted as the current one, a pod that comes back in mode Hold has the old cookie.
-	over := now.Previous == nil && hasRolledOut(set) && set.Status.CurrentRevision == set.Status.UpdateRevision
-	if now.RotationStarted != nil && now.RotationFinished == nil && over {
+	if now.Previous == nil && hasRolledOut(set) && set.Status.CurrentRevision == set.Status.UpdateRevision {
 		now.RotationFinished = ptr.To(seconds(p.seen.now))
 		p.DueIn(settleCookie) // the next rotation may wait for that, and a status that is written brings no pass
+		return now
 	}
+	now.Previous = cmp.Or(now.Previous, previous)
 	return now
+}
+
+// otherCookie is another one than that, which pods have. Nil: none has.
+func (p *pass) otherCookie(cookie v1alpha1.SecretKeyReference) *v1alpha1.SecretKeyReference {
+	for _, m := range p.seen.members {
+		if other, _ := fleet.CookiesOf(&m.Spec); other != nil && *other != cookie {
+			return other
+		}
+	}
+	return nil
 }
 
 // noteCookie notes when the Secret with the cookie was made.

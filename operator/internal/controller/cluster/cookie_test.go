@@ -233,6 +233,14 @@ func TestARotationIsFinishedBeforeTheNext(t *testing.T) {
 	stops(t, cluster, "shop-1")
 	generation(3)
 	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "which is in the key cookie of Secret shop-cookie-2, is not over")
+	// What somebody has to mend is told first.
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
+		from := &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "texts"}, Key: "greeting"}
+		spec.Env = []corev1.EnvVar{{Name: "GREETING", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: from}}}
+	})
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonConfigMissing, "texts")
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Env = nil })
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits)
 	second := replaced(t, cluster, pods[1])
 	looks(t, cluster, "while shop-1 starts")
 	serves(t, second, wellAmong(2, "shop-1"))
@@ -331,6 +339,13 @@ func TestOwnCookieRotates(t *testing.T) {
 	becomes(t, cluster, "own/cookie after own/next")
 	isRotated(t, cluster, "a")
 	later(t, cluster, 2*time.Minute)
+	// Afterwards pods know no other cookie than theirs: who names the one before once more changes it as any other.
+	changeCookie(t, secret, "lost")
+	changeSpec(t, cluster, own("next"))
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieChanged, "is no longer in the key cookie of Secret own")
+	changeSpec(t, cluster, own("cookie"))
+	changeCookie(t, secret, "first")
+	reconciled(t, cluster)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.Cookie = nil })
 	reconciled(t, cluster)
 	becomes(t, cluster, "shop-secrets/cookie after own/cookie")
@@ -400,7 +415,17 @@ func TestARotationIsFinished(t *testing.T) {
 				p.seen.statefulSet.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 			},
 		},
-		"one was just made with it":      {has: second, previous: first, pods: []string{"shop-secrets"}, note: "generated/shop-cookie-2", finishes: true},
+		"one was just made with it": {has: second, previous: first, pods: []string{"shop-secrets"}, note: "generated/shop-cookie-2", finishes: true},
+		"one that has it stops": {
+			has: second, previous: first, pods: []string{"shop-secrets", "shop-cookie-2"}, note: "generated/shop-cookie-2", finishes: true,
+			change: func(p *pass) { p.seen.statefulSet.Status.UpdatedReplicas = 0 },
+		},
+		"nobody knows whether one is made": {
+			has: second, previous: first, pods: []string{"shop-secrets"}, note: "generated/shop-cookie-2", finishes: true,
+			change: func(p *pass) {
+				p.seen.statefulSet.Status.UpdatedReplicas, p.seen.statefulSet.Generation = 0, 1
+			},
+		},
 		"the way back":                   {has: own, previous: generatedIn("shop-cookie-3"), note: "1a2b"},
 		"of an operator that noted none": {has: own, previous: first},
 		"without agents": {
@@ -426,10 +451,10 @@ func TestARotationIsFinished(t *testing.T) {
 		before := p.cluster.DeepCopy()
 		suite.Must(t, underTest.finishRotation(t.Context(), p))
 		switch {
-		case !test.finishes && (p.unfinished != nil || !cmp.Equal(before.Spec, p.cluster.Spec)):
-			t.Errorf("%s: the pass wants %+v, and says %v", name, p.cluster.Spec.Clustering, p.unfinished)
-		case test.finishes && (p.unfinished == nil || fleet.CookieRef(p.cluster) != test.has):
-			t.Errorf("%s: the pass wants the cookie of %+v, and says %v", name, fleet.CookieRef(p.cluster), p.unfinished)
+		case !test.finishes && (p.putOff != nil || !cmp.Equal(before.Spec, p.cluster.Spec)):
+			t.Errorf("%s: the pass wants %+v, and says %v", name, p.cluster.Spec.Clustering, p.putOff)
+		case test.finishes && (p.putOff == nil || fleet.CookieRef(p.cluster) != test.has):
+			t.Errorf("%s: the pass wants the cookie of %+v, and says %v", name, fleet.CookieRef(p.cluster), p.putOff)
 		}
 	}
 }
@@ -448,10 +473,12 @@ func TestRotationIsOverWhenNoPodHasTheOldCookie(t *testing.T) {
 		over, previous bool
 		made           metav1.Time
 	}{
-		"all are new":    {cookies: []string{"shop-cookie-2", "shop-cookie-2"}, over: true, made: made},
-		"one is old":     {cookies: []string{"shop-cookie-2", "shop-secrets"}, previous: true, made: made},
-		"one is to come": {cookies: []string{"shop-cookie-2"}, change: func(p *pass) { p.seen.statefulSet.Spec.Replicas = ptr.To[int32](2) }, made: made},
-		"its revision is not noted yet": {cookies: []string{"shop-cookie-2"}, made: made, change: func(p *pass) {
+		"all are new": {cookies: []string{"shop-cookie-2", "shop-cookie-2"}, over: true, made: made},
+		"one is old":  {cookies: []string{"shop-cookie-2", "shop-secrets"}, previous: true, made: made},
+		"one is to come": {
+			cookies: []string{"shop-cookie-2"}, change: func(p *pass) { p.seen.statefulSet.Spec.Replicas = ptr.To[int32](2) }, made: made, previous: true,
+		},
+		"its revision is not noted yet": {cookies: []string{"shop-cookie-2"}, made: made, previous: true, change: func(p *pass) {
 			p.seen.statefulSet.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 			p.seen.statefulSet.Status.CurrentRevision, p.seen.statefulSet.Status.UpdateRevision = "a", "b"
 		}},
@@ -461,6 +488,8 @@ func TestRotationIsOverWhenNoPodHasTheOldCookie(t *testing.T) {
 		"its Secret is new": {cookies: []string{"shop-cookie-2"}, over: true, made: metav1.NewTime(now), change: func(p *pass) { p.cookieMade = ptr.To(metav1.NewTime(now)) }},
 	} {
 		p := rotating(now, test.cookies...)
+		app := &p.seen.statefulSet.Spec.Template.Spec.Containers[0]
+		app.Env = append(app.Env, fromOwn("LIVESTASH_PREVIOUS_COOKIE", generatedIn("shop-secrets")))
 		if test.change != nil {
 			test.change(p)
 		}
@@ -477,6 +506,22 @@ func TestRotationIsOverWhenNoPodHasTheOldCookie(t *testing.T) {
 		if next, err := p.End(nil, func(error) error { return nil }); next.RequeueAfter != want || err != nil {
 			t.Errorf("%s: is looked at in %s, want %s (%v)", name, next.RequeueAfter, want, err)
 		}
+	}
+}
+
+// A LiveStashCluster that was made again in mid-rotation knows that there is one.
+func TestARotationIsKnownByThePods(t *testing.T) {
+	p := rotating(time.Now(), "shop-cookie-2", "shop-secrets")
+	p.inputs.PreviousCookie = ptr.To(generatedIn("shop-secrets"))
+	if !p.changesCookie() {
+		t.Error("pods are added at once before the status says anything")
+	}
+	p.cluster.Status.Cookie = p.tellCookie(nil)
+	if said := p.cluster.Status.Cookie; said.RotationStarted == nil || said.RotationFinished != nil || !p.rotates() {
+		t.Errorf("the status says %+v", said)
+	}
+	if p = rotating(time.Now(), "shop-cookie-2"); p.tellCookie(nil).RotationStarted != nil {
+		t.Error("the fleet's first cookie is taken for another one")
 	}
 }
 

@@ -97,7 +97,7 @@ func comesOrGoes(was, now metav1.Condition, available *metav1.Condition) news {
 
 func reconcileTransition(was, now metav1.Condition) news {
 	switch {
-	case now.Reason == v1alpha1.ReasonPaused:
+	case now.Reason == v1alpha1.ReasonPaused, now.Reason == v1alpha1.ReasonCookieWaits:
 		return news{corev1.EventTypeNormal, now.Reason, now.Message}
 	case now.Status == metav1.ConditionFalse:
 		return news{corev1.EventTypeWarning, now.Reason, now.Message}

@@ -33,9 +33,12 @@ func TestPodMonitor(t *testing.T) {
 	hasLabel(t, cluster, "two")
 
 	comeToRest(t, cluster, usualNode)
-	if again := looksAgain(t, cluster).RequeueAfter; again != lookAtOthers {
-		t.Errorf("a PodMonitor, which is not watched, is looked up in %s, want %s", again, lookAtOthers)
-	}
+	suite.Eventually(t, func() error {
+		if again := looksAgain(t, cluster).RequeueAfter; again != lookAtOthers {
+			return fmt.Errorf("a PodMonitor, which is not watched, is looked up in %s, want %s", again, lookAtOthers)
+		}
+		return nil
+	})
 	suite.Must(t, api.Delete(t.Context(), podMonitor(cluster)))
 	suite.Eventually(t, func() error {
 		looksAgain(t, cluster)

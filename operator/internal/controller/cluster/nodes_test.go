@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -189,6 +190,7 @@ func TestPodsStayWithoutAnotherNode(t *testing.T) {
 	costsNothing(t, "a node that the pods may not run on", func() {
 		cordon(t, elsewhere, true)
 		cordon(t, elsewhere, false)
+		time.Sleep(lookAtSpread + time.Second)
 		looks(t, cluster, "when a node is uncordoned that the pods may not run on")
 	})
 	cordon(t, node, false)

@@ -95,7 +95,7 @@ func acted(t *testing.T, cluster *v1alpha1.LiveStashCluster, current, update str
 		}
 		noted := current
 		if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType && set.Status.CurrentRevision != "" {
-			noted = set.Status.CurrentRevision // nobody notes another one then
+			noted = set.Status.CurrentRevision // before Kubernetes 1.37 nobody notes another one then
 		}
 		set.Status = appsv1.StatefulSetStatus{
 			ObservedGeneration: set.Generation, CurrentRevision: noted, UpdateRevision: update, Replicas: int32(len(pods.Items)),
@@ -104,7 +104,7 @@ func acted(t *testing.T, cluster *v1alpha1.LiveStashCluster, current, update str
 			if podReady(&pods.Items[i]) {
 				set.Status.ReadyReplicas++
 			}
-			if pods.Items[i].Labels[appsv1.StatefulSetRevisionLabel] == update {
+			if pods.Items[i].Labels[appsv1.StatefulSetRevisionLabel] == update && pods.Items[i].DeletionTimestamp.IsZero() {
 				set.Status.UpdatedReplicas++
 			}
 		}

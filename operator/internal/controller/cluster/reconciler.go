@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -164,6 +165,8 @@ type pass struct {
 	unsure bool
 	// unfinished is a problem that does not hold up the steps after it. It is told when they are done.
 	unfinished error
+	// putOff is what of the spec waits until something else is done. It is told when there is no problem.
+	putOff error
 }
 
 // postpone notes what does not hold up the steps after it.
@@ -248,7 +251,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.Agents.Track(req.NamespacedName, p.pace(), seen.targets())
 	if err == nil {
-		err = p.unfinished
+		err = cmp.Or(p.unfinished, p.putOff)
 	}
 	r.mistakes.Note(ctx, req.NamespacedName, err, seen.now)
 	return p.End(err, func(outcome error) error { return r.updateStatus(ctx, p, outcome) })

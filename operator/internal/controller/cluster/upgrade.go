@@ -271,7 +271,7 @@ func (p *pass) upgraded(sets []*podSet) bool {
 // hasRolledOut is whether all pods have the StatefulSet's template, and are ready.
 func hasRolledOut(set *appsv1.StatefulSet) bool {
 	replicas, status := ptr.Deref(set.Spec.Replicas, 1), set.Status
-	// With OnDelete nobody notes the new revision as the current one.
+	// With OnDelete nobody notes the new revision as the current one, before Kubernetes 1.37.
 	noted := status.CurrentRevision == status.UpdateRevision || set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 	return set.Generation == status.ObservedGeneration && noted &&
 		status.UpdatedReplicas == replicas && status.ReadyReplicas == replicas && status.Replicas == replicas
