@@ -215,7 +215,7 @@ func TestRolesAreTheProcesses(t *testing.T) {
 			processes = append(processes, own...)
 		}
 		if !options.ControlPlaneOnly {
-			processes = append(processes, c.provisioner())
+			processes = append(processes, c.lastProcesses()...)
 		}
 		got := slices.Sorted(maps.Keys(holders))
 		for _, process := range processes {

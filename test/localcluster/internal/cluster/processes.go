@@ -33,17 +33,23 @@ const (
 	PolicyCommand    = "internal-policies"
 )
 
-// controlPlane lists the processes that a cluster has whatever its nodes, in the order they are started.
+// controlPlane lists the processes that a cluster has whatever its nodes, in the order they are started, before those of the nodes.
 func (c *Cluster) controlPlane(files certificates) []process {
 	processes := []process{c.etcd(), c.apiServer(files), c.controllerManager(files)}
 	if !c.state.Options.ControlPlaneOnly {
 		processes = append(processes, c.scheduler())
 	}
+	return processes
+}
+
+// lastProcesses lists those that are started after those of the nodes. kube-proxy waits for its node for half a minute, and ends when the
+// node comes later: nodes need that long to unpack their images on a busy machine.
+func (c *Cluster) lastProcesses() []process {
 	if c.severalNodes() {
 		// Node ports answer at the API server's address, and localcluster exec reaches Services from there.
-		processes = append(processes, c.kubeProxy(c.mainHost(), c.node(0)))
+		return []process{c.kubeProxy(c.mainHost(), c.node(0)), c.provisioner()}
 	}
-	return processes
+	return []process{c.provisioner()}
 }
 
 // nodeProcesses lists those of a node, the container runtime first.
@@ -86,11 +92,11 @@ func (c *Cluster) roles() []string {
 		return roles
 	}
 	roles = append(roles, "kube-scheduler")
-	if c.severalNodes() {
-		roles = append(roles, "kube-proxy")
-	}
 	for _, n := range c.nodes() {
 		roles = append(roles, c.nodeRoles(n)...)
+	}
+	if c.severalNodes() {
+		roles = append(roles, "kube-proxy")
 	}
 	return append(roles, "provisioner")
 }

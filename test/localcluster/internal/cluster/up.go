@@ -161,11 +161,18 @@ func (c *Cluster) startAll(ctx context.Context, lock *os.File) (changed bool, er
 		return changed, nil
 	}
 	started, err := c.startNodes(ctx, nodes, files, lock)
+	changed = changed || started
 	if err != nil {
-		return changed || started, err
+		return changed, err
 	}
-	provisioned, err := c.startProcess(c.provisioner(), lock)
-	return changed || started || provisioned, err
+	for _, p := range c.lastProcesses() {
+		started, err := c.startProcess(p, lock)
+		if err != nil {
+			return changed, err
+		}
+		changed = changed || started
+	}
+	return changed, nil
 }
 
 // startNodes starts what does not run of the nodes. Their container runtimes all start before the first is waited for.
