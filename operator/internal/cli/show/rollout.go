@@ -37,7 +37,7 @@ type Progress struct {
 	// Done and Pods are how many pods have the template that is wanted, of how many.
 	Done int32 `json:"updatedPods"`
 	Pods int32 `json:"pods"`
-	// Phase is the reason of condition Progressing, Says its message.
+	// Phase is the reason of condition Progressing, or of what comes next, and Says is its message.
 	Phase string `json:"phase"`
 	Says  string `json:"message"`
 	// Ended is whether nothing is left to do, Failed whether somebody has to do something first.

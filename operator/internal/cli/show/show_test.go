@@ -82,7 +82,7 @@ func TestGoldens(t *testing.T) {
 	paused := fleet()
 	paused.Spec.Rollout.Paused = true
 	waiting := fleet()
-	meta.SetStatusCondition(&waiting.Status.Conditions, condition("ReconcileSucceeded", "False", "CookieWaits", "the change to the one before it is not over"))
+	meta.SetStatusCondition(&waiting.Status.Conditions, condition("ReconcileSucceeded", "False", "CookieWaits", "the change to the one before it comes first"))
 	changed := fleet()
 	changed.Generation = 4
 	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }

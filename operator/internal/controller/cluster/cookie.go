@@ -32,13 +32,13 @@ func (r *Reconciler) finishRotation(ctx context.Context, p *pass) error {
 	before := p.seen.statefulSet.Annotations[fleet.CookieAnnotation]
 	has, previous := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
 	wanted := fleet.CookieRef(p.cluster)
-	backOrThere := has == nil || *has == wanted || previous != nil && *previous == wanted
+	backOrThere := has == nil || *has == wanted || previous != nil && *previous == wanted && p.changes(*has)
 	if before == "" || backOrThere || !p.hasPods() || !p.cluster.AgentEnabled() || p.unbegun(previous) || !p.changes(*has) && !p.rotates() {
 		return nil
 	}
 	_, source := cookieNote(p)
 	p.putOff = &reconcile.Problem{Reason: v1alpha1.ReasonCookieWaits, Watched: true, Message: fmt.Sprintf(
-		"the Erlang cookie is to be %s, and the change to the one before it, which is in the key %s of Secret %s, is not over: the next one begins a minute after it", source, has.Key, has.Name)}
+		"the Erlang cookie is to be %s, and the change to the one before it, which is in the key %s of Secret %s, comes first: the next one begins a minute after that", source, has.Key, has.Name)}
 	generated := strings.HasPrefix(before, generatedValue)
 	fleet.SetCookie(p.cluster, *has, generated)
 	if !generated {
@@ -69,6 +69,9 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	wanted := fleet.CookieRef(p.cluster)
 	if has == nil || *has == wanted {
 		p.inputs.PreviousCookie = previous
+		if said := p.cluster.Status.Cookie; has == nil && said != nil && said.SecretRef == wanted {
+			p.inputs.PreviousCookie = said.Previous // of a StatefulSet that was deleted without its pods
+		}
 		if before == note {
 			return nil
 		}

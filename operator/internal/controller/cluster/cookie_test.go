@@ -183,7 +183,7 @@ func TestCookieRotates(t *testing.T) {
 	acted(t, cluster, "a", "b")
 	hasStrategy(t, cluster, appsv1.OnDeleteStatefulSetStrategyType, 2)
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](3) })
-	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "which is in the key cookie of Secret shop-cookie-2, is not over")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "which is in the key cookie of Secret shop-cookie-2, comes first")
 	condition(t, cluster, v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled)
 	if got := cookies(t, cluster); got != "shop-cookie-2/cookie after shop-secrets/cookie" {
 		t.Errorf("the template has the cookies %s", got)
@@ -232,7 +232,7 @@ func TestARotationIsFinishedBeforeTheNext(t *testing.T) {
 	acted(t, cluster, "a", "b")
 	stops(t, cluster, "shop-1")
 	generation(3)
-	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "which is in the key cookie of Secret shop-cookie-2, is not over")
+	conditionSays(t, cluster, v1alpha1.ConditionReconcileSucceeded, v1alpha1.ReasonCookieWaits, "which is in the key cookie of Secret shop-cookie-2, comes first")
 	// What somebody has to mend is told first.
 	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) {
 		from := &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "texts"}, Key: "greeting"}
@@ -426,7 +426,14 @@ func TestARotationIsFinished(t *testing.T) {
 				p.seen.statefulSet.Status.UpdatedReplicas, p.seen.statefulSet.Generation = 0, 1
 			},
 		},
-		"the way back":                   {has: own, previous: generatedIn("shop-cookie-3"), note: "1a2b"},
+		"the way back": {has: own, previous: generatedIn("shop-cookie-3"), note: "1a2b"},
+		"the way back, and all have it": {
+			has: own, previous: generatedIn("shop-cookie-3"), pods: []string{"own"}, note: "1a2b", finishes: true,
+			change: func(p *pass) {
+				p.cluster.Status.Cookie = &v1alpha1.CookieStatus{RotationStarted: ago(time.Hour)}
+				p.seen.members[0].Spec.Containers[0].Env = []corev1.EnvVar{fromOwn("RELEASE_COOKIE", own)}
+			},
+		},
 		"of an operator that noted none": {has: own, previous: first},
 		"without agents": {
 			has: own, previous: first, note: "1a2b", change: func(p *pass) { p.cluster.Spec.Agent.Enabled = ptr.To(false) },

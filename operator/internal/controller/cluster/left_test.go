@@ -202,6 +202,34 @@ func TestPodsThatAreLeftAreTakenBack(t *testing.T) {
 	})
 }
 
+// A StatefulSet that is deleted alone in the middle of a rotation takes the note of the old cookie with it, and some pods have that one.
+func TestAStatefulSetThatIsMadeAgainKnowsTheOldCookie(t *testing.T) {
+	cluster, pods := fleetAtRest(t, 2, nil)
+	changeSpec(t, cluster, func(spec *v1alpha1.LiveStashClusterSpec) { spec.Clustering.CookieGeneration = ptr.To[int32](2) })
+	becomes(t, cluster, "shop-cookie-2/cookie after shop-secrets/cookie")
+	acted(t, cluster, "a", "b")
+	toldInEvent(t, cluster, v1alpha1.ReasonCookieRotating, "shop-cookie-2")
+	suite.Must(t, get(t, cluster))
+	isKnown(t, cluster, &v1alpha1.LiveStashCluster{})
+	for _, pod := range pods {
+		suite.Must(t, get(t, pod))
+		pod.OwnerReferences = nil
+		suite.Must(t, api.Update(t.Context(), pod))
+		isKnown(t, pod, &corev1.Pod{})
+	}
+	before := fleetSet(t, cluster)
+	suite.Must(t, api.Delete(t.Context(), before))
+	suite.Eventually(t, func() error {
+		if anew := fleetSet(t, cluster); anew.UID == before.UID {
+			return errors.New("the StatefulSet is still the old one")
+		}
+		return nil
+	})
+	if got := cookies(t, cluster); got != "shop-cookie-2/cookie after shop-secrets/cookie" {
+		t.Errorf("the template has the cookies %s", got)
+	}
+}
+
 // What was taken back is told of, also when something else could not be.
 func TestWhatIsTakenBackIsToldOfInSpiteOfAnError(t *testing.T) {
 	cluster := &v1alpha1.LiveStashCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "new"}}
