@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/livestash-dev/livestash/operator/api/v1alpha1"
 	"github.com/livestash-dev/livestash/operator/internal/controller/suite"
@@ -456,7 +457,8 @@ func TestARotationIsFinished(t *testing.T) {
 			test.change(p)
 		}
 		before := p.cluster.DeepCopy()
-		suite.Must(t, underTest.finishRotation(t.Context(), p))
+		r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(api.Scheme()).Build()}
+		suite.Must(t, r.finishRotation(t.Context(), p))
 		switch {
 		case !test.finishes && (p.putOff != nil || !cmp.Equal(before.Spec, p.cluster.Spec)):
 			t.Errorf("%s: the pass wants %+v, and says %v", name, p.cluster.Spec.Clustering, p.putOff)
