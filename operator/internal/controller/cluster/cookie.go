@@ -68,10 +68,7 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 	has, previous := fleet.CookiesOf(&p.seen.statefulSet.Spec.Template.Spec)
 	wanted := fleet.CookieRef(p.cluster)
 	if has == nil || *has == wanted {
-		p.inputs.PreviousCookie = previous
-		if said := p.cluster.Status.Cookie; has == nil && said != nil && said.SecretRef == wanted {
-			p.inputs.PreviousCookie = said.Previous // of a StatefulSet that was deleted without its pods
-		}
+		p.inputs.PreviousCookie = cmp.Or(previous, p.previousTold(wanted))
 		if before == note {
 			return nil
 		}
@@ -97,6 +94,14 @@ func (r *Reconciler) holdCookie(ctx context.Context, p *pass) error {
 		}
 	}
 	p.inputs.PreviousCookie = has
+	return nil
+}
+
+// previousTold is what the status says of the cookie before that one, where somebody has deleted the StatefulSet without its pods.
+func (p *pass) previousTold(cookie v1alpha1.SecretKeyReference) *v1alpha1.SecretKeyReference {
+	if said := p.cluster.Status.Cookie; p.seen.statefulSet.UID == "" && said != nil && said.SecretRef == cookie {
+		return said.Previous
+	}
 	return nil
 }
 
