@@ -165,7 +165,13 @@ func (c *Cluster) startAll(ctx context.Context, lock *os.File) (changed bool, er
 	if err != nil {
 		return changed, err
 	}
-	for _, p := range c.lastProcesses() {
+	last, err := c.startProcesses(c.lastProcesses(), lock)
+	return changed || last, err
+}
+
+// startProcesses starts those that do not run, in that order.
+func (c *Cluster) startProcesses(processes []process, lock *os.File) (changed bool, err error) {
+	for _, p := range processes {
 		started, err := c.startProcess(p, lock)
 		if err != nil {
 			return changed, err
@@ -192,17 +198,9 @@ func (c *Cluster) startNodes(ctx context.Context, nodes []node, files certificat
 		}
 		runtimes, others = append(runtimes, processes[0]), append(others, processes[1:]...)
 	}
-	start := func(processes []process) error {
-		for _, p := range processes {
-			started, err := c.startProcess(p, lock)
-			if err != nil {
-				return err
-			}
-			changed = changed || started
-		}
-		return nil
-	}
-	if err := start(runtimes); err != nil {
+	started, err := c.startProcesses(runtimes, lock)
+	changed = changed || started
+	if err != nil {
 		return changed, err
 	}
 	err = onEach(nodes, func(n node) error {
@@ -214,7 +212,8 @@ func (c *Cluster) startNodes(ctx context.Context, nodes []node, files certificat
 	if err != nil {
 		return changed, err
 	}
-	return changed, start(others)
+	started, err = c.startProcesses(others, lock)
+	return changed || started, err
 }
 
 // awaitRuntime waits for what the kubelet cannot wait for itself.
